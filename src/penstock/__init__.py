@@ -1,0 +1,1 @@
+"""Penstock: Kafka Streams for Python, running on Spark."""

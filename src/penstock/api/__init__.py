@@ -1,0 +1,1 @@
+"""What users build topologies with."""

@@ -1,0 +1,1 @@
+"""Topic logs: the seam, and the embedded log."""

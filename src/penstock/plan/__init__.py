@@ -1,0 +1,1 @@
+"""From the logical graph to sub-topologies, tasks, stages and topics."""

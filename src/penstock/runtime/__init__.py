@@ -1,0 +1,1 @@
+"""StreamTask and one operator per operation; never imports Spark."""

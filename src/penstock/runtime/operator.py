@@ -1,0 +1,71 @@
+"""What every operator is, and what it may ask of its task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from penstock.runtime.rows import Rows
+from penstock.serde.column import Column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Operator", "TableView", "TaskContext"]
+
+
+class TableView(Protocol):
+    """A table's values as of any place in the present batch: Kafka's ``KTableValueGetter``.
+
+    Rows of the batch that come before the place are seen, later ones are not.
+    """
+
+    def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """For each row (its place counts) the value under the key of that row, and its timestamp (-1 for null)."""
+        ...
+
+
+class TaskContext(Protocol):
+    """The task, as an operator sees it."""
+
+    @property
+    def input_stream_times(self) -> NDArray[np.int64]:
+        """The task's stream time after each input position of this batch."""
+        ...
+
+    @property
+    def caching(self) -> bool:
+        """Whether table operators give one change per key and batch."""
+        ...
+
+    def store(self, name: str) -> Any:
+        """The typed store view (`penstock.state.views`) of that name."""
+        ...
+
+    def table(self, node: str) -> TableView:
+        """The view of a table node."""
+        ...
+
+    def drop(self, node: str, count: int, why: str) -> None:
+        """Counts dropped records (Kafka's ``dropped-records-total``) and logs once per batch why."""
+        ...
+
+    def get_meta(self, name: str, default: int) -> int:
+        """A number that an operator keeps with the state (its stream time), committed with the batch."""
+        ...
+
+    def put_meta(self, name: str, value: int) -> None: ...
+
+
+class Operator(Protocol):
+    """One processor of one task. Called once per batch with the rows of all its parents in order of place."""
+
+    def process(self, rows: Rows, parent: str) -> Rows | Sequence[tuple[str | None, Rows]]:
+        """Gives the rows for all children, or (child name or None for all, rows) pairs.
+
+        Rows must be in order of place. A row that comes from one input row keeps its place; several rows from one get
+        ``place.extend(number)``.
+        """
+        ...

@@ -1,0 +1,80 @@
+"""The rows that travel between operators: one batch of a stream, or of a table's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.runtime.place import Place
+from penstock.serde.column import Column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Headers", "Rows"]
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Columns of equal length in order of place.
+
+    ``olds`` is None for a stream; for a table the old values (all null when the node does not send old values), and
+    ``values`` the new ones. ``headers`` is None when no row has any. ``timestamps`` are int64 milliseconds.
+    The record that caused a row (topic, partition, offset) is found by ``place.inputs`` in the task's input.
+    """
+
+    place: Place
+    timestamps: NDArray[np.int64]
+    keys: Column
+    values: Column
+    headers: list[Headers] | None = None
+    olds: Column | None = None
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def take(self, index: NDArray[np.int64]) -> Rows:
+        """The rows at these positions."""
+        return Rows(
+            self.place.take(index),
+            self.timestamps[index],
+            self.keys.take(index),
+            self.values.take(index),
+            None if self.headers is None else [self.headers[i] for i in index.tolist()],
+            None if self.olds is None else self.olds.take(index),
+        )
+
+    def filter(self, mask: NDArray[np.bool_]) -> Rows:
+        """The rows where the mask is true; self when all are."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def with_values(self, values: Column) -> Rows:
+        return replace(self, values=values)
+
+    def with_keys(self, keys: Column) -> Rows:
+        return replace(self, keys=keys)
+
+    @staticmethod
+    def merge(batches: Sequence[Rows]) -> Rows:
+        """All rows of the batches in depth-first order."""
+        batches = [b for b in batches if len(b)] or list(batches[:1])
+        if len(batches) == 1:
+            return batches[0]
+        headers: list[Headers] | None = None
+        if any(b.headers is not None for b in batches):
+            headers = [h for b in batches for h in (b.headers if b.headers is not None else [()] * len(b))]
+        olds = [b.olds for b in batches if b.olds is not None]
+        merged = Rows(
+            Place.concat([b.place for b in batches]),
+            np.concatenate([b.timestamps for b in batches]),
+            Column.concat([b.keys for b in batches]),
+            Column.concat([b.values for b in batches]),
+            headers,
+            Column.concat(olds) if olds else None,
+        )
+        return merged.take(merged.place.order())

@@ -1,0 +1,1 @@
+"""Bytes to values and back, one at a time and by the column."""

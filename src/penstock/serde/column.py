@@ -1,0 +1,110 @@
+"""One column of a batch, in whichever of its two forms it has been needed so far.
+
+A column of keys or values is a Polars series (vectorised work) or a Python list (user functions).
+It converts lazily, and keeps both forms once it has them, so each direction is paid at most once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from penstock.errors import SerializationError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Column"]
+
+
+class Column:
+    """Keys or values of a batch; immutable.
+
+    ``Column.of_items([...])`` and ``Column.of_series(pl.Series(...))`` make one.
+    Subclasses (windowed keys) keep other forms and override the conversions.
+    """
+
+    __slots__ = ("_items", "_series")
+
+    def __init__(self, items: list[Any] | None, series: pl.Series | None) -> None:
+        self._items = items
+        self._series = series
+
+    @classmethod
+    def of_items(cls, items: list[Any]) -> Column:
+        return Column(items, None)
+
+    @classmethod
+    def of_series(cls, series: pl.Series) -> Column:
+        return Column(None, series)
+
+    @classmethod
+    def nulls(cls, length: int) -> Column:
+        return Column([None] * length, None)
+
+    def __len__(self) -> int:
+        return len(self._items) if self._items is not None else len(self._series)  # type: ignore[arg-type]
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the series form is there without a conversion."""
+        return self._series is not None
+
+    def items(self) -> list[Any]:
+        """The values as Python objects; do not change the list."""
+        if self._items is None:
+            self._items = self._series.to_list()  # type: ignore[union-attr]
+        return self._items
+
+    def series(self) -> pl.Series:
+        """The values as a Polars series; raises SerializationError for objects that have no column type."""
+        if self._series is None:
+            try:
+                series = pl.Series("", self._items, strict=True)
+            except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+                raise SerializationError(
+                    f"these values have no column type: {error}",
+                    hint="Give a Python function instead of an expression, or a serde with a schema.",
+                ) from error
+            if series.dtype == pl.Object:
+                raise SerializationError(
+                    f"values of type {type(next(v for v in self._items if v is not None)).__name__} have no column type",
+                    hint="Give a Python function instead of an expression, or a serde with a schema.",
+                )
+            self._series = series
+        return self._series
+
+    def null_mask(self) -> NDArray[np.bool_]:
+        """True where the value is null."""
+        if self._series is not None:
+            return self._series.is_null().to_numpy()
+        return np.fromiter((v is None for v in self._items), np.bool_, len(self._items))  # type: ignore[union-attr,arg-type]
+
+    def take(self, index: NDArray[np.int64]) -> Column:
+        """The rows at these positions, in this order."""
+        items = None if self._items is None else [self._items[i] for i in index.tolist()]
+        series = None if self._series is None else self._series.gather(index)
+        return Column(items, series)
+
+    def filter(self, mask: NDArray[np.bool_]) -> Column:
+        """The rows where the mask is true."""
+        return self.take(np.flatnonzero(mask))
+
+    @classmethod
+    def concat(cls, columns: Sequence[Column]) -> Column:
+        """All rows of the columns, one after the other."""
+        if len(columns) == 1:
+            return columns[0]
+        first = columns[0]
+        if type(first) is not Column and all(type(c) is type(first) for c in columns):
+            return first.concat_same(columns)
+        if all(c.is_columnar for c in columns) and len({c.series().dtype for c in columns}) == 1:
+            return Column.of_series(pl.concat([c.series() for c in columns]))
+        return Column.of_items([item for c in columns for item in c.items()])
+
+    def concat_same(self, columns: Sequence[Column]) -> Column:
+        """Hook for subclasses: concatenate columns that are all of this class."""
+        raise NotImplementedError

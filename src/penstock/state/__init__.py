@@ -1,0 +1,1 @@
+"""State stores: byte maps, typed views, segments."""

@@ -1,0 +1,37 @@
+"""The seam between operators and storage: ordered maps of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Protocol
+
+__all__ = ["ByteMap", "TaskState"]
+
+
+class ByteMap(Protocol):
+    """An ordered map of bytes, as the present batch sees it: committed state plus the batch's own writes."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """None deletes."""
+        ...
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None: ...
+
+    def scan(
+        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with start <= key < end (None: open) in byte order."""
+        ...
+
+
+class TaskState(Protocol):
+    """All stores of one task, and its small numbers (``meta``), which are committed together."""
+
+    def map(self, store: str) -> ByteMap: ...
+
+    @property
+    def meta(self) -> MutableMapping[str, int]: ...

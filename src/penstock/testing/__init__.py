@@ -1,0 +1,1 @@
+"""TopologyTestDriver and what goes with it."""

@@ -1,0 +1,1 @@
+"""The logical graph: frozen nodes, names, checks, describe. Pure data."""

@@ -1,0 +1,65 @@
+"""The logical graph: frozen nodes with Kafka's names. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.topology.functions import Function
+
+if TYPE_CHECKING:
+    from penstock.topology.operations import Operation
+
+__all__ = ["Node", "ProcessorNode", "SinkNode", "SourceNode"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNode:
+    """Reads topics. Exactly one of ``topics`` and ``pattern`` is given.
+
+    ``timestamp_extractor`` is called as ``fn(record, partition_time_ms)``; None takes the record's timestamp.
+    ``offset_reset`` is "earliest", "latest" or None (the application's setting). ``internal``: a repartition topic.
+    ``global_store``: the source of a global table or global store.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    key_serde: Any
+    value_serde: Any
+    pattern: str | None = None
+    timestamp_extractor: Function | None = None
+    offset_reset: str | None = None
+    internal: bool = False
+    global_store: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorNode:
+    """Applies an operation. Children are called in the order in which they appear in ``Topology.children(name)``."""
+
+    name: str
+    operation: Operation
+    parents: tuple[str, ...]
+    stores: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkNode:
+    """Writes to a topic.
+
+    Either ``topic`` or ``topic_fn`` (called with key, value and record context) is given. ``partitioner`` is called as
+    ``fn(topic, key, value, partitions)`` and gives a partition number; None is Kafka's default (murmur2 of the key
+    bytes; of the plain key for windowed keys). ``internal``: a repartition topic.
+    """
+
+    name: str
+    topic: str | None
+    key_serde: Any
+    value_serde: Any
+    parents: tuple[str, ...]
+    topic_fn: Function | None = None
+    partitioner: Function | None = None
+    internal: bool = False
+
+
+Node = SourceNode | ProcessorNode | SinkNode

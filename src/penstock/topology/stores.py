@@ -1,0 +1,36 @@
+"""What a state store is, before it exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["StoreKind", "StoreSpec"]
+
+StoreKind = Literal["key_value", "timestamped", "versioned", "window", "session", "lru"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """Kafka's ``StoreBuilder``, as data.
+
+    ``kind`` "timestamped" is a key-value store whose values carry timestamps (all DSL tables); "window" stores of the DSL
+    carry timestamps too (``timestamped`` true), those of plain processors do not.
+    Times are milliseconds. ``caching`` None follows ``statestore.cache.max.bytes``.
+    """
+
+    name: str
+    kind: StoreKind
+    key_serde: Any
+    value_serde: Any
+    persistent: bool = True
+    timestamped: bool = False
+    caching: bool | None = None
+    logging: bool = True
+    log_config: dict[str, str] = field(default_factory=dict, hash=False)
+    window_size_ms: int = 0
+    retention_ms: int = 0
+    retain_duplicates: bool = False
+    history_ms: int = 0
+    max_entries: int = 0
+    changelog_topic: str | None = None  # a source topic that serves as changelog (optimised, global)
