@@ -1,0 +1,127 @@
+"""Lengths of time and points in time as users write them, in milliseconds."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+from penstock.errors import ConfigError
+
+__all__ = ["DurationLike", "TimestampLike", "duration_ms", "format_duration", "timestamp_ms"]
+
+DurationLike = int | str | timedelta
+TimestampLike = int | str | datetime | date
+
+_UNITS_MS: dict[str, float] = {}
+for _names, _factor in (
+    (("ms", "milli", "millis", "msec", "millisecond"), 1),
+    (("s", "sec", "second"), 1_000),
+    (("m", "min", "minute"), 60_000),
+    (("h", "hr", "hour"), 3_600_000),
+    (("d", "day"), 86_400_000),
+    (("w", "week"), 604_800_000),
+):
+    for _name in _names:
+        _UNITS_MS[_name] = _factor
+        _UNITS_MS[_name if _name in {"ms", "millis"} else _name + "s"] = _factor
+
+_PART = re.compile(r"([+-]?\d+(?:[._]\d+)*)\s*([a-z]+)", re.IGNORECASE)
+_ISO = re.compile(
+    r"(?P<sign>[+-]?)P(?:(?P<w>\d+(?:\.\d+)?)W)?(?:(?P<d>\d+(?:\.\d+)?)D)?"
+    r"(?P<time>T(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+_HINT = 'Write milliseconds (60_000), "1 minute", "1h 30m", "PT1M" or datetime.timedelta(minutes=1).'
+_TIMESTAMP_HINT = 'Write milliseconds since 1970, "2024-05-01T12:00:00Z" or a datetime.'
+
+
+def duration_ms(value: DurationLike, what: str = "duration") -> int:
+    """Milliseconds of a duration.
+
+    >>> duration_ms("1 minute"), duration_ms("PT1M"), duration_ms(timedelta(minutes=1)), duration_ms(60_000)
+    (60000, 60000, 60000, 60000)
+    >>> duration_ms("1h 30m")
+    5400000
+
+    Args:
+        value: Milliseconds, a text with units, an ISO-8601 duration, or a timedelta.
+        what: What it is for, for the error's text.
+
+    Raises:
+        ConfigError: The value is none of these, or is not a whole number of milliseconds.
+    """
+    if isinstance(value, bool):
+        raise ConfigError(f"{what} is {value!r}, which is not a duration", hint=_HINT)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, timedelta):
+        whole, rest = divmod(value, timedelta(milliseconds=1))
+        if rest:
+            raise ConfigError(f"{what} {value!r} is not a whole number of milliseconds", hint=_HINT)
+        return whole
+    if isinstance(value, str):
+        milliseconds = _parse(value.strip())
+        if milliseconds is not None and milliseconds == round(milliseconds):
+            return round(milliseconds)
+    raise ConfigError(f"{what} is {value!r}, which is not a duration", hint=_HINT)
+
+
+def _parse(text: str) -> float | None:
+    if re.fullmatch(r"[+-]?\d[\d_]*", text):
+        return int(text)
+    iso = _ISO.fullmatch(text)
+    if iso and any(iso[unit] for unit in "wdhms") and iso["time"] not in {"T", "t"}:
+        total = sum(round(float(iso[unit] or 0) * _UNITS_MS[unit], 6) for unit in "wdhms")
+        return -total if iso["sign"] == "-" else total
+    total, end = 0.0, 0
+    for part in _PART.finditer(text):
+        unit = _UNITS_MS.get(part[2].lower())
+        if unit is None or text[end : part.start()].strip(" ,"):
+            return None
+        total += round(float(part[1].replace("_", "")) * unit, 6)
+        end = part.end()
+    return total if end and not text[end:].strip() else None
+
+
+def format_duration(milliseconds: int) -> str:
+    """A short text that `duration_ms` reads back.
+
+    >>> format_duration(5_400_000), format_duration(1_500), format_duration(0)
+    ('1h 30m', '1s 500ms', '0ms')
+    """
+    parts = []
+    rest = abs(milliseconds)
+    for unit, factor in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
+        count, rest = divmod(rest, factor)
+        if count:
+            parts.append(f"{'-' if milliseconds < 0 else ''}{count}{unit}")
+    return " ".join(parts) or "0ms"
+
+
+def timestamp_ms(value: TimestampLike, what: str = "timestamp") -> int:
+    """Milliseconds since 1970-01-01 UTC; a datetime without a zone is taken as UTC.
+
+    >>> timestamp_ms("1970-01-01T00:00:01Z"), timestamp_ms(1_000), timestamp_ms("1970-01-02")
+    (1000, 1000, 86400000)
+
+    Raises:
+        ConfigError: The value is no point in time.
+    """
+    if isinstance(value, bool):
+        raise ConfigError(f"{what} is {value!r}, which is not a point in time", hint=_TIMESTAMP_HINT)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        text = value.strip()
+        if re.fullmatch(r"-?\d{5,}", text):
+            return int(text)
+        try:
+            value = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ConfigError(f"{what} is {text!r}, which is not a point in time", hint=_TIMESTAMP_HINT) from error
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if isinstance(value, datetime):
+        zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    raise ConfigError(f"{what} is {value!r}, which is not a point in time", hint=_TIMESTAMP_HINT)
