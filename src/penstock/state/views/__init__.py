@@ -1,0 +1,39 @@
+"""Typed views over byte maps: what operators, processors and tests read and write."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TypeAlias
+
+from penstock.errors import StateError
+from penstock.state.base import ByteMap
+from penstock.state.views.keyvalue import KeyValueView, TimestampedView, ValueAndTimestamp
+from penstock.state.views.window import WindowView
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["KeyValueView", "StoreView", "TimestampedView", "ValueAndTimestamp", "WindowView", "open_view"]
+
+StoreView: TypeAlias = KeyValueView | TimestampedView | WindowView
+
+
+def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> StoreView:
+    """The view of a store's kind over its byte map.
+
+    Args:
+        spec: The store.
+        entries: Its rows.
+        meta: The task's small numbers; window stores keep their stream time there.
+    """
+    match spec.kind:
+        case "key_value":
+            return KeyValueView(spec, entries)
+        case "timestamped":
+            return TimestampedView(spec, entries)
+        case "window":
+            return WindowView(spec, entries, meta)
+        case kind:
+            raise StateError(
+                f"store {spec.name!r} is of kind {kind!r}, which has no view",
+                hint="Kinds with a view are key_value, timestamped and window.",
+                store=spec.name,
+            )

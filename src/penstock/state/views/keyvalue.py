@@ -1,0 +1,203 @@
+"""Key-value views: plain, and with timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from penstock.errors import StateError
+from penstock.serde.base import Serde
+from penstock.serde.column import Column
+from penstock.state.base import ByteMap
+from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["KeyValueView", "TimestampedView", "ValueAndTimestamp", "key_bytes", "successor"]
+
+
+class ValueAndTimestamp(NamedTuple):
+    """A value and the event time of its last change in milliseconds; Kafka's ``ValueAndTimestamp``."""
+
+    value: Any
+    timestamp: int
+
+
+def key_bytes(spec: StoreSpec, key: Any) -> bytes:
+    """The key's bytes; a null key is an error, as in Kafka."""
+    data: bytes | None = spec.key_serde.serialize(key) if key is not None else None
+    if data is None:
+        raise StateError(
+            f"the key given to store {spec.name!r} is null",
+            hint="State stores have no null keys; filter them out before.",
+            store=spec.name,
+        )
+    return data
+
+
+def successor(prefix: bytes) -> bytes | None:
+    """The smallest bytes above all that start with ``prefix``; None when there are none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+class _OrderedView:
+    """What key-value views of both kinds share: everything but how a value looks in bytes."""
+
+    def __init__(self, spec: StoreSpec, entries: ByteMap) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self._map = entries
+        self._keys: Serde[Any] = spec.key_serde
+        self._values: Serde[Any] = spec.value_serde
+
+    def _load(self, data: bytes | None) -> Any:
+        return self._values.deserialize(data)
+
+    def get(self, key: Any) -> Any:
+        """The value under the key, or None."""
+        return self._load(self._map.get(key_bytes(self.spec, key)))
+
+    def get_many(self, keys: Sequence[Any]) -> list[Any]:
+        """The values under the keys, None where there is none."""
+        found = self._map.get_many([key_bytes(self.spec, key) for key in keys])
+        return [self._load(data) for data in found]
+
+    def delete(self, key: Any) -> Any:
+        """Removes the key; gives what was under it."""
+        data = key_bytes(self.spec, key)
+        old = self._map.get(data)
+        if old is not None:
+            self._map.put(data, None)
+        return self._load(old)
+
+    def _range(self, low: Any, high: Any, *, reverse: bool) -> Iterator[tuple[Any, Any]]:
+        start = None if low is None else key_bytes(self.spec, low)
+        end = None if high is None else key_bytes(self.spec, high) + b"\x00"  # the upper bound belongs to the range
+        if start is not None and end is not None and start >= end:
+            return iter(())
+        return self._load_entries(self._map.scan(start, end, reverse=reverse))
+
+    def _load_entries(self, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[Any, Any]]:
+        for key, value in entries:
+            yield self._keys.deserialize(key), self._load(value)
+
+    def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Entries from ``low`` to ``high``, both included, in the order of the keys' bytes; None is open."""
+        return self._range(low, high, reverse=False)
+
+    def reverse_range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
+        """As `range`, the last first."""
+        return self._range(low, high, reverse=True)
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        """All entries in the order of the keys' bytes."""
+        return self._range(None, None, reverse=False)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        """All entries, the last first."""
+        return self._range(None, None, reverse=True)
+
+    def prefix_scan(self, prefix: Any, serde: Serde[Any] | None = None) -> Iterator[tuple[Any, Any]]:
+        """Entries whose key bytes start with those of ``prefix`` (by ``serde``, else by the key serde)."""
+        start = (serde or self._keys).serialize(prefix) or b""
+        return self._load_entries(self._map.scan(start, successor(start)))
+
+    def approximate_num_entries(self) -> int:
+        """How many entries there are; stores on disk may count keys changed in this batch twice."""
+        if isinstance(self._map, Sized):
+            return len(self._map)
+        return sum(1 for _ in self._map.scan())
+
+    def _encode_keys(self, keys: Column) -> list[bytes]:
+        encoded = self._keys.encode(keys)
+        if encoded.null_count:
+            raise StateError(
+                f"a key given to store {self.name!r} is null",
+                hint="State stores have no null keys; filter them out before.",
+                store=self.name,
+            )
+        return to_bytes_list(encoded)  # type: ignore[return-value]
+
+
+class KeyValueView(_OrderedView):
+    """Kafka's ``KeyValueStore``."""
+
+    def put(self, key: Any, value: Any) -> None:
+        """Sets the value; None deletes."""
+        self._map.put(key_bytes(self.spec, key), self._values.serialize(value))
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        """Sets the value if there is none; gives what was there before."""
+        old = self.get(key)
+        if old is None:
+            self.put(key, value)
+        return old
+
+    def put_many(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Sets all (key, value) pairs; Kafka's ``putAll``."""
+        pairs = [(key_bytes(self.spec, key), self._values.serialize(value)) for key, value in entries]
+        self._map.put_many([key for key, _ in pairs], [value for _, value in pairs])
+
+    def get_columns(self, keys: Column) -> Column:
+        """The values under the keys, null where there is none."""
+        return self._values.decode(from_bytes_list(self._map.get_many(self._encode_keys(keys))))
+
+    def put_columns(self, keys: Column, values: Column) -> None:
+        """Sets the values; null deletes, the last of equal keys wins."""
+        self._map.put_many(self._encode_keys(keys), to_bytes_list(self._values.encode(values)))
+
+
+class TimestampedView(_OrderedView):
+    """Kafka's ``TimestampedKeyValueStore``: what a table of the DSL is kept in.
+
+    A value's bytes are its timestamp, 8 bytes big-endian, and then the bytes of the value serde.
+    """
+
+    def _load(self, data: bytes | None) -> ValueAndTimestamp | None:
+        if data is None:
+            return None
+        return ValueAndTimestamp(self._values.deserialize(data[8:]), int.from_bytes(data[:8], "big", signed=True))
+
+    def _dump(self, value: Any, timestamp: int) -> bytes | None:
+        data = self._values.serialize(value)
+        return None if data is None else timestamp.to_bytes(8, "big", signed=True) + data
+
+    def put(self, key: Any, value: Any, timestamp: int | None = None) -> None:
+        """Sets value and timestamp; a null value deletes. A `ValueAndTimestamp` may stand for both."""
+        if isinstance(value, ValueAndTimestamp):
+            value, timestamp = value
+        if timestamp is None and value is not None:
+            raise StateError(
+                f"a value for store {self.name!r} has no timestamp",
+                hint="Give put(key, value, timestamp), or a ValueAndTimestamp.",
+                store=self.name,
+            )
+        self._map.put(key_bytes(self.spec, key), self._dump(value, timestamp or 0))
+
+    def put_if_absent(self, key: Any, value: Any, timestamp: int | None = None) -> ValueAndTimestamp | None:
+        """Sets the value if there is none; gives what was there before."""
+        old: ValueAndTimestamp | None = self.get(key)
+        if old is None:
+            self.put(key, value, timestamp)
+        return old
+
+    def put_many(self, entries: Iterable[tuple[Any, ValueAndTimestamp | None]]) -> None:
+        """Sets all (key, ValueAndTimestamp) pairs; Kafka's ``putAll``."""
+        for key, value in entries:
+            self.put(key, value)
+
+    def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """The values under the keys, null where there is none, and their timestamps, -1 where there is none."""
+        found = from_bytes_list(self._map.get_many(self._encode_keys(keys)))
+        values, stamps, _ = unframe(found, before=8)
+        return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
+
+    def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
+        """Sets the values with their timestamps; a null value deletes, the last of equal keys wins."""
+        encoded = self._values.encode(values)
+        self._map.put_many(self._encode_keys(keys), to_bytes_list(frame(encoded, prefix=big_endian(timestamps))))

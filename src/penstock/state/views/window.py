@@ -1,0 +1,297 @@
+"""Window stores: values by key and window start, forgotten when the store's stream time has moved on by the retention.
+
+Layout of a row's key: ``bucket (8 bytes BE) + key + start (8 bytes BE) [+ sequence number (4 bytes BE)]``, where the
+bucket is the start rounded down to a multiple of the window size (of several, when the retention holds very many
+windows). So the windows that a batch touches lie side by side, expiry is one range from the front of the store, and
+the windows of one key are one short range per bucket. The sequence number is there only with ``retain_duplicates``.
+
+What is observable is Kafka's: rows with ``start <= observed stream time - retention`` are not returned, where the
+observed stream time is the largest start ever put. A put is dropped and counted when the row's *segment* has expired
+(persistent stores; a segment spans half the retention, at least a minute) or the row itself has (in-memory stores).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.errors import StateError
+from penstock.serde.base import Serde
+from penstock.serde.column import Column
+from penstock.serde.windowed import Window, Windowed, WindowedColumn
+from penstock.state.base import ByteMap
+from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.keyvalue import ValueAndTimestamp, key_bytes
+from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+__all__ = ["WindowView"]
+
+_NUMBER = struct.Struct(">q")
+_SEQUENCE = struct.Struct(">i")
+_MAX_BUCKETS = 4096
+_MIN_SEGMENT_MS = 60_000
+_NO_TIME = -1  # Kafka's ConsumerRecord.NO_TIMESTAMP
+
+
+class WindowView:
+    """Kafka's ``WindowStore`` and ``TimestampedWindowStore`` (when ``spec.timestamped``).
+
+    With timestamps, values are read as `ValueAndTimestamp`.
+    """
+
+    def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self._map = entries
+        self._meta = meta
+        self._keys: Serde[Any] = spec.key_serde
+        self._values: Serde[Any] = spec.value_serde
+        self._size = spec.window_size_ms
+        self._retention = spec.retention_ms
+        self._segment = max(spec.retention_ms // 2, _MIN_SEGMENT_MS)
+        unit = spec.window_size_ms or self._segment
+        self._bucket = unit * max(1, -(-spec.retention_ms // (unit * _MAX_BUCKETS)))
+        self._time_name = f"{spec.name}/observed-stream-time"
+        self._sequence_name = f"{spec.name}/sequence-number"
+        self._dropped = 0
+
+    @property
+    def observed_stream_time(self) -> int:
+        """The largest window start ever put, -1 before the first."""
+        return self._meta.get(self._time_name, _NO_TIME)
+
+    def take_dropped(self) -> int:
+        """How many puts have been dropped as expired since the last call (part of ``dropped-records-total``)."""
+        dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    # One row at a time
+
+    def fetch(self, key: Any, start: int) -> Any:
+        """The value of the window of this key that starts then; None if there is none or it has expired."""
+        data = key_bytes(self.spec, key)
+        if start <= self.observed_stream_time - self._retention:
+            return None
+        if self.spec.retain_duplicates:
+            return next((value for _, value in self.fetch_range(key, start, start)), None)
+        return self._load(self._map.get(self._row(data, start)))
+
+    def put(self, key: Any, value: Any, start: int, timestamp: int | None = None) -> None:
+        """Sets the value of a window; None deletes. A `ValueAndTimestamp` may stand for value and timestamp."""
+        if isinstance(value, ValueAndTimestamp):
+            value, timestamp = value
+        data = key_bytes(self.spec, key)
+        dumped = self._dump(value, timestamp)
+        if dumped is None and self.spec.retain_duplicates:
+            return  # nothing says which of the duplicates to delete
+        observed = max(self.observed_stream_time, start)
+        self._advance(observed)
+        if not self._is_live(start, observed):
+            self._dropped += 1
+            return
+        tail = _SEQUENCE.pack(int(self._take_sequence(1)[0])) if self.spec.retain_duplicates else b""
+        self._map.put(self._row(data, start) + tail, dumped)
+
+    # Ranges; bounds are inclusive
+
+    def fetch_range(
+        self, key: Any, time_from: int, time_to: int, *, reverse: bool = False
+    ) -> Iterator[tuple[int, Any]]:
+        """(start, value) of the key's windows that start from ``time_from`` to ``time_to``, oldest first."""
+        data = key_bytes(self.spec, key)
+        low, high = self._visible(time_from, time_to)
+        buckets = range(low - low % self._bucket, high + 1, self._bucket)
+        return self._fetch_buckets(data, low, high, reversed(buckets) if reverse else buckets, reverse=reverse)
+
+    def _fetch_buckets(
+        self, data: bytes, low: int, high: int, buckets: Any, *, reverse: bool
+    ) -> Iterator[tuple[int, Any]]:
+        width = 16 + len(data) + (4 if self.spec.retain_duplicates else 0)
+        for bucket in buckets:
+            prefix = _NUMBER.pack(bucket) + data
+            first = prefix + _NUMBER.pack(max(low, bucket))
+            last = prefix + _NUMBER.pack(min(high, bucket + self._bucket - 1)) + b"\xff" * 5
+            for row, value in self._map.scan(first, last, reverse=reverse):
+                if len(row) == width and row[8 : 8 + len(data)] == data:  # not a longer key with the same beginning
+                    yield _NUMBER.unpack_from(row, 8 + len(data))[0], self._load(value)
+
+    def fetch_all(self, time_from: int, time_to: int, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
+        """All windows that start from ``time_from`` to ``time_to``.
+
+        In Kafka's order: by segment, key and start in persistent stores, by start and key in memory.
+        """
+        return self._fetch_keys(None, None, time_from, time_to, reverse=reverse)
+
+    def fetch_key_range(
+        self, low: Any, high: Any, time_from: int, time_to: int, *, reverse: bool = False
+    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        """As `fetch_all`, of the keys from ``low`` to ``high``, both included; None is open."""
+        first = None if low is None else key_bytes(self.spec, low)
+        last = None if high is None else key_bytes(self.spec, high)
+        return self._fetch_keys(first, last, time_from, time_to, reverse=reverse)
+
+    def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
+        """All windows that have not expired, in the order of `fetch_all`."""
+        return self._fetch_keys(None, None, 0, self.observed_stream_time, reverse=reverse)
+
+    def _fetch_keys(
+        self, first: bytes | None, last: bytes | None, time_from: int, time_to: int, *, reverse: bool
+    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        low, high = self._visible(time_from, time_to)
+        if low > high:
+            return
+        tail = 4 if self.spec.retain_duplicates else 0
+        unit = self._segment if self.spec.persistent else 1
+        rows = []
+        end = _NUMBER.pack(high - high % self._bucket + self._bucket)
+        for row, value in self._map.scan(_NUMBER.pack(low - low % self._bucket), end):
+            key = row[8 : len(row) - 8 - tail]
+            start = _NUMBER.unpack_from(row, len(row) - 8 - tail)[0]
+            if low <= start <= high and (first is None or key >= first) and (last is None or key <= last):
+                rows.append((start // unit, row[8:], key, start, value))
+        rows.sort(reverse=reverse)
+        for _, _, key, start, value in rows:
+            yield Windowed(self._keys.deserialize(key), Window(start, start + self._size)), self._load(value)
+
+    # Columns
+
+    def get_columns(self, keys: Column, starts: NDArray[np.int64] | None = None) -> tuple[Column, NDArray[np.int64]]:
+        """The values of the windows, null where there is none, and their timestamps (-1 where there is none).
+
+        ``keys`` may be a `WindowedColumn`; ``starts`` are then its own. Stores without timestamps give -1 everywhere.
+        """
+        keys, starts = self._split(keys, starts)
+        if self.spec.retain_duplicates:
+            raise StateError(
+                f"store {self.name!r} keeps duplicates, so a key and a start do not name one value",
+                hint="Read it with fetch_range.",
+                store=self.name,
+            )
+        found = self._map.get_many(to_bytes_list(self._rows(keys, starts)))  # type: ignore[arg-type]
+        expired = starts <= self.observed_stream_time - self._retention
+        if expired.any():
+            found = [None if gone else data for data, gone in zip(found, expired.tolist(), strict=True)]
+        values = from_bytes_list(found)
+        if not self.spec.timestamped:
+            return self._values.decode(values), np.full(len(starts), -1, np.int64)
+        values, stamps, _ = unframe(values, before=8)
+        return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
+
+    def put_columns(
+        self,
+        keys: Column,
+        starts: NDArray[np.int64] | None,
+        values: Column,
+        timestamps: NDArray[np.int64] | None = None,
+    ) -> int:
+        """Sets the values; null deletes, the last of equal windows wins. Gives how many were dropped as expired.
+
+        The dropped ones are counted for `take_dropped` too.
+        """
+        keys, starts = self._split(keys, starts)
+        dumped = self._values.encode(values)
+        if self.spec.timestamped:
+            if timestamps is None:
+                raise self._no_timestamp()
+            dumped = frame(dumped, prefix=big_endian(timestamps))
+        if self.spec.retain_duplicates and dumped.null_count:
+            kept = np.flatnonzero(~dumped.is_null().to_numpy(zero_copy_only=False))
+            keys, starts, dumped = keys.take(kept), starts[kept], dumped.take(kept)
+        if not len(starts):
+            return 0
+        observed = np.maximum.accumulate(np.maximum(starts, self.observed_stream_time))
+        live = np.flatnonzero(self._is_live(starts, observed))
+        dropped = len(starts) - len(live)
+        rows = self._rows(keys, starts)
+        if dropped:
+            rows, dumped = rows.take(live), dumped.take(live)
+        self._map.put_many(to_bytes_list(rows), to_bytes_list(dumped))  # type: ignore[arg-type]
+        self._dropped += dropped
+        self._advance(int(observed[-1]))
+        return dropped
+
+    # Bytes
+
+    def _split(self, keys: Column, starts: NDArray[np.int64] | None) -> tuple[Column, NDArray[np.int64]]:
+        if isinstance(keys, WindowedColumn):
+            return keys.keys, keys.starts if starts is None else starts
+        if starts is None:
+            raise StateError(
+                f"keys of store {self.name!r} came without window starts",
+                hint="Give a WindowedColumn, or the starts.",
+                store=self.name,
+            )
+        return keys, starts
+
+    def _rows(self, keys: Column, starts: NDArray[np.int64]) -> pa.Array:
+        encoded = self._keys.encode(keys)
+        if encoded.null_count:
+            raise StateError(
+                f"a key given to store {self.name!r} is null",
+                hint="State stores have no null keys; filter them out before.",
+                store=self.name,
+            )
+        suffix = big_endian(starts)
+        if self.spec.retain_duplicates:
+            numbers = self._take_sequence(len(starts)).astype(">i4").view(np.uint8).reshape(-1, 4)
+            suffix = np.concatenate([suffix, numbers], axis=1)
+        return frame(encoded, big_endian(starts - starts % self._bucket), suffix)
+
+    def _row(self, data: bytes, start: int) -> bytes:
+        return _NUMBER.pack(start - start % self._bucket) + data + _NUMBER.pack(start)
+
+    def _load(self, data: bytes | None) -> Any:
+        if data is None or not self.spec.timestamped:
+            return self._values.deserialize(data)
+        return ValueAndTimestamp(self._values.deserialize(data[8:]), _NUMBER.unpack_from(data)[0])
+
+    def _dump(self, value: Any, timestamp: int | None) -> bytes | None:
+        data = self._values.serialize(value)
+        if data is None or not self.spec.timestamped:
+            return data
+        if timestamp is None:
+            raise self._no_timestamp()
+        return _NUMBER.pack(timestamp) + data
+
+    def _no_timestamp(self) -> StateError:
+        return StateError(
+            f"a value for store {self.name!r} has no timestamp",
+            hint="This store keeps timestamps: give one with each value.",
+            store=self.name,
+        )
+
+    def _take_sequence(self, count: int) -> NDArray[np.int64]:
+        last = self._meta.get(self._sequence_name, 0)
+        self._meta[self._sequence_name] = (last + count) & 0x7FFFFFFF
+        return (np.arange(last + 1, last + 1 + count)) & 0x7FFFFFFF
+
+    # Time
+
+    def _visible(self, time_from: int, time_to: int) -> tuple[int, int]:
+        """The part of a range of starts that has not expired and may hold rows."""
+        observed = self.observed_stream_time
+        return max(time_from, observed - self._retention + 1, 0), min(time_to, observed)
+
+    def _is_live(self, starts: Any, observed: Any) -> Any:
+        """Whether rows are taken in; for one row or by the column."""
+        if self.spec.persistent:
+            return starts // self._segment >= (observed - self._retention) // self._segment
+        return starts > observed - self._retention
+
+    def _advance(self, observed: int) -> None:
+        """Moves the observed stream time on and deletes the rows of segments that have expired by that."""
+        before = self.observed_stream_time
+        if observed <= before:
+            return
+        self._meta[self._time_name] = observed
+        floor = max(observed - self._retention, 0) // self._segment * self._segment
+        if floor > max(before - self._retention, 0) // self._segment * self._segment:
+            gone = [row for row, _ in self._map.scan(None, _NUMBER.pack(floor - floor % self._bucket))]
+            self._map.put_many(gone, [None] * len(gone))
