@@ -13,6 +13,9 @@ from penstock.serde.column import Column
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.config import StreamsConfig
+    from penstock.topology.functions import Function
+
 __all__ = ["Operator", "TableView", "TaskContext"]
 
 
@@ -46,6 +49,33 @@ class TaskContext(Protocol):
 
     def table(self, node: str) -> TableView:
         """The view of a table node."""
+        ...
+
+    def register_table(self, node: str, view: TableView) -> None:
+        """Makes the view of a table node known; operators of tables call it when they are made."""
+        ...
+
+    def failed(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> None:
+        """Tells the task that a user's function raised for one row.
+
+        Raises ProcessingError, unless the processing exception handler says to continue: then the record is counted as
+        dropped (and sent to the dead letter queue) and the caller leaves that row out.
+        """
+        ...
+
+    @property
+    def config(self) -> StreamsConfig:
+        """The application's settings."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """A number that differs for every call of the task's ``process``: what was kept for the batch is then stale."""
+        ...
+
+    @property
+    def wall_clock_ms(self) -> int:
+        """The wall-clock time of this batch."""
         ...
 
     def drop(self, node: str, count: int, why: str) -> None:
