@@ -3,29 +3,60 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 
 from sortedcontainers import SortedList
 
 from penstock.errors import StateError
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["MemoryMap", "MemoryTaskState", "unknown_store"]
+__all__ = ["KeyOrder", "MemoryMap", "MemoryTaskState", "unknown_store"]
+
+
+class KeyOrder:
+    """The order of a dict's keys, worked out when somebody first asks for it and kept up from then on.
+
+    Stores that are never scanned, which are most, pay nothing for being ordered.
+    """
+
+    __slots__ = ("_keys", "_sorted", "_waiting")
+
+    def __init__(self, keys: Mapping[bytes, object]) -> None:
+        self._keys = keys
+        self._sorted: SortedList | None = None
+        self._waiting: set[bytes] = set()
+
+    def add(self, keys: Iterable[bytes]) -> None:
+        """Call it before the keys go into the dict."""
+        if self._sorted is not None:
+            self._waiting.update(key for key in keys if key not in self._keys)
+
+    def remove(self, key: bytes) -> None:
+        """Call it for a key that was in the dict."""
+        if self._sorted is not None:
+            if key in self._waiting:
+                self._waiting.remove(key)
+            else:
+                self._sorted.remove(key)
+
+    def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
+        """The keys with start <= key < end."""
+        if self._sorted is None:
+            self._sorted = SortedList(self._keys)
+        elif self._waiting:
+            self._sorted.update(self._waiting)
+            self._waiting.clear()
+        return list(self._sorted.irange(start, end, inclusive=(True, False), reverse=reverse))
 
 
 class MemoryMap:
-    """A byte map over a dict; the order of its keys is worked out when somebody first asks for it.
+    """A byte map over a dict: point reads and writes, which are nearly all there is, cost what a dict costs."""
 
-    Point reads and writes, which are nearly all there is, cost what a dict costs. New keys wait in a set until the
-    next scan sorts them in.
-    """
-
-    __slots__ = ("_data", "_order", "_unsorted")
+    __slots__ = ("_data", "_order")
 
     def __init__(self, entries: Iterable[tuple[bytes, bytes]] = ()) -> None:
         self._data: dict[bytes, bytes] = dict(entries)
-        self._order: SortedList = SortedList()
-        self._unsorted: set[bytes] = set(self._data)
+        self._order = KeyOrder(self._data)
 
     def __len__(self) -> int:
         return len(self._data)
@@ -37,21 +68,19 @@ class MemoryMap:
         return list(map(self._data.get, keys))
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        if value is None:
-            if self._data.pop(key, None) is not None and key not in self._unsorted:
-                self._order.remove(key)
-            self._unsorted.discard(key)
-            return
-        if key not in self._data:
-            self._unsorted.add(key)
-        self._data[key] = value
+        if value is not None:
+            self._order.add((key,))
+            self._data[key] = value
+        elif key in self._data:
+            self._order.remove(key)
+            del self._data[key]
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         if None in values:
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value)
             return
-        self._unsorted.update(set(keys).difference(self._data))
+        self._order.add(keys)
         self._data.update(zip(keys, values, strict=True))  # type: ignore[arg-type]
 
     def scan(
@@ -61,11 +90,7 @@ class MemoryMap:
 
         The keys are those at the time of the call, the values those at the time of each step.
         """
-        if self._unsorted:
-            self._order.update(self._unsorted)
-            self._unsorted.clear()
-        keys = list(self._order.irange(start, end, inclusive=(True, False), reverse=reverse))
-        return self._entries(keys)
+        return self._entries(self._order.between(start, end, reverse=reverse))
 
     def _entries(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for key in keys:

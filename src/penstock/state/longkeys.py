@@ -1,0 +1,116 @@
+"""Keys that LMDB does not take as they are: empty ones, and those beyond its limit of 511 bytes.
+
+A long key is stored under its first 478 bytes and a digest, 510 bytes in all, and its value begins with the whole key;
+the empty key is stored under 511 zeros. No other stored key has these lengths. Long keys with the same beginning lie
+side by side in the order of their digests, so a scan puts each such group into the order of the keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+__all__ = ["are_plain", "fold", "fold_entry", "scan_folded", "unfold"]
+
+_PREFIX_BYTES = 478
+_FOLDED_BYTES = 510
+_EMPTY = b"\x00" * 511
+
+
+def are_plain(keys: Sequence[bytes]) -> bool:
+    """Whether all these keys are stored as they are."""
+    lengths = set(map(len, keys))
+    return not lengths or (min(lengths) > 0 and max(lengths) <= _PREFIX_BYTES)
+
+
+def fold(key: bytes) -> bytes:
+    """What the key is stored under."""
+    if len(key) > _PREFIX_BYTES:
+        return key[:_PREFIX_BYTES] + hashlib.blake2b(key, digest_size=_FOLDED_BYTES - _PREFIX_BYTES).digest()
+    return key or _EMPTY
+
+
+def fold_entry(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """The entry as it is stored."""
+    if len(key) > _PREFIX_BYTES:
+        return fold(key), len(key).to_bytes(4, "big") + key + value
+    return key or _EMPTY, value
+
+
+def unfold(stored: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """The entry as it was put in."""
+    if len(stored) == _FOLDED_BYTES:
+        end = 4 + int.from_bytes(value[:4], "big")
+        return value[4:end], value[end:]
+    return (b"" if stored == _EMPTY else stored), value
+
+
+def scan_folded(
+    transaction: Any, database: Any, start: bytes | None, end: bytes | None, *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Entries with start <= key < end in byte order of the whole keys."""
+    empty = transaction.get(_EMPTY, None, database) if not start and end != b"" else None
+    if empty is not None and not reverse:
+        yield b"", empty
+    stored = _backward(transaction, database, start, end) if reverse else _forward(transaction, database, start, end)
+    group: list[tuple[bytes, bytes]] = []
+    for key, value in stored:
+        if len(key) < _FOLDED_BYTES:
+            if group:
+                yield from _group(group, start, end, reverse=reverse)
+                group = []
+            yield key, value
+        elif len(key) == _FOLDED_BYTES:
+            if group and group[0][0][:_PREFIX_BYTES] != key[:_PREFIX_BYTES]:
+                yield from _group(group, start, end, reverse=reverse)
+                group = []
+            group.append((key, value))
+    yield from _group(group, start, end, reverse=reverse)
+    if empty is not None and reverse:
+        yield b"", empty
+
+
+def _group(
+    group: list[tuple[bytes, bytes]], start: bytes | None, end: bytes | None, *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    for key, value in sorted((unfold(*entry) for entry in group), reverse=reverse):
+        if (start is None or key >= start) and (end is None or key < end):
+            yield key, value
+
+
+def _forward(transaction: Any, database: Any, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    """Stored entries from the start on; of long keys possibly some outside the range."""
+    cursor = transaction.cursor(database)
+    first = start[:_PREFIX_BYTES] if start else None
+    if not (cursor.set_range(first) if first else cursor.first()):
+        return
+    for key, value in cursor.iternext():
+        if len(key) >= _FOLDED_BYTES:
+            if end is not None and len(key) == _FOLDED_BYTES and key[:_PREFIX_BYTES] > end[:_PREFIX_BYTES]:
+                return
+        elif end is not None and key >= end:
+            return
+        elif start is not None and key < start:
+            continue  # the beginning that a long start was cut to
+        yield key, value
+
+
+def _backward(transaction: Any, database: Any, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    cursor = transaction.cursor(database)
+    last = None
+    if end is not None:
+        last = end if len(end) <= _PREFIX_BYTES else end[:_PREFIX_BYTES].ljust(511, b"\xff")
+    if last == b"":
+        return
+    if not (cursor.set_range(last) if last else cursor.last()) and not cursor.last():
+        return
+    for key, value in cursor.iterprev():
+        if len(key) >= _FOLDED_BYTES:
+            if start is not None and len(key) == _FOLDED_BYTES and key[:_PREFIX_BYTES] < start[:_PREFIX_BYTES]:
+                return
+        elif start is not None and key < start:
+            return
+        elif end is not None and key >= end:
+            continue
+        yield key, value

@@ -1,0 +1,136 @@
+"""A batch's writes over the committed state that they start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Protocol
+
+from penstock.state.memory import KeyOrder, unknown_store
+
+__all__ = ["BatchState", "OverlayMap", "ReadableMap"]
+
+
+class ReadableMap(Protocol):
+    """The reading half of a byte map."""
+
+    def __len__(self) -> int: ...
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(
+        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class _Absent:
+    __slots__ = ()
+
+
+_ABSENT = _Absent()
+
+
+class OverlayMap:
+    """A byte map that keeps its writes apart from what it reads through to.
+
+    Args:
+        base: What lies below; it is never changed. An overlay may lie over another one.
+    """
+
+    __slots__ = ("_base", "_order", "changes")
+
+    def __init__(self, base: ReadableMap) -> None:
+        self._base = base
+        self.changes: dict[bytes, bytes | None] = {}
+        self._order = KeyOrder(self.changes)
+
+    def __len__(self) -> int:
+        return len(self._base) + sum(1 if value is not None else -1 for value in self.changes.values())
+
+    def get(self, key: bytes) -> bytes | None:
+        value = self.changes.get(key, _ABSENT)
+        return self._base.get(key) if isinstance(value, _Absent) else value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        changes = self.changes
+        if not changes:
+            return self._base.get_many(keys)
+        found: list[bytes | _Absent | None] = [changes.get(key, _ABSENT) for key in keys]
+        below = [i for i, value in enumerate(found) if value is _ABSENT]
+        for i, value in zip(below, self._base.get_many([keys[i] for i in below]), strict=True):
+            found[i] = value
+        return found  # type: ignore[return-value]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._order.add((key,))
+        self.changes[key] = value
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        self._order.add(keys)
+        self.changes.update(zip(keys, values, strict=True))
+
+    def scan(
+        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Entries as they are at the time of the call; writes during the scan are not seen, as in Kafka's RocksDB."""
+        own = [(key, self.changes[key]) for key in self._order.between(start, end, reverse=reverse)]
+        base = self._base.scan(start, end, reverse=reverse)
+        return _merge(own, base, reverse=reverse) if own else base
+
+
+def _merge(
+    own: list[tuple[bytes, bytes | None]], base: Iterator[tuple[bytes, bytes]], *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Both in one order; an own entry hides the one below it."""
+    below = next(base, None)
+    for key, value in own:
+        while below is not None and (below[0] > key if reverse else below[0] < key):
+            yield below
+            below = next(base, None)
+        if below is not None and below[0] == key:
+            below = next(base, None)
+        if value is not None:
+            yield key, value
+    yield from chain(() if below is None else (below,), base)
+
+
+class BatchState:
+    """The stores of one task during one batch: a `TaskState`.
+
+    Args:
+        batch: The batch.
+        maps: Store -> what is committed.
+        meta: The committed numbers.
+    """
+
+    def __init__(self, batch: int, maps: Mapping[str, ReadableMap], meta: Mapping[str, int]) -> None:
+        self.batch = batch
+        self._maps = {store: OverlayMap(base) for store, base in maps.items()}
+        self._committed_meta = dict(meta)
+        self._meta = dict(meta)
+
+    def map(self, store: str) -> OverlayMap:
+        found = self._maps.get(store)
+        if found is None:
+            raise unknown_store(store, self._maps)
+        return found
+
+    @property
+    def meta(self) -> dict[str, int]:
+        return self._meta
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the batch has written anything."""
+        return self._meta != self._committed_meta or any(overlay.changes for overlay in self._maps.values())
+
+    def sorted_changes(self) -> dict[str, tuple[list[bytes], list[bytes | None]]]:
+        """Store -> keys in byte order and their values (None: deleted), of the stores that have changes."""
+        changes = {}
+        for store, overlay in self._maps.items():
+            if overlay.changes:
+                keys = sorted(overlay.changes)
+                changes[store] = keys, list(map(overlay.changes.__getitem__, keys))
+        return changes

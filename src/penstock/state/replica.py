@@ -1,0 +1,294 @@
+"""The local copy of a task's stores: one LMDB environment, one sub-database a store.
+
+A replica is only ever moved forward by whole batches: the rows of a batch, the task's numbers and the batch's own
+number and checksum go into one LMDB transaction. LMDB keeps that promise against a killed process, not against a
+machine that loses power (nothing is flushed: segments are the truth), so a replica from before the machine's last
+start is thrown away, as is one that does not open, belongs to another checkpoint, or is of another format.
+
+Two processes never share a replica: the directory has numbered slots, each with a lock, and who finds one taken
+uses the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from penstock.errors import StateError
+from penstock.state.longkeys import are_plain, fold, fold_entry, scan_folded, unfold
+from penstock.state.segments import NO_BATCH
+
+__all__ = ["Position", "Replica", "ReplicaMap", "ReplicaReader"]
+
+_FORMAT = 1
+_FIRST_MAP_BYTES = 256 << 20
+_MAX_STORES = 1024
+_ABOUT = b"about"
+_NUMBERS = b"numbers"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a replica holds: all up to ``batch``; ``head`` is the newest segment in it, ``meta`` the task's numbers."""
+
+    batch: int = NO_BATCH
+    head: int = NO_BATCH
+    checksum: str = ""
+    meta: dict[str, int] = field(default_factory=dict)
+
+
+class Replica:
+    """The replica of one task, owned by this process.
+
+    Args:
+        root: Where the replicas of this task and checkpoint are.
+        identity: What it must be a replica of; another identity empties it.
+        stores: The stores that readers will ask for.
+    """
+
+    def __init__(self, root: Path, identity: str, stores: Iterable[str]) -> None:
+        self._directory, self._lock = _take_slot(root)
+        self._names = tuple(stores)
+        self.quiesce: Callable[[], None] = lambda: None  # waits until no other reader of this process is open
+        self._about = {"format": _FORMAT, "identity": identity, "boot": _boot()}
+        self._stores: dict[str, Any] = {}
+        self._env: Any = None
+        self.position = Position()
+        try:
+            self._open()
+            self.position = self._read_position()
+        except (lmdb.Error, OSError, ValueError, KeyError):
+            self.reset()
+        else:
+            if self._read_about() != self._about:
+                self.reset()
+
+    @property
+    def directory(self) -> Path:
+        """Where it is."""
+        return self._directory
+
+    def is_there(self) -> bool:
+        """Whether its files are still in place (somebody may have deleted the directory)."""
+        return (self._directory / "data.mdb").exists()
+
+    def reset(self) -> None:
+        """Empties it."""
+        self.quiesce()
+        self._close_env()
+        for name in ("data.mdb", "lock.mdb"):
+            (self._directory / name).unlink(missing_ok=True)
+        if not self._directory.exists():
+            self._lock.close()
+            self._directory, self._lock = _take_slot(self._directory.parent)
+        self._open()
+        self.position = Position()
+        with self._env.begin(write=True) as transaction:
+            transaction.put(_ABOUT, json.dumps(self._about).encode(), db=self._numbers)
+            self._write_position(transaction, self.position)
+
+    def apply(
+        self,
+        stores: Sequence[str],
+        changes: Callable[[str], Iterable[tuple[list[bytes], list[bytes | None]]]],
+        position: Position,
+        *,
+        fresh: bool = False,
+    ) -> None:
+        """Moves to ``position`` by these changes, in one transaction; no reader may be open in this process.
+
+        Args:
+            stores: The stores that change.
+            changes: Gives for a store pieces of (keys in byte order, values); None deletes.
+            position: What it holds afterwards.
+            fresh: Whether the changes are the whole contents (a snapshot) and the replica is empty.
+        """
+        databases = [(store, self.database(store)) for store in stores]
+        while True:
+            try:
+                with self._env.begin(write=True) as transaction:
+                    for store, database in databases:
+                        _write(transaction, database, changes(store), append=fresh)
+                    self._write_position(transaction, position)
+            except lmdb.MapFullError:
+                self.quiesce()  # LMDB resizes only when no reader of this process is open
+                self._env.set_mapsize(self._env.info()["map_size"] * 2)
+            except (lmdb.DiskError, OSError) as error:
+                raise self._disk_error(error) from error
+            else:
+                self.position = position
+                return
+
+    def reader(self) -> ReplicaReader:
+        """A consistent view of what it holds now; close it before the next `apply`."""
+        return ReplicaReader(self, self._env.begin())
+
+    def database(self, store: str) -> Any:
+        """The sub-database of a store; the first call for a store must come before a reader that is to see it."""
+        found = self._stores.get(store)
+        if found is None:
+            found = self._stores[store] = self._env.open_db(b"store/" + store.encode())
+        return found
+
+    def store_names(self) -> list[str]:
+        """The stores that it holds rows of."""
+        with self._env.begin() as transaction:
+            names = [bytes(key) for key in transaction.cursor().iternext(keys=True, values=False)]
+        return [name[6:].decode() for name in names if name.startswith(b"store/")]
+
+    def close(self) -> None:
+        """Closes it and lets go of its slot; a slot besides the first is removed."""
+        self._close_env()
+        if self._directory.name != "slot-0":
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self._lock.close()
+
+    def _open(self) -> None:
+        self._env = lmdb.open(
+            str(self._directory),
+            map_size=_FIRST_MAP_BYTES,
+            max_dbs=_MAX_STORES,
+            sync=self._about["boot"] == "",
+            metasync=False,
+            readahead=False,
+            lock=True,
+        )
+        pages = self._env.info()["last_pgno"] + 1
+        if (self._directory / "data.mdb").stat().st_size < pages * self._env.stat()["psize"]:
+            raise lmdb.CorruptedError("the file has been cut short")  # reading on would end the process
+        self._stores = {}
+        self._numbers = self._env.open_db(b"numbers")
+        for store in self._names:
+            self.database(store)
+
+    def _close_env(self) -> None:
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def _read_about(self) -> Any:
+        with self._env.begin(db=self._numbers) as transaction:
+            return json.loads(transaction.get(_ABOUT) or b"{}")
+
+    def _read_position(self) -> Position:
+        with self._env.begin(db=self._numbers) as transaction:
+            found = transaction.get(_NUMBERS)
+        return Position(**json.loads(found)) if found else Position()
+
+    def _write_position(self, transaction: Any, position: Position) -> None:
+        facts = {name: getattr(position, name) for name in Position.__dataclass_fields__}
+        transaction.put(_NUMBERS, json.dumps(facts).encode(), db=self._numbers)
+
+    def _disk_error(self, error: Exception) -> StateError:
+        return StateError(
+            f"the state replica in {self._directory} could not be written: {error}",
+            hint="Free space there, or set state.dir to a larger disk. Nothing is lost: segments rebuild it.",
+            directory=str(self._directory),
+        )
+
+
+class ReplicaReader:
+    """One consistent view of a replica."""
+
+    def __init__(self, replica: Replica, transaction: Any) -> None:
+        self._replica = replica
+        self._transaction = transaction
+
+    def map(self, store: str) -> ReplicaMap:
+        """The rows of one store."""
+        return ReplicaMap(self._transaction, self._replica.database(store))
+
+    def close(self) -> None:
+        self._transaction.abort()
+
+
+class ReplicaMap:
+    """The committed rows of one store: the reading half of a byte map."""
+
+    __slots__ = ("_database", "_get", "_transaction")
+
+    def __init__(self, transaction: Any, database: Any) -> None:
+        self._transaction = transaction
+        self._database = database
+        self._get = transaction.get
+
+    def __len__(self) -> int:
+        return int(self._transaction.stat(self._database)["entries"])
+
+    def get(self, key: bytes) -> bytes | None:
+        stored = fold(key)
+        value = self._get(stored, None, self._database)
+        return None if value is None else unfold(stored, value)[1]
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        if not are_plain(keys):
+            return [self.get(key) for key in keys]
+        get, database = self._get, self._database
+        return [get(key, None, database) for key in keys]
+
+    def scan(
+        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with start <= key < end in byte order."""
+        return scan_folded(self._transaction, self._database, start, end, reverse=reverse)
+
+
+def _write(
+    transaction: Any,
+    database: Any,
+    pieces: Iterable[tuple[list[bytes], list[bytes | None]]],
+    *,
+    append: bool,
+) -> None:
+    cursor = transaction.cursor(database)
+    for keys, values in pieces:
+        entries: Iterable[tuple[bytes, bytes | None]] = zip(keys, values, strict=True)
+        if None in values:
+            append = False
+            for key, value in zip(keys, values, strict=True):
+                if value is None:
+                    transaction.delete(fold(key), db=database)
+            entries = [entry for entry in zip(keys, values, strict=True) if entry[1] is not None]
+        if not are_plain(keys):
+            append = False  # folded keys are not in the order of the keys
+            entries = [fold_entry(key, value) for key, value in entries if value is not None]
+        cursor.putmulti(entries, append=append)
+
+
+def _take_slot(root: Path) -> tuple[Path, Any]:
+    """The first slot that no living process holds, and its lock."""
+    number = 0
+    while True:
+        directory = root / f"slot-{number}"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = (directory / "owner.lock").open("wb")
+        except OSError as error:
+            raise StateError(
+                f"the state directory {directory} cannot be used: {error}",
+                hint="Set state.dir to a directory that this process may write to.",
+                directory=str(directory),
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            number += 1
+        else:
+            return directory, lock
+
+
+def _boot() -> str:
+    """Which start of the machine this is; empty where that cannot be told, and LMDB must flush instead."""
+    with suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return ""

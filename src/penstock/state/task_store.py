@@ -1,0 +1,324 @@
+"""The state of one task, kept through crashes: what a worker holds on to between batches.
+
+The life of batch N: `TaskStore.find` (has N been published already, before a crash or by another attempt? then its
+recorded outputs count and nothing runs), else `TaskStore.begin` gives the state as batch N-1 left it, the batch runs,
+and `TaskStore.publish` puts segment N in place, or finds that another attempt was first and gives that one's segment.
+Segment N is applied to the local replica only by ``begin(N+1)``, which proves that N was committed; so a retry of N
+always starts from N-1 and there is nothing to roll back.
+
+Empty batches. A batch that had no input, changed nothing and wrote nothing has no segment. So that a missing file is
+not taken for an empty batch, each segment names the one before it (batch and checksum): a gap in the chain is a lost
+segment. The newest segment has no successor to vouch for it. It is vouched for by the local replica, when that holds
+it already, and by the caller, who may know the newest batch that was published (`Segment.head`) from its own records:
+``begin(N, expected_head=...)``. Batches count from 0; their numbers must grow but need not be without gaps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import lmdb
+import pyarrow as pa
+
+from penstock.errors import CheckpointMismatchError, CorruptSegmentError, InvalidStateError, MissingSegmentError
+from penstock.state.overlay import BatchState
+from penstock.state.recovery import apply_segment, catch_up
+from penstock.state.replica import Replica, ReplicaReader
+from penstock.state.segments import Segment, SegmentHead, SegmentName, changes_batch, pack, unpack
+from penstock.state.snapshots import SnapshotWriter
+from penstock.state.storage import SegmentStorage, open_storage
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["TaskStore"]
+
+_log = logging.getLogger(__name__)
+
+
+class TaskStore:
+    """Replica, segments and the running batch of one task in this process. Made by `TaskStore.open`."""
+
+    def __init__(
+        self,
+        storage: SegmentStorage,
+        replica: Replica,
+        template: SegmentHead,
+        stores: Collection[str],
+        *,
+        accepts: Collection[str],
+        snapshot_every: int,
+        snapshot_bytes: int,
+    ) -> None:
+        self._storage = storage
+        self._replica = replica
+        self._template = template
+        self._stores = tuple(stores)
+        self._accepts = {template.fingerprint, *accepts}
+        self._snapshot_every = snapshot_every
+        self._snapshot_bytes = snapshot_bytes
+        self._snapshots = SnapshotWriter(storage)
+        replica.quiesce = self._snapshots.wait
+        self._reader: ReplicaReader | None = None
+        self._state: BatchState | None = None
+        self._known: Segment | None = None  # the newest segment that this process has seen, published or found
+        self._skipped: int | None = None
+        self._is_fresh = True
+        self._deltas = 0
+        self._delta_bytes = 0
+
+    @classmethod
+    def open(
+        cls,
+        checkpoint: str,
+        replica_root: str | Path,
+        task_id: str,
+        specs: Iterable[StoreSpec],
+        *,
+        application_id: str,
+        fingerprint: str = "",
+        accepts: Collection[str] = (),
+        snapshot_every: int = 100,
+        snapshot_bytes: int = 64 << 20,
+        durable: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> TaskStore:
+        """Opens the state of a task; reads nothing yet.
+
+        Args:
+            checkpoint: Where the segments are, a path or URI (see `open_storage`); all executors see the same.
+            replica_root: A directory of this machine for replicas (``state.dir``).
+            task_id: The task, ``<sub-topology>_<partition>``.
+            specs: Its stores.
+            application_id: Segments of another application are refused.
+            fingerprint: Of the topology; segments of another one are refused. Empty: not looked at.
+            accepts: Fingerprints of earlier topologies that this one may continue.
+            snapshot_every: How many deltas make a snapshot due.
+            snapshot_bytes: How many bytes of deltas make a snapshot due.
+            durable: Whether a segment is on the disk before it counts as published.
+            storage_options: Settings of the object store.
+        """
+        stores = [spec.name for spec in specs]
+        storage = open_storage(checkpoint, task_id, durable=durable, options=storage_options)
+        identity = f"{application_id} {checkpoint} {task_id}"
+        place = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
+        replica = Replica(Path(replica_root) / f"{task_id}-{place}", identity, stores)
+        template = SegmentHead("delta", application_id, fingerprint, task_id, 0, 0, "")
+        return cls(
+            storage,
+            replica,
+            template,
+            stores,
+            accepts=accepts,
+            snapshot_every=snapshot_every,
+            snapshot_bytes=snapshot_bytes,
+        )
+
+    def find(self, batch: int, *, discard_damaged: bool = False) -> Segment | None:
+        """The segment of a batch, if one is published.
+
+        Args:
+            batch: The batch.
+            discard_damaged: Removes a damaged segment and gives None, so that the batch runs anew. Only right when the
+                batch has not been committed.
+        """
+        try:
+            segment = self._read(SegmentName(batch, "delta"))
+        except CorruptSegmentError:
+            if not discard_damaged:
+                raise
+            self._storage.delete(SegmentName(batch, "delta"))
+            return None
+        if segment is not None:
+            self._known = segment
+        return segment
+
+    def begin(self, batch: int, *, expected_head: int | None = None) -> BatchState:
+        """The state as the batch before this one left it; by calling it the caller says that that one is committed.
+
+        Args:
+            batch: The batch to run; the same one again after a failure.
+            expected_head: The newest batch before this one for which a segment is known to have been published.
+
+        Raises:
+            MissingSegmentError: A segment is lost.
+            CorruptSegmentError: A segment that is needed is damaged.
+            CheckpointMismatchError: The segments are of another application or topology.
+        """
+        self._end_batch()
+        target = batch - 1
+        if not self._replica.is_there():
+            self._replica.reset()
+            self._is_fresh = True
+        try:
+            self._move(target)
+        except lmdb.Error as error:
+            _log.warning("The replica %s is damaged (%s) and is rebuilt", self._replica.directory, error)
+            self._replica.reset()
+            self._is_fresh = True
+            self._move(target)
+        at = self._replica.position
+        if expected_head is not None and at.head < expected_head:
+            where = self._storage.where(SegmentName(expected_head, "delta"))
+            raise MissingSegmentError(
+                f"segment {where} is gone: its batch was published",
+                hint="Bring the file back from a backup, or rebuild the stores from their changelog topics.",
+                batch=expected_head,
+            )
+        if at.batch < target:  # empty batches
+            self._replica.position = at = replace(at, batch=target)
+        self._snapshot_if_due()
+        self._reader = self._replica.reader()
+        maps = {store: self._reader.map(store) for store in self._stores}
+        self._state = BatchState(batch, maps, at.meta)
+        return self._state
+
+    def read_committed(self, batch: int) -> BatchState:
+        """The state as this batch left it, for queries; what is written to it goes nowhere.
+
+        Args:
+            batch: A committed batch.
+        """
+        state = self.begin(batch + 1)
+        self._state = None
+        return state
+
+    def publish(
+        self,
+        batch: int,
+        outputs: Mapping[str, pa.RecordBatch],
+        input_offsets: Mapping[str, Any] | None = None,
+        *,
+        discard_damaged: bool = False,
+    ) -> Segment:
+        """Puts the batch's segment in place; the first one published wins.
+
+        Args:
+            batch: The batch that `begin` was called for.
+            outputs: Topic -> rows that the batch wrote.
+            input_offsets: What the batch has read, as JSON; empty when it had no input.
+            discard_damaged: As in `find`, for a damaged segment that is in the way.
+
+        Returns:
+            The segment that counts: this one (``published_here``), or that of the attempt that was faster, whose
+            outputs are to be emitted in place of these. ``stored`` is false for an empty batch.
+
+        Raises:
+            StateError: It could not be written; nothing is left behind and the call may be repeated.
+        """
+        state = self._state
+        if state is None or state.batch != batch:
+            raise InvalidStateError(
+                f"batch {batch} of task {self._template.task_id} has not begun",
+                hint="Call begin(batch) before publish(batch).",
+                task=self._template.task_id,
+                batch=batch,
+            )
+        at = self._replica.position
+        head = replace(
+            self._template,
+            batch=batch,
+            previous=at.head,
+            previous_checksum=at.checksum,
+            meta=dict(state.meta),
+            input_offsets=dict(input_offsets or {}),
+        )
+        written = {topic: rows for topic, rows in outputs.items() if rows.num_rows}
+        if not written and not head.input_offsets and not state.is_changed:
+            self._end_batch()
+            self._skipped = batch
+            return Segment.empty(head)
+        changes = state.sorted_changes()
+        parts, checksum = pack(head, {store: [changes_batch(*rows)] for store, rows in changes.items()}, written)
+        name = SegmentName(batch, "delta")
+        while True:
+            if self._storage.create(name, parts):
+                size = sum(len(part) for part in parts)
+                segment = Segment.of_publisher(head, checksum, size, changes, written)
+                break
+            winner = self.find(batch, discard_damaged=discard_damaged)
+            if winner is not None:
+                segment = winner
+                break
+        self._known = segment
+        self._end_batch()
+        return segment
+
+    def close(self) -> None:
+        """Lets go of everything; an unpublished batch is forgotten."""
+        self._end_batch()
+        self._snapshots.wait()
+        self._replica.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _end_batch(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._state = None
+
+    def _move(self, target: int) -> None:
+        """Brings the replica to the end of batch ``target``."""
+        if not self._move_by_one(target):
+            done = catch_up(self._replica, self._storage, target, self._read)
+            self._is_fresh = False
+            self._deltas = done.deltas
+            self._delta_bytes += done.delta_bytes
+
+    def _move_by_one(self, target: int) -> bool:
+        """Moves the replica without asking the storage what is there, if it is known; else gives False."""
+        known, skipped = self._known, self._skipped
+        self._known = self._skipped = None
+        if self._is_fresh:
+            return False
+        at = self._replica.position
+        if at.batch == target:
+            return True
+        if known is not None and known.batch == target:
+            if (known.head.previous, known.head.previous_checksum) != (at.head, at.checksum):
+                return False
+            apply_segment(self._replica, known)
+            self._deltas += 1
+            self._delta_bytes += known.size_bytes
+            return True
+        # Another attempt may have found something to do (wall-clock punctuation) where this one found nothing.
+        return skipped == target == at.batch + 1 and not self._storage.exists(SegmentName(target, "delta"))
+
+    def _snapshot_if_due(self) -> None:
+        if self._snapshots.is_running or not self._deltas:
+            return
+        if self._deltas >= self._snapshot_every or self._delta_bytes >= self._snapshot_bytes:
+            self._snapshots.start(self._replica, self._template)
+            self._deltas = self._delta_bytes = 0
+
+    def _read(self, name: SegmentName) -> Segment | None:
+        data = self._storage.read(name)
+        if data is None:
+            return None
+        segment = unpack(data, self._storage.where(name))
+        head, own = segment.head, self._template
+        if (head.application_id, head.task_id) != (own.application_id, own.task_id):
+            raise CheckpointMismatchError(
+                f"segment {segment.where} is of task {head.task_id} of application {head.application_id!r}, "
+                f"not of task {own.task_id} of {own.application_id!r}",
+                hint="Give each application a checkpoint location of its own.",
+                segment=segment.where,
+            )
+        if own.fingerprint and head.fingerprint and head.fingerprint not in self._accepts:
+            raise CheckpointMismatchError(
+                f"segment {segment.where} was written by another topology ({head.fingerprint[:12]})",
+                hint="Run the topology that wrote the checkpoint, migrate it, or start with a new checkpoint location.",
+                segment=segment.where,
+            )
+        return segment
