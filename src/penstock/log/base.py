@@ -12,16 +12,27 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
-__all__ = ["HEADERS_TYPE", "RECORD_SCHEMA", "Fetched", "LogTransaction", "OffsetAndTime", "TopicInfo", "TopicLog", "TopicPartition"]
+__all__ = [
+    "HEADERS_TYPE",
+    "RECORD_SCHEMA",
+    "Fetched",
+    "LogTransaction",
+    "OffsetAndTime",
+    "TopicInfo",
+    "TopicLog",
+    "TopicPartition",
+]
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-RECORD_SCHEMA = pa.schema([
-    ("offset", pa.int64()),
-    ("timestamp", pa.int64()),  # milliseconds since the epoch
-    ("key", pa.large_binary()),
-    ("value", pa.large_binary()),
-    ("headers", HEADERS_TYPE),  # null when there are none
-])
+RECORD_SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),  # milliseconds since the epoch
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+        ("headers", HEADERS_TYPE),  # null when there are none
+    ]
+)
 Isolation = Literal["read_committed", "read_uncommitted"]
 
 
@@ -85,7 +96,12 @@ class TopicLog(Protocol):
         ...
 
     def read(
-        self, topic: str, partition: int, offset: int, max_records: int = 50_000, isolation: Isolation = "read_committed"
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_records: int = 50_000,
+        isolation: Isolation = "read_committed",
     ) -> Fetched: ...
 
     def read_range(self, topic: str, partition: int, start: int, end: int) -> Sequence[pa.RecordBatch]:

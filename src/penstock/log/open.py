@@ -1,0 +1,52 @@
+"""Opens a topic log by its URL."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.errors import LogError
+from penstock.log.database import Database
+from penstock.log.embedded import EmbeddedLog
+from penstock.log.url import parse_log_url
+
+__all__ = ["drop_memory_log", "open_embedded", "open_log"]
+
+_MEMORY: dict[str, Database] = {}
+_LOCK = threading.Lock()
+
+
+def open_log(url: str) -> EmbeddedLog:
+    """Opens a topic log, and creates its file if there is none.
+
+    Args:
+        url: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a plain path, or ``memory://name``: a log that
+            everybody in this process shares by its name until ``drop_memory_log`` or the process's end. ``memory://``
+            without a name is private. Settings: ``?synchronous=normal|full|off`` (what a commit waits for; ``full``
+            survives a power cut), ``compression=lz4|none``.
+
+    Raises:
+        ConfigError: If the URL is wrong.
+        LogError: If the file cannot be opened or is not a log.
+    """
+    return open_embedded(url)
+
+
+def open_embedded(url: str) -> EmbeddedLog:
+    """As ``open_log``; pickled logs come back through it."""
+    place = parse_log_url(url)
+    if place.path is not None or not place.name:
+        database = Database(place)
+        return EmbeddedLog(database, on_close=database.close)
+    with _LOCK:
+        if place.name not in _MEMORY:
+            _MEMORY[place.name] = Database(place)
+        return EmbeddedLog(_MEMORY[place.name], on_close=lambda: None)
+
+
+def drop_memory_log(name: str) -> None:
+    """Forgets the log in memory of this name; those who have it open get an InvalidStateError."""
+    with _LOCK:
+        database = _MEMORY.pop(name, None)
+    if database is None:
+        raise LogError(f"there is no log in memory of the name {name!r}", hint="see open_log")
+    database.close()
