@@ -68,7 +68,9 @@ def failures_removed(failed: list[int], length: int) -> NDArray[np.int64] | None
     return np.flatnonzero(mask)
 
 
-def _evaluate(function: Function, rows: Rows, node: str, context: TaskContext) -> tuple[Column, NDArray[np.int64] | None]:
+def _evaluate(
+    function: Function, rows: Rows, node: str, context: TaskContext
+) -> tuple[Column, NDArray[np.int64] | None]:
     """Evaluates over all rows; if that raises, over halves, until only the bad rows are left out."""
     try:
         return Column.of_series(evaluate(function, rows, node)), None

@@ -66,7 +66,9 @@ def evaluate(function: Function, rows: Rows, node: str) -> pl.Series:
         raise ProcessingError(
             f"{node}: the expression at {function.file}:{function.line} gives {result.width} columns, not one",
             hint="Combine them with pl.struct(...).",
-            node=node, file=function.file, line=function.line,
+            node=node,
+            file=function.file,
+            line=function.line,
         )
     series = result.to_series()
     if len(series) == len(rows):
@@ -76,5 +78,7 @@ def evaluate(function: Function, rows: Rows, node: str) -> pl.Series:
     raise ProcessingError(
         f"{node}: the expression at {function.file}:{function.line} gives {len(series)} values for {len(rows)} records",
         hint="An expression works record by record; aggregate with group_by() and count(), reduce() or aggregate().",
-        node=node, file=function.file, line=function.line,
+        node=node,
+        file=function.file,
+        line=function.line,
     )

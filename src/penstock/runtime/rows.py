@@ -60,6 +60,11 @@ class Rows:
         return replace(self, keys=keys)
 
     @staticmethod
+    def empty() -> Rows:
+        """No rows."""
+        return Rows(Place((np.empty(0, np.int64),), 0), np.empty(0, np.int64), Column.nulls(0), Column.nulls(0))
+
+    @staticmethod
     def merge(batches: Sequence[Rows]) -> Rows:
         """All rows of the batches in depth-first order."""
         batches = [b for b in batches if len(b)] or list(batches[:1])

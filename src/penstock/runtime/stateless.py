@@ -161,9 +161,7 @@ class _MapPairs(_Unpacking):
             rows, pairs = self._unpack_results(kept, results.items())
         else:
             rows, pairs = self._unpack(self._fn, rows, _pair)
-        return replace(
-            rows, keys=Column.of_items([p[0] for p in pairs]), values=Column.of_items([p[1] for p in pairs])
-        )
+        return replace(rows, keys=Column.of_items([p[0] for p in pairs]), values=Column.of_items([p[1] for p in pairs]))
 
     def _unpack_results(self, rows: Rows, results: list[Any]) -> tuple[Rows, list[Any]]:
         """For an expression that gives no struct {key, value}: each row fails by itself, with a clear message."""

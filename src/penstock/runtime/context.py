@@ -1,0 +1,256 @@
+"""The task as its operators see it: stores, tables, time, failures."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.errors import ProcessingError, SerializationError, TopologyError
+from penstock.runtime.handlers import DeadLetter, ErrorContext, Handler, handler_of
+from penstock.runtime.inputs import RecordContext, TaskInput
+from penstock.runtime.place import Place
+from penstock.runtime.punctuation import PunctuationQueue
+from penstock.state.views import open_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from penstock.config import StreamsConfig
+    from penstock.runtime.operator import TableView
+    from penstock.runtime.rows import Rows
+    from penstock.runtime.sensor import Sensor
+    from penstock.state.base import TaskState
+    from penstock.topology.functions import Function
+    from penstock.topology.topology import Topology
+
+__all__ = ["RunningContext"]
+
+_LOG = logging.getLogger("penstock.runtime")
+_SHOWN = 200  # characters of a record in a message
+
+
+class RunningContext:
+    """`penstock.runtime.operator.TaskContext` of a real task; also what readers and sinks report to."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        task_id: str,
+        state: TaskState,
+        sensor: Sensor,
+        wall_clock_ms: int,
+    ) -> None:
+        self.topology = topology
+        self.task_id = task_id
+        self.sensor = sensor
+        self.wall_clock_ms = wall_clock_ms
+        self.batch = 0
+        self.stream_queue = PunctuationQueue()
+        self.wall_clock_queue = PunctuationQueue()
+        self.input = TaskInput((), ordered=True)
+        self.input_stream_times: NDArray[np.int64] = np.full(1, -1, np.int64)
+        self.dropped = 0
+        self.letters: list[tuple[Place, DeadLetter]] = []
+        self._config = config
+        self._state = state
+        self._views: dict[str, Any] = {}
+        self._tables: dict[str, TableView] = {}
+        self._why: Counter[tuple[str, str]] = Counter()
+        self._caching = int(config["statestore.cache.max.bytes"]) > 0
+        dead_letters = config.get("errors.dead.letter.queue.topic.name")
+        self._handlers: dict[str, Handler] = {
+            kind: handler_of(config[f"{kind}.exception.handler"], f"{kind}.exception.handler", dead_letters)
+            for kind in ("deserialization", "processing", "production")
+        }
+
+    @property
+    def config(self) -> StreamsConfig:
+        return self._config
+
+    @property
+    def caching(self) -> bool:
+        return self._caching
+
+    @property
+    def stream_time(self) -> int:
+        """The task's stream time at the end of what has been read."""
+        return self.get_meta("stream_time", -1)
+
+    def begin(self, batch: TaskInput) -> None:
+        """Starts a batch: its stream times, and none of what was kept for the one before."""
+        self.batch += 1
+        self.input = batch
+        before = self.stream_time
+        times = np.maximum(np.maximum.accumulate(batch.timestamps), before) if batch.length else batch.timestamps
+        self.input_stream_times = np.append(times, times[-1] if batch.length else before)
+        if batch.length:
+            self.put_meta("stream_time", int(self.input_stream_times[-1]))
+
+    def end(self) -> None:
+        """Logs what the batch has dropped."""
+        for (node, why), count in self._why.items():
+            _LOG.warning("task %s: %s dropped %d record(s): %s", self.task_id, node, count, why)
+            self.sensor.on_dropped(self.task_id, node, count, why)
+        self._why.clear()
+
+    def store(self, name: str) -> Any:
+        view = self._views.get(name)
+        if view is None:
+            spec = self.topology.stores[name]
+            view = self._views[name] = open_view(spec, self._state.map(name), self._state.meta)
+        return view
+
+    def table(self, node: str) -> TableView:
+        found = self._tables.get(node)
+        if found is None:
+            raise TopologyError(
+                f"{node} is no table of task {self.task_id}", hint="Join with a table of the same task."
+            )
+        return found
+
+    def register_table(self, node: str, view: TableView) -> None:
+        self._tables[node] = view
+
+    def drop(self, node: str, count: int, why: str) -> None:
+        self.dropped += count
+        self._why[node, why] += count
+
+    def get_meta(self, name: str, default: int) -> int:
+        return self._state.meta.get(name, default)
+
+    def put_meta(self, name: str, value: int) -> None:
+        self._state.meta[name] = value
+
+    def record_context(self, rows: Rows, row: int) -> RecordContext:
+        """The source record behind a row, with the row's own time and headers."""
+        source = self.input.record(int(rows.place.inputs[row]))
+        headers = rows.headers[row] if rows.headers is not None else ()
+        return source._replace(timestamp=int(rows.timestamps[row]), headers=headers)
+
+    def failed(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> None:
+        record = {
+            "key": rows.keys.items()[row],
+            "value": rows.values.items()[row],
+            "timestamp": int(rows.timestamps[row]),
+        }
+        place = rows.place.take(np.array([row]))
+        self.processing_failed(node, function, self.record_context(rows, row), record, place, error)
+
+    def processing_failed(
+        self,
+        node: str,
+        function: Function | None,
+        source: RecordContext,
+        record: dict[str, Any] | None,
+        place: Place,
+        error: Exception,
+    ) -> None:
+        """Asks the processing handler; raises ProcessingError when it says fail."""
+        if isinstance(error, ProcessingError) and "record" in error.facts:
+            raise error  # it has been asked about already, further down
+
+        def wrapped() -> ProcessingError:
+            name, file, line = _origin(function, error)
+            where = f" from {source.topic}-{source.partition} offset {source.offset}" if source.topic else ""
+            shown = "a punctuation" if record is None else f"the record {_shorten(record)}{where}"
+            return ProcessingError(
+                f"{node}: {name} ({file}:{line}) raised {type(error).__name__}: {error}, for {shown}",
+                hint='Repair the function, or set processing.exception.handler to "continue" to skip such records.',
+                node=node,
+                function=name,
+                file=file,
+                line=line,
+                record=record,
+                task=self.task_id,
+                topic=source.topic,
+                partition=source.partition,
+                offset=source.offset,
+            )
+
+        self._decide("processing", node, source, place, error, wrapped)
+
+    def undecodable(self, node: str, source: RecordContext, error: Exception) -> None:
+        """Asks the deserialization handler about a record whose bytes do not decode."""
+
+        def wrapped() -> SerializationError:
+            return SerializationError(
+                f"{node}: {source.topic}-{source.partition} offset {source.offset} does not decode: {error}",
+                hint='Check the serdes, or set deserialization.exception.handler to "continue" to skip such records.',
+                node=node,
+                task=self.task_id,
+                topic=source.topic,
+                partition=source.partition,
+                offset=source.offset,
+            )
+
+        # All dead letters of records that never were input come first, in the order in which they were read.
+        self._decide("deserialization", node, source, Place((-1, len(self.letters)), 1), error, wrapped)
+
+    def unencodable(self, node: str, topic: str, rows: Rows, row: int, error: Exception) -> None:
+        """Asks the production handler about a record that does not encode."""
+        source = self.record_context(rows, row)
+
+        def wrapped() -> SerializationError:
+            return SerializationError(
+                f"{node}: a record for topic {topic!r} does not encode: {error}",
+                hint="Give the serdes that fit the keys and values, in to() or by default.key.serde and default.value.serde.",
+                node=node,
+                task=self.task_id,
+                topic=topic,
+            )
+
+        self._decide("production", node, source, rows.place.take(np.array([row])), error, wrapped)
+
+    def _decide(
+        self,
+        kind: str,
+        node: str,
+        source: RecordContext,
+        place: Place,
+        error: Exception,
+        wrapped: Callable[[], Exception],
+    ) -> None:
+        facts = ErrorContext(
+            self.task_id,
+            node,
+            source.topic,
+            source.partition,
+            source.offset,
+            source.timestamp,
+            source.headers,
+            source.raw_key,
+            source.raw_value,
+        )
+        response = self._handlers[kind](facts, error)
+        self.letters += [(place.extend(number), letter) for number, letter in enumerate(response.dead_letters)]
+        self.sensor.on_error(self.task_id, node, error, response.action)
+        if response.action == "fail":
+            raise wrapped() from error
+        self.drop(node, 1, f"{type(error).__name__}: {error}")
+
+
+def _shorten(record: dict[str, Any]) -> str:
+    text = repr(record)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _origin(function: Function | None, error: Exception) -> tuple[str, str, int]:
+    """What raised: the user's function as the topology knows it, else the line in the traceback that is not ours."""
+    if function is not None:
+        return function.name, function.file, function.line
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    for trace in reversed(frames):
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith(("penstock.", "polars.")):
+            code = trace.tb_frame.f_code
+            return code.co_qualname if hasattr(code, "co_qualname") else code.co_name, code.co_filename, trace.tb_lineno
+    return "the processor", "unknown", 0

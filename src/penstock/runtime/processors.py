@@ -1,0 +1,260 @@
+"""The operator of the Processor API: the user's processors, their context, and punctuation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from penstock.api.processor import Record, RecordMetadata
+from penstock.durations import duration_ms
+from penstock.errors import TopologyError
+from penstock.runtime.inputs import RecordContext
+from penstock.runtime.place import AFTER, Place
+from penstock.runtime.punctuation import PunctuationQueue, Schedule
+from penstock.runtime.rows import Rows
+from penstock.serde.column import Column
+from penstock.topology.operations import Operation, Process
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.durations import DurationLike
+    from penstock.runtime.context import RunningContext
+    from penstock.runtime.operator import Operator, TaskContext
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.topology import Topology
+
+__all__ = ["FACTORIES", "ProcessOperator", "single_row"]
+
+_NO_RECORD = RecordContext(None, -1, -1, -1, ())
+Forward = tuple[str | None, Record[Any, Any]]
+
+
+def single_row(place: Place, record: Record[Any, Any]) -> Rows:
+    """One record as rows."""
+    return Rows(
+        place,
+        np.array([record.timestamp], np.int64),
+        Column.of_items([record.key]),
+        Column.of_items([record.value]),
+        [record.headers] if record.headers else None,
+    )
+
+
+class _Context:
+    """`penstock.api.processor.ProcessorContext` of one processor."""
+
+    def __init__(
+        self, operator: ProcessOperator, node: ProcessorNode, task: RunningContext, children: frozenset[str]
+    ) -> None:
+        self._operator = operator
+        self._node = node
+        self._task = task
+        self._children = children
+        self._stores = {*node.stores, *cast("Process", node.operation).stores}
+        self._schedules = 0
+        self.position = 0
+        self.source = _NO_RECORD
+
+    @property
+    def application_id(self) -> str:
+        return str(self._task.config["application.id"])
+
+    @property
+    def task_id(self) -> str:
+        return self._task.task_id
+
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        if child is not None and child not in self._children:
+            raise TopologyError(
+                f"{self._node.name} has no child named {child!r}",
+                hint=f"Its children are {', '.join(sorted(self._children)) or 'none'}.",
+                node=self._node.name,
+            )
+        self._operator.forward(child, record)
+
+    def get_state_store(self, name: str) -> Any:
+        spec = self._task.topology.stores.get(name)
+        if spec is None or (name not in self._stores and not self._operator.is_global(name)):
+            raise TopologyError(
+                f"{self._node.name} has no access to a state store {name!r}",
+                hint="Name it in process(..., stores=[...]), or use connect_processor_and_state_stores().",
+                node=self._node.name,
+                store=name,
+            )
+        return self._task.store(name)
+
+    def schedule(self, interval: DurationLike, type: str, callback: Callable[[int], None]) -> Schedule:  # noqa: A002
+        interval_ms = duration_ms(interval, "the punctuation interval")
+        if interval_ms < 1:
+            raise TopologyError(f"{self._node.name}: a punctuation interval is at least 1 ms, not {interval_ms}")
+        if type not in ("stream_time", "wall_clock_time"):
+            raise TopologyError(
+                f"{self._node.name}: {type!r} is no punctuation type", hint='Give "stream_time" or "wall_clock_time".'
+            )
+        meta_name = f"punctuate:{self._node.name}:{self._schedules}"
+        self._schedules += 1
+        first = 0 if type == "stream_time" else self._task.wall_clock_ms + interval_ms
+        schedule = Schedule(self._node.name, self._task.get_meta(meta_name, first), interval_ms, callback, meta_name)
+        queue = self._operator.stream_queue if type == "stream_time" else self._operator.wall_clock_queue
+        queue.add(schedule)
+        return schedule
+
+    def current_stream_time_ms(self) -> int:
+        return int(self._task.input_stream_times[self.position])
+
+    def current_system_time_ms(self) -> int:
+        return self._task.wall_clock_ms
+
+    def record_metadata(self) -> RecordMetadata | None:
+        source = self.source
+        return None if source.topic is None else RecordMetadata(source.topic, source.partition, source.offset)
+
+    def commit(self) -> None:
+        """Every batch ends with a commit, so there is nothing to hasten."""
+
+
+class ProcessOperator:
+    """Runs one processor over the rows of a batch, and its punctuations between them.
+
+    ``dispatch`` is set when the task goes depth first: then a forwarded record goes to the children at once.
+    """
+
+    runs_without_rows = True
+
+    def __init__(
+        self,
+        node: ProcessorNode,
+        topology: Topology,
+        context: TaskContext,
+        stream_queue: PunctuationQueue,
+        wall_clock_queue: PunctuationQueue,
+    ) -> None:
+        self.name = node.name
+        self.stream_queue = stream_queue
+        self.wall_clock_queue = wall_clock_queue
+        self.dispatch: Callable[[str, str | None, Record[Any, Any]], None] | None = None
+        self._task = cast("RunningContext", context)
+        self._globals = topology.global_stores
+        self._context = _Context(self, node, self._task, frozenset(topology.children(node.name)))
+        self._out: list[Forward] = []
+        self._at: list[tuple[int, int]] = []  # of each forward: (row or -1, input position)
+        self._row = -1
+        self.processor = cast("Process", node.operation).supplier()
+        self.processor.init(self._context)
+
+    def is_global(self, store: str) -> bool:
+        return store in self._globals
+
+    def forward(self, child: str | None, record: Record[Any, Any]) -> None:
+        if self.dispatch is not None:
+            self.dispatch(self.name, child, record)
+            return
+        self._out.append((child, record))
+        self._at.append((self._row, self._context.position))
+
+    def process(self, rows: Rows, parent: str) -> Sequence[tuple[str | None, Rows]]:  # noqa: ARG002
+        """Rows in order, each stream-time punctuation after the last row of the record that makes it due."""
+        times = self._task.input_stream_times
+        positions = rows.place.inputs.tolist()
+        keys, values, stamps = rows.keys.items(), rows.values.items(), rows.timestamps.tolist()
+        due = self._next_due(times, 0)
+        for row, position in enumerate(positions):
+            while due is not None and due < position:
+                self.punctuate(self.stream_queue, int(times[due]), due, self.name)
+                due = self._next_due(times, due + 1)
+            self._process_row(rows, row, position, keys[row], values[row], stamps[row])
+        while due is not None:
+            self.punctuate(self.stream_queue, int(times[due]), due, self.name)
+            due = self._next_due(times, due + 1)
+        self.punctuate(self.wall_clock_queue, self._task.wall_clock_ms, len(times) - 1, self.name)
+        return self._taken(rows)
+
+    def process_directly(self, rows: Rows) -> None:
+        """Rows only: the task itself runs the punctuations, between records."""
+        keys, values, stamps = rows.keys.items(), rows.values.items(), rows.timestamps.tolist()
+        for row, position in enumerate(rows.place.inputs.tolist()):
+            self._process_row(rows, row, position, keys[row], values[row], stamps[row])
+
+    def _process_row(self, rows: Rows, row: int, position: int, key: Any, value: Any, timestamp: int) -> None:
+        context = self._context
+        headers = rows.headers[row] if rows.headers is not None else ()
+        before = (context.position, context.source, self._row)
+        context.position, context.source, self._row = position, self._task.input.record(position), row
+        try:
+            self.processor.process(Record(key, value, timestamp, headers))
+        except Exception as error:  # noqa: BLE001 - whatever a user's processor raises
+            self._task.failed(self.name, None, rows, row, error)
+        finally:
+            context.position, context.source, self._row = before
+
+    def _next_due(self, times: NDArray[np.int64], start: int) -> int | None:
+        """The first input position from ``start`` on after which a stream-time punctuation of this processor runs."""
+        next_ms = self.stream_queue.next_ms(self.name)
+        if next_ms is None or self._task.input.length == 0:
+            return None
+        at = max(start, int(np.searchsorted(times, next_ms)))
+        return at if at < self._task.input.length else None
+
+    def punctuate(self, queue: PunctuationQueue, now_ms: int, position: int, node: str | None) -> None:
+        """Runs what is due; ``position`` is the record after which that is."""
+        if now_ms >= 0:
+            queue.fire(now_ms, lambda schedule: self.run(schedule, now_ms, position), node)
+
+    def run(self, schedule: Schedule, now_ms: int, position: int) -> None:
+        """Calls back; the schedule's next time is kept with the state, so that it goes on after a restart."""
+        context = self._context
+        before = (context.position, context.source, self._row)
+        context.position, context.source, self._row = position, _NO_RECORD, -1
+        try:
+            schedule.callback(now_ms)
+        except Exception as error:  # noqa: BLE001 - whatever a user's punctuator raises
+            source = _NO_RECORD._replace(timestamp=now_ms)
+            self._task.processing_failed(self.name, None, source, None, Place((position, AFTER), 1), error)
+        finally:
+            context.position, context.source, self._row = before
+        self._task.sensor.on_punctuation(self._task.task_id, self.name, now_ms)
+        following = schedule.next_ms + schedule.interval_ms * ((now_ms - schedule.next_ms) // schedule.interval_ms + 1)
+        self._task.put_meta(schedule.meta_name, following)
+
+    def _taken(self, rows: Rows) -> Sequence[tuple[str | None, Rows]]:
+        """What was forwarded in this batch, by the child that was named."""
+        out, at = self._out, self._at
+        self._out, self._at = [], []
+        by_child: dict[str | None, list[int]] = {}
+        for number, (child, _) in enumerate(out):
+            by_child.setdefault(child, []).append(number)
+        return [(child, self._rows(rows, out, at, numbers)) for child, numbers in by_child.items()]
+
+    def _rows(self, rows: Rows, out: list[Forward], at: list[tuple[int, int]], numbers: list[int]) -> Rows:
+        parts: list[Rows] = []
+        from_rows = [n for n in numbers if at[n][0] >= 0]
+        if from_rows:
+            place = rows.place.take(np.array([at[n][0] for n in from_rows], np.int64))
+            parts.append(_as_rows([out[n][1] for n in from_rows], place.extend(np.array(from_rows, np.int64))))
+        others = [n for n in numbers if at[n][0] < 0]
+        if others:
+            positions = np.array([at[n][1] for n in others], np.int64)
+            place = Place((positions, AFTER, np.array(others, np.int64)), len(others))
+            parts.append(_as_rows([out[n][1] for n in others], place))
+        return Rows.merge(parts)
+
+
+def _as_rows(records: list[Record[Any, Any]], place: Place) -> Rows:
+    return Rows(
+        place,
+        np.array([r.timestamp for r in records], np.int64),
+        Column.of_items([r.key for r in records]),
+        Column.of_items([r.value for r in records]),
+        [r.headers for r in records] if any(r.headers for r in records) else None,
+    )
+
+
+def _factory(node: ProcessorNode, topology: Topology, context: TaskContext) -> Operator:
+    task = cast("RunningContext", context)
+    return ProcessOperator(node, topology, context, task.stream_queue, task.wall_clock_queue)
+
+
+FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {Process: _factory}

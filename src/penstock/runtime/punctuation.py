@@ -1,0 +1,77 @@
+"""Schedules of stream-time and wall-clock punctuation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.runtime.priority import PriorityQueue
+
+__all__ = ["PunctuationQueue", "Schedule"]
+
+
+@dataclass(slots=True, eq=False)
+class Schedule:
+    """One scheduled callback of one processor; also what cancels it."""
+
+    node: str
+    next_ms: int
+    interval_ms: int
+    callback: Callable[[int], None]
+    meta_name: str
+    cancelled: bool = field(default=False)
+
+    def cancel(self) -> None:
+        """Kafka's ``Cancellable.cancel``."""
+        self.cancelled = True
+
+    def advance(self, now_ms: int) -> None:
+        """To the next multiple of the interval after ``now_ms``; those that were missed are skipped."""
+        following = self.next_ms + self.interval_ms
+        if now_ms >= following:
+            following = self.next_ms + ((now_ms - self.next_ms) // self.interval_ms + 1) * self.interval_ms
+        self.next_ms = following
+
+
+class PunctuationQueue:
+    """The schedules of one kind of time in a task."""
+
+    def __init__(self) -> None:
+        self._queue: PriorityQueue[Schedule] = PriorityQueue(lambda schedule: schedule.next_ms)
+
+    def add(self, schedule: Schedule) -> None:
+        self._queue.add(schedule)
+
+    def nodes(self) -> set[str]:
+        """The processors that have a schedule."""
+        return {s.node for s in self._queue.entries() if not s.cancelled}
+
+    def next_ms(self, node: str) -> int | None:
+        """When the processor's next punctuation is due."""
+        return min((s.next_ms for s in self._queue.entries() if s.node == node and not s.cancelled), default=None)
+
+    def fire(self, now_ms: int, run: Callable[[Schedule], None], node: str | None = None) -> None:
+        """Runs all schedules (of the node, if given) that are due; those that are not cancelled come again."""
+        while (schedule := self._take(now_ms, node)) is not None:
+            if schedule.cancelled:
+                continue
+            run(schedule)
+            if not schedule.cancelled:
+                schedule.advance(now_ms)
+                self._queue.add(schedule)
+
+    def _take(self, now_ms: int, node: str | None) -> Schedule | None:
+        if node is None:
+            first = self._queue.peek()
+            return self._queue.poll() if first is not None and first.next_ms <= now_ms else None
+        entries = self._queue.entries()
+        due = [s for s in entries if s.node == node and s.next_ms <= now_ms]
+        if not due:
+            return None
+        schedule = min(due, key=lambda s: s.next_ms)
+        rest: PriorityQueue[Schedule] = PriorityQueue(lambda s: s.next_ms)
+        for entry in entries:
+            if entry is not schedule:
+                rest.add(entry)
+        self._queue = rest
+        return schedule

@@ -1,0 +1,243 @@
+"""What a task writes: encoded once, partitioned by the column, in Kafka's order per topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import SerializationError
+from penstock.log.base import HEADERS_TYPE
+from penstock.runtime.place import Place
+from penstock.runtime.rows import Headers, Rows
+from penstock.serde.column import Column
+from penstock.serde.partitioner import partitions_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import RunningContext
+    from penstock.runtime.handlers import DeadLetter
+    from penstock.serde.base import Serde
+    from penstock.topology.nodes import SinkNode
+
+__all__ = ["OUTPUT_SCHEMA", "Collector", "Sink"]
+
+OUTPUT_SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),  # -1: the topic's number of partitions is not known
+        ("timestamp", pa.int64()),
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+        ("headers", HEADERS_TYPE),
+    ]
+)
+_SMALL = 16  # up to so many rows, encoding value by value costs less than setting up columns
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Encoded rows for one topic."""
+
+    place: Place
+    partitions: NDArray[np.int32]
+    timestamps: NDArray[np.int64]
+    keys: pa.Array
+    values: pa.Array
+    headers: list[Headers] | None
+
+
+class Collector:
+    """What all sinks of a task have written in this batch, by topic."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[str, list[_Chunk]] = {}
+
+    def add(self, topic: str, chunk: _Chunk) -> None:
+        self._chunks.setdefault(topic, []).append(chunk)
+
+    def add_letters(self, letters: list[tuple[Place, DeadLetter]], partitions: Mapping[str, int]) -> None:
+        """Records for dead letter topics."""
+        for place, letter in letters:
+            key = pa.array([letter.key], pa.large_binary())
+            target = _partitions(key, partitions.get(letter.topic, 0))
+            value = pa.array([letter.value], pa.large_binary())
+            stamp = np.array([letter.timestamp], np.int64)
+            self.add(letter.topic, _Chunk(place, target, stamp, key, value, [letter.headers]))
+
+    def take(self) -> tuple[dict[str, pa.RecordBatch], dict[str, Place]]:
+        """Everything, in order of place within each topic; the collector is empty afterwards."""
+        records: dict[str, pa.RecordBatch] = {}
+        places: dict[str, Place] = {}
+        for topic, chunks in self._chunks.items():
+            records[topic], places[topic] = _joined(chunks)
+        self._chunks = {}
+        return records, places
+
+
+def _joined(chunks: list[_Chunk]) -> tuple[pa.RecordBatch, Place]:
+    if len(chunks) == 1:
+        chunk = chunks[0]
+        arrays = [
+            chunk.partitions,
+            chunk.timestamps,
+            chunk.keys,
+            chunk.values,
+            _headers_array(chunk.headers, len(chunk.keys)),
+        ]
+        return pa.RecordBatch.from_arrays([pa.array(a) for a in arrays], schema=OUTPUT_SCHEMA), chunk.place
+    place = Place.concat([c.place for c in chunks])
+    order = place.order()
+    headers: list[Headers] | None = None
+    if any(c.headers is not None for c in chunks):
+        headers = [h for c in chunks for h in (c.headers if c.headers is not None else [()] * len(c.keys))]
+        headers = [headers[i] for i in order.tolist()]
+    keys = pa.concat_arrays([c.keys for c in chunks])
+    values = pa.concat_arrays([c.values for c in chunks])
+    index = pa.array(order)
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.concatenate([c.partitions for c in chunks])[order]),
+            pa.array(np.concatenate([c.timestamps for c in chunks])[order]),
+            keys.take(index),
+            values.take(index),
+            _headers_array(headers, len(order)),
+        ],
+        schema=OUTPUT_SCHEMA,
+    )
+    return batch, place.take(order)
+
+
+def _headers_array(headers: list[Headers] | None, length: int) -> pa.Array:
+    if headers is None:
+        return pa.nulls(length, HEADERS_TYPE)
+    rows = [[{"key": name, "value": value} for name, value in one] or None for one in headers]
+    return pa.array(rows, HEADERS_TYPE)
+
+
+def _partitions(keys: pa.Array, count: int) -> NDArray[np.int32]:
+    if count <= 0:
+        return np.full(len(keys), -1, np.int32)
+    if count == 1:
+        return np.zeros(len(keys), np.int32)
+    return np.asarray(partitions_for(keys, count), np.int32)
+
+
+class Sink:
+    """Writes the rows of one sink node."""
+
+    def __init__(
+        self,
+        node: SinkNode,
+        key_serde: Serde[Any],
+        value_serde: Serde[Any],
+        partitions: Mapping[str, int],
+        collector: Collector,
+        context: RunningContext,
+    ) -> None:
+        self._node = node
+        self._key_serde = key_serde
+        self._value_serde = value_serde
+        self._partitions = partitions
+        self._collector = collector
+        self._context = context
+        # Kafka's WindowedStreamPartitioner: a windowed key goes where its plain key goes.
+        self._plain_serde: Serde[Any] | None = getattr(key_serde, "inner", None) if _is_windowed(key_serde) else None
+
+    def write(self, rows: Rows) -> None:
+        """Sends rows to the topic; with a topic function, to the topics that it names."""
+        if self._node.topic is not None:
+            self._write(self._node.topic, rows)
+            return
+        topics = self._topics(rows)
+        for topic in dict.fromkeys(topics):
+            if topic is not None:
+                self._write(topic, rows.filter(np.fromiter((t == topic for t in topics), np.bool_, len(topics))))
+
+    def _topics(self, rows: Rows) -> list[str | None]:
+        """Each row's topic; None where the function failed and the handler said to continue."""
+        function = self._node.topic_fn
+        assert function is not None, "a sink has a topic or a topic function"  # noqa: S101
+        keys, values = rows.keys.items(), rows.values.items()
+        topics: list[str | None] = []
+        for row in range(len(rows)):
+            arguments: tuple[Any, ...] = (keys[row], values[row])
+            if function.arity == 1:
+                arguments = (values[row],)
+            elif function.arity == 3:
+                arguments = (*arguments, self._context.record_context(rows, row))
+            try:
+                topics.append(str(function.fn(*arguments)))
+            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+                self._context.failed(self._node.name, function, rows, row, error)
+                topics.append(None)
+        return topics
+
+    def _write(self, topic: str, rows: Rows) -> None:
+        failures: dict[int, Exception] = {}
+        keys = _encode(self._key_serde, rows.keys, failures)
+        values = _encode(self._value_serde, rows.values, failures)
+        if failures:
+            for row, error in sorted(failures.items()):
+                self._context.unencodable(self._node.name, topic, rows, row, error)
+            mask = np.ones(len(rows), np.bool_)
+            mask[list(failures)] = False
+            rows, keys, values = rows.filter(mask), keys.filter(pa.array(mask)), values.filter(pa.array(mask))
+        if not len(rows):
+            return
+        count = self._partitions.get(topic, 0)
+        targets = self._targets(topic, rows, keys, count)
+        self._collector.add(topic, _Chunk(rows.place, targets, rows.timestamps, keys, values, rows.headers))
+
+    def _targets(self, topic: str, rows: Rows, keys: pa.Array, count: int) -> NDArray[np.int32]:
+        function = self._node.partitioner
+        if function is None:
+            if self._plain_serde is not None and count > 1:
+                plain = [None if k is None else k.key for k in rows.keys.items()]
+                return _partitions(_encode(self._plain_serde, Column.of_items(plain), {}), count)
+            return _partitions(keys, count)
+        targets = np.empty(len(rows), np.int32)
+        default: NDArray[np.int32] | None = None
+        for row, (key, value) in enumerate(zip(rows.keys.items(), rows.values.items(), strict=True)):
+            target = function.fn(topic, key, value, count)
+            if target is None:
+                default = _partitions(keys, count) if default is None else default
+                target = default[row]
+            if count > 0 and not 0 <= target < count:
+                raise SerializationError(
+                    f"{self._node.name}: the partitioner {function.location} gave partition {target} of {topic!r}",
+                    hint=f"The topic has partitions 0 to {count - 1}; return None for the default.",
+                    node=self._node.name,
+                    topic=topic,
+                )
+            targets[row] = target
+        return targets
+
+
+def _is_windowed(serde: Serde[Any]) -> bool:
+    return "windowed" in serde.name.split("<", 1)[0]
+
+
+def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -> pa.Array:
+    if len(column) > _SMALL:
+        try:
+            return _large(serde.encode(column))
+        except (SerializationError, pa.ArrowException):
+            pass  # some row is bad: find it
+    data: list[bytes | None] = []
+    for row, item in enumerate(column.items()):
+        try:
+            data.append(serde.serialize(item))
+        except Exception as error:  # noqa: BLE001 - a user's serde may raise anything
+            data.append(None)
+            failures.setdefault(row, error)
+    return pa.array(data, pa.large_binary())
+
+
+def _large(array: pa.Array) -> pa.Array:
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    return array if array.type == pa.large_binary() else array.cast(pa.large_binary())
