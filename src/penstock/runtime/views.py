@@ -1,0 +1,202 @@
+"""What other operators see of a table: Kafka's ``KTableValueGetter``, as of any place in the batch.
+
+A store holds what the batch leaves behind. So that a row sees the table as it was at its own place, the table's
+operator notes every version that the batch made, and what was there before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.errors import InvalidStateError
+from penstock.runtime.calls import apply
+from penstock.runtime.place import Place
+from penstock.runtime.rows import Rows
+from penstock.runtime.stateless import truth
+from penstock.runtime.tables_groups import group_keys
+from penstock.serde.column import Column
+from penstock.topology.nodes import ProcessorNode
+from penstock.topology.operations import TableFilter, TableMapValues, TableRegroup
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.operator import TableView, TaskContext
+    from penstock.topology.topology import Topology
+
+__all__ = ["DerivedView", "StoreTableView", "is_read", "read_store", "write_store"]
+
+_BEFORE = -1  # the rank of what was there before the batch
+
+
+def read_store(store: Any, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+    """Values and timestamps under the keys; of windows when the store is a window store and the keys are windowed."""
+    result: tuple[Column, NDArray[np.int64]] = store.get_columns(keys)
+    return result
+
+
+def write_store(store: Any, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
+    """Sets values and timestamps under the keys; null deletes."""
+    if store.spec.kind == "window":
+        store.put_columns(keys, None, values, timestamps)
+    else:
+        store.put_columns(keys, values, timestamps)
+
+
+def is_read(topology: Topology, node: str) -> bool:
+    """Whether some operator looks values up in the table of this node."""
+    for other in topology.nodes.values():
+        if not isinstance(other, ProcessorNode):
+            continue
+        operation = other.operation
+        if isinstance(operation, TableRegroup):
+            continue
+        names = {getattr(operation, f.name) for f in fields(operation) if isinstance(getattr(operation, f.name), str)}
+        if node not in names:
+            continue
+        if isinstance(operation, TableFilter | TableMapValues):
+            if operation.store is None and is_read(topology, other.name):
+                return True
+            continue
+        return True
+    return False
+
+
+class StoreTableView:
+    """The view of a table that is kept in a store, with the versions of the present batch."""
+
+    def __init__(self, store: str, context: TaskContext) -> None:
+        self._store = store
+        self._context = context
+        self._batch: int | None = None
+        self._places: list[Place] = []
+        self._columns: list[tuple[Column, Column, NDArray[np.int64]]] = []
+        self._before: list[tuple[Column, Column, NDArray[np.int64]]] = []
+
+    def note(
+        self,
+        place: Place,
+        versions: tuple[Column, Column, NDArray[np.int64]],
+        before: tuple[Column, Column, NDArray[np.int64]],
+    ) -> None:
+        """Notes the batch's versions (keys, values, timestamps) at their places, and what was there before them."""
+        self._forget_old_batches()
+        self._places.append(place)
+        self._columns.append(versions)
+        self._before.insert(0, before)  # of several notes in one batch the first knows what was there before the batch
+
+    def _forget_old_batches(self) -> None:
+        if self._batch != self._context.batch:
+            self._batch = self._context.batch
+            self._places.clear()
+            self._columns.clear()
+            self._before.clear()
+
+    def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """The values under the keys (none of them null) as of the places of the rows."""
+        self._forget_old_batches()
+        store = self._context.store(self._store)
+        if not self._places:
+            groups = group_keys(keys, store.spec.key_serde)
+            current, current_stamps = read_store(store, keys.take(groups.first))
+            return current.take(groups.codes), current_stamps[groups.codes]
+        found = self._newest_versions(rows.place, keys, store.spec.key_serde)
+        unchanged = np.flatnonzero(found < 0)
+        noted = [*self._before, *self._columns]
+        values = [column for _, column, _ in noted]
+        stamps_of = [stamps for _, _, stamps in noted]
+        total = sum(map(len, values))
+        if len(unchanged):
+            others = keys.take(unchanged)
+            groups = group_keys(others, store.spec.key_serde)
+            stored, stored_stamps = read_store(store, others.take(groups.first))
+            found[unchanged] = total + groups.codes
+            values.append(stored)
+            stamps_of.append(stored_stamps)
+        stamps = np.concatenate(stamps_of)[found]
+        result = Column.concat(values).take(found)
+        return result, np.where(result.null_mask(), -1, stamps)
+
+    def _newest_versions(self, place: Place, keys: Column, serde: Any) -> NDArray[np.int64]:
+        """For each row the newest version of its key at that place, as a position in all that is noted; -1 for none."""
+        old_keys = [k for k, _, _ in self._before]
+        new_keys = [k for k, _, _ in self._columns]
+        codes = group_keys(Column.concat([*old_keys, *new_keys, keys]), serde).codes
+        before = sum(map(len, old_keys))
+        versions = before + sum(map(len, new_keys))
+        order = Place.concat([*self._places, place]).order()
+        ranks = np.full(len(codes), _BEFORE, np.int64)
+        ranks[before + order] = np.arange(len(order))
+        by_key = np.lexsort((ranks, codes))
+        sorted_codes = codes[by_key]
+        position = np.arange(len(by_key))
+        newest = np.maximum.accumulate(np.where(by_key < versions, position, -1))
+        of_same_key = (newest >= 0) & (sorted_codes[newest] == sorted_codes)
+        result = np.empty(len(by_key), np.int64)
+        result[by_key] = np.where(of_same_key, by_key[newest], -1)
+        return result[versions:]
+
+
+class DerivedView:
+    """The view of a filtered or mapped table that has no store: its parent's view, and the function on the way."""
+
+    def __init__(self, node: str, operation: TableFilter | TableMapValues, context: TaskContext) -> None:
+        self._node = node
+        self._operation = operation
+        self._context = context
+
+    def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """The parent's values as of the places of the rows, filtered or mapped."""
+        operation = self._operation
+        parent: TableView = self._context.table(operation.parent)
+        values, stamps = parent.values_at(rows, keys)
+        there = np.flatnonzero(~values.null_mask())
+        if not len(there):
+            return values, stamps
+        present = Rows(rows.place.take(there), stamps[there], keys.take(there), values.take(there))
+        function = operation.predicate if isinstance(operation, TableFilter) else operation.fn
+        results, kept = apply(function, present, self._node, self._context)
+        if kept is not None:
+            there = there[kept]
+        if isinstance(operation, TableFilter):
+            passed = truth(results)
+            there = there[~passed if operation.negate else passed]
+            column = spread(values.take(there), there, len(keys))
+        else:
+            column = spread(results, there, len(keys))
+        return column, np.where(column.null_mask(), -1, stamps)
+
+
+def spread(values: Column, positions: NDArray[np.int64], length: int) -> Column:
+    """A column of this length with the values at these positions and nulls elsewhere."""
+    if len(positions) == length:
+        return values
+    index = np.full(length, -1, np.int64)
+    index[positions] = np.arange(len(positions))
+    return take_or_null(values, index)
+
+
+def take_or_null(values: Column, index: NDArray[np.int64]) -> Column:
+    """The values at these positions; null where the position is negative."""
+    missing = index < 0
+    if not missing.any():
+        return values.take(index)
+    if values.is_columnar:
+        import polars as pl
+
+        positions = pl.Series(index, dtype=pl.Int64).set(pl.Series(missing), None)
+        return Column.of_series(values.series().gather(positions))
+    items = [*values.items(), None]
+    return Column.of_items([items[i] for i in index.tolist()])
+
+
+def unknown_view(node: str) -> InvalidStateError:
+    """The error for a table that is not kept and can't be looked up."""
+    return InvalidStateError(
+        f"table {node!r} has no store, so its values can't be looked up",
+        hint="Give the table Materialized(...).",
+        node=node,
+    )
