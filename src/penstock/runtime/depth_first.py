@@ -44,13 +44,21 @@ class DepthFirst:
         self._timed: dict[str, Operator] = {}
         for name, operator in operators.items():
             if isinstance(operator, ProcessOperator):
-                operator.dispatch = self._forward
                 self._processors[name] = operator
             elif getattr(operator, "runs_without_rows", False):
                 self._timed[name] = operator
 
     def run(self, sources: list[tuple[str, Rows]]) -> None:
         """All records in order of their positions, then what wall-clock time has made due."""
+        for processor in self._processors.values():
+            processor.dispatch = self._forward
+        try:
+            self._run(sources)
+        finally:
+            for processor in self._processors.values():
+                processor.dispatch = None
+
+    def _run(self, sources: list[tuple[str, Rows]]) -> None:
         context = self._context
         self._step = 0
         rows_of: list[tuple[str, Rows, int]] = [("", Rows.empty(), 0)] * context.input.length

@@ -56,8 +56,6 @@ class StreamTask:
         nodes: The nodes that this task runs; None for all.
         partitions: Topic -> number of partitions, for the topics that the sinks write.
         sensor: Is told what happens.
-        depth_first: Process record by record, each through all operators before the next, as Kafka Streams does: for
-            topologies where functions share what the columns cannot see. None: only where the topology demands it.
         wall_clock_ms: The time at which the task starts; None takes the system's.
     """
 
@@ -71,7 +69,6 @@ class StreamTask:
         nodes: Collection[str] | None = None,
         partitions: Mapping[str, int],
         sensor: Sensor | None = None,
-        depth_first: bool | None = None,
         wall_clock_ms: int | None = None,
     ) -> None:
         self.task_id = task_id
@@ -99,20 +96,23 @@ class StreamTask:
         ]
         self._readers_by_topic: dict[str, SourceReader] = {}
         self.sliced_reason = slicing_reason(self._graph, self._operators, self._context)
-        self._depth_first: DepthFirst | None = None
-        if depth_first or (depth_first is None and self.sliced_reason is not None):
-            self._depth_first = DepthFirst(self._graph, self._operators, self._sinks, self._context)
+        self._depth_first = DepthFirst(self._graph, self._operators, self._sinks, self._context)
         self._runs_without_rows = [
             name for name, operator in self._operators.items() if getattr(operator, "runs_without_rows", False)
         ]
 
-    def process(self, batch: Sequence[TopicBatch], wall_clock_ms: int, *, ordered: bool = False) -> TaskOutput:
+    def process(
+        self, batch: Sequence[TopicBatch], wall_clock_ms: int, *, ordered: bool = False, depth_first: bool = False
+    ) -> TaskOutput:
         """Processes a batch; an empty one runs only what wall-clock time has made due.
 
         Args:
             batch: The input, one entry a partition.
             wall_clock_ms: The present time.
             ordered: The entries are in processing order already, as the test driver's are: do not merge by time.
+            depth_first: Process record by record, each through all operators before the next, as Kafka Streams does.
+                That changes nothing but the order in which the user's functions are called. Topologies that have a
+                ``sliced_reason`` always run so.
         """
         started = time.perf_counter()
         context = self._context
@@ -122,7 +122,7 @@ class StreamTask:
         pieces = [self._reader(one.topic).read(one) for one in batch if one.records.num_rows]
         context.begin(TaskInput(pieces, ordered=ordered))
         rows = context.input.rows()
-        if self._depth_first is not None:
+        if depth_first or self.sliced_reason is not None:
             self._depth_first.run(rows)
         else:
             self._run(rows)

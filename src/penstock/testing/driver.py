@@ -1,0 +1,304 @@
+"""Runs a topology in the test's own process, with a clock that only the test moves."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.config import StreamsConfig
+from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
+from penstock.errors import InvalidStateError, StateError, TopologyError
+from penstock.runtime.inputs import headers_of
+from penstock.runtime.place import Place
+from penstock.runtime.task import StreamTask, TaskOutput
+from penstock.serde import Serdes
+from penstock.state.memory import MemoryTaskState
+from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
+from penstock.testing.topics import TestInputTopic, TestOutputTopic
+
+if TYPE_CHECKING:
+    from penstock.runtime.sensor import Sensor
+    from penstock.serde.base import Serde
+    from penstock.topology.nodes import SinkNode, SourceNode
+    from penstock.topology.topology import Topology
+
+__all__ = ["TopologyTestDriver"]
+
+_APPLICATION = "topology-test-driver"
+
+
+class _OnePartition(Mapping[str, int]):
+    """Every topic has one partition."""
+
+    def __getitem__(self, topic: str) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class TopologyTestDriver:
+    """Kafka's ``TopologyTestDriver``: the production task, fed record by record.
+
+    All sub-topologies run as one task with one partition per topic; what is written to internal topics goes back in
+    before the next input.
+
+    Args:
+        topology: What ``StreamsBuilder.build()`` gave.
+        config: Settings; application.id may be left out.
+        initial_wall_clock_ms: Where the wall clock stands at first.
+        batch_size: How many records to collect before they are processed together. With caching off the results are
+            the same for each topic and sub-topology; `flush` processes what has been collected.
+        sensor: Is told what happens.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any] | None = None,
+        initial_wall_clock_ms: TimestampLike = 0,
+        batch_size: int = 1,
+        sensor: Sensor | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise InvalidStateError(f"batch_size is at least 1, not {batch_size}")
+        self.topology = topology
+        self.config = _config(config)
+        self.wall_clock_ms = timestamp_ms(initial_wall_clock_ms)
+        self._batch_size = batch_size
+        self._prefix = f"{self.config['application.id']}-"
+        self._state = MemoryTaskState(topology.stores.values())
+        everywhere: set[str] = {n for group in topology.node_groups if topology.is_global(group) for n in group}
+        self._global_task = self._task(everywhere, "-1_0", sensor) if everywhere else None
+        self._main = self._task(set(topology.nodes) - everywhere, "0_0", sensor)
+        self._globals = [n for n in topology.sources if n.global_store]
+        self._sources = [n for n in topology.sources if not n.global_store]
+        self._caching = int(self.config["statestore.cache.max.bytes"]) > 0
+        self._queues = PartitionQueues()
+        self._collected: list[RawRecord] = []
+        self._offsets: dict[str, int] = {}
+        self._written: dict[str, deque[RawRecord]] = {}
+        self._records_out = 0
+        self._closed = False
+
+    def _task(self, nodes: set[str], task_id: str, sensor: Sensor | None) -> StreamTask:
+        return StreamTask(
+            self.topology,
+            self.config,
+            task_id,
+            self._state,
+            nodes=nodes,
+            partitions=_OnePartition(),
+            sensor=sensor,
+            wall_clock_ms=self.wall_clock_ms,
+        )
+
+    def input_topic(
+        self,
+        name: str,
+        key_serde: Serde[Any] | str | None = None,
+        value_serde: Serde[Any] | str | None = None,
+        auto_advance: DurationLike = 0,
+    ) -> TestInputTopic[Any, Any]:
+        """A source topic to write to; the serdes are the source's unless given."""
+        source = self._source(name)
+        if source is None:
+            known = sorted({t for n in self.topology.sources for t in n.topics})
+            raise TopologyError(f"no source reads topic {name!r}", hint=f"Source topics are {known}.", topic=name)
+        return TestInputTopic(self, name, *self._serdes(source, key_serde, value_serde), auto_advance)
+
+    def output_topic(
+        self, name: str, key_serde: Serde[Any] | str | None = None, value_serde: Serde[Any] | str | None = None
+    ) -> TestOutputTopic[Any, Any]:
+        """A topic to read from; the serdes are those of the sink that writes it unless given."""
+        name = self._logical(name)
+        sink = next((n for n in self.topology.sinks if n.topic == name), None)
+        if sink is None:
+            sink = next((n for n in self.topology.sinks if n.topic_fn is not None), None)
+        return TestOutputTopic(self, name, *self._serdes(sink, key_serde, value_serde))
+
+    def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
+        """Writes a record given as bytes."""
+        self._open()
+        record = RawRecord(topic, self._next_offset(topic), timestamp, key, value, headers)
+        if self._reads(self._sources, topic):
+            self._collected.append(record)
+            if len(self._collected) >= self._batch_size:
+                self.flush()
+        if self._reads(self._globals, topic):
+            self.flush()
+            self._apply_globally(record)
+
+    def flush(self) -> None:
+        """Processes the records collected so far, and everything that they put into internal topics."""
+        self._open()
+        records, self._collected = self._collected, []
+        if len(records) <= 1:
+            for record in records:
+                self._queues.add(record)
+        else:
+            self._process(records)
+        self._drain(one_by_one=len(records) <= 1)
+
+    def advance_wall_clock_time(self, duration: DurationLike) -> None:
+        """Moves the wall clock; punctuations that have become due run."""
+        self.flush()
+        self.wall_clock_ms += duration_ms(duration)
+        self._process([])
+        self._drain(one_by_one=True)
+
+    def _drain(self, *, one_by_one: bool) -> None:
+        while self._queues:
+            records = [self._queues.take()]
+            while not one_by_one and self._queues:
+                records.append(self._queues.take())
+            self._process(records)
+
+    def _process(self, records: list[RawRecord]) -> None:
+        # Depth first for single records: then even the user's functions are called in Kafka's order. With caching a
+        # record is a batch, whose updates of one key become one.
+        depth_first = len(records) <= 1 and not self._caching
+        try:
+            output = self._main.process(batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
+        except Exception:
+            self._capture(self._main.written_before_failure(), again=False)
+            raise
+        self._capture(output, again=True)
+
+    def _apply_globally(self, record: RawRecord) -> None:
+        assert self._global_task is not None, "a global source has a task"  # noqa: S101
+        self._global_task.process(batches_of([record]), self.wall_clock_ms, ordered=True, depth_first=not self._caching)
+
+    def _capture(self, output: TaskOutput, *, again: bool) -> None:
+        """Keeps what was written, and puts what is also a source topic into its queue."""
+        for record in _in_order(output):
+            topic = record.topic
+            self._written.setdefault(topic, deque()).append(record)
+            self._records_out += 1
+            if again and self._reads(self._sources, topic):
+                offset = self._next_offset(topic)
+                self._queues.add(RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers))
+            if again and self._reads(self._globals, topic):
+                self._apply_globally(record)
+
+    def read_raw(self, topic: str) -> RawRecord | None:
+        """The next unread record of an output topic, as bytes; None when there is none."""
+        queue = self._written.get(self._logical(topic))
+        return queue.popleft() if queue else None
+
+    def queue_size(self, topic: str) -> int:
+        """How many records of an output topic are unread."""
+        return len(self._written.get(self._logical(topic), ()))
+
+    def produced_topic_names(self) -> set[str]:
+        """All topics that were written; internal ones with the application's prefix."""
+        return {self._prefix + t if t in self.topology.internal_topics else t for t in self._written}
+
+    def get_state_store(self, name: str) -> Any:
+        """The typed view of a state store."""
+        self.flush()
+        if name not in self.topology.stores:
+            raise StateError(
+                f"the topology has no store {name!r}",
+                hint=f"Its stores are {', '.join(sorted(self.topology.stores)) or 'none'}.",
+                store=name,
+            )
+        return self._main.store(name)
+
+    store = get_state_store
+
+    @property
+    def dropped_records(self) -> int:
+        """Kafka's ``dropped-records-total``."""
+        return self._main.dropped_records
+
+    @property
+    def metrics(self) -> dict[str, int | float]:
+        """Totals of the task."""
+        return {
+            "dropped-records-total": self.dropped_records,
+            "records-in-total": sum(self._offsets.values()),
+            "records-out-total": self._records_out,
+            "stream-time-ms": self._main.stream_time_ms,
+        }
+
+    def explain(self) -> str:
+        """How the task runs: by column, or why not."""
+        reason = self._main.sliced_reason
+        return "whole batches by column" if reason is None else f"record by record: {reason}"
+
+    def close(self) -> None:
+        """Processes what was collected and closes the processors."""
+        if self._closed:
+            return
+        try:
+            self._main.close()
+        finally:
+            self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.flush()
+        self.close()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise InvalidStateError("the test driver is closed", hint="Make a new one for each test.")
+
+    def _next_offset(self, topic: str) -> int:
+        offset = self._offsets.get(topic, 0)
+        self._offsets[topic] = offset + 1
+        return offset
+
+    def _logical(self, topic: str) -> str:
+        """The name that the topology uses; internal topics may be asked for by their full names too."""
+        plain = topic.removeprefix(self._prefix)
+        return plain if plain in self.topology.internal_topics else topic
+
+    @staticmethod
+    def _reads(sources: list[SourceNode], topic: str) -> bool:
+        return any(topic in n.topics or (n.pattern and re.fullmatch(n.pattern, topic)) for n in sources)
+
+    def _source(self, topic: str) -> SourceNode | None:
+        topic = self._logical(topic)
+        return next((n for n in self.topology.sources if self._reads([n], topic)), None)
+
+    def _serdes(
+        self,
+        node: SourceNode | SinkNode | None,
+        key_serde: Serde[Any] | str | None,
+        value_serde: Serde[Any] | str | None,
+    ) -> tuple[Serde[Any], Serde[Any]]:
+        key = key_serde or (node.key_serde if node else None) or self.config.get("default.key.serde")
+        value = value_serde or (node.value_serde if node else None) or self.config.get("default.value.serde")
+        return Serdes.of(key), Serdes.of(value)
+
+
+def _config(config: StreamsConfig | Mapping[str, Any] | None) -> StreamsConfig:
+    if isinstance(config, StreamsConfig):
+        return config
+    return StreamsConfig({"application.id": _APPLICATION, **(config or {})})
+
+
+def _in_order(output: TaskOutput) -> list[RawRecord]:
+    """What all sinks wrote, in the order in which Kafka Streams would have written it."""
+    records: list[RawRecord] = []
+    for topic, batch in output.records.items():
+        headers = headers_of(batch.column("headers"))
+        columns = (batch.column(name).to_pylist() for name in ("timestamp", "key", "value"))
+        for row, (timestamp, key, value) in enumerate(zip(*columns, strict=True)):
+            records.append(RawRecord(topic, -1, timestamp, key, value, headers[row] if headers else ()))
+    if len(output.records) <= 1:
+        return records
+    return [records[i] for i in Place.concat(list(output.places.values())).order().tolist()]

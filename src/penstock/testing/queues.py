@@ -1,0 +1,78 @@
+"""The input queues of the test driver's task, one a topic: Kafka's ``PartitionGroup`` with one partition a topic."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.log.base import RECORD_SCHEMA
+from penstock.runtime.inputs import TopicBatch
+from penstock.runtime.priority import PriorityQueue
+from penstock.runtime.rows import Headers
+
+__all__ = ["PartitionQueues", "RawRecord", "batches_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """A record as bytes, on its way into the task."""
+
+    topic: str
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class PartitionQueues:
+    """Records in the order in which Kafka Streams takes them: the queue with the smallest head timestamp first."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[RawRecord]] = {}
+        self._waiting: PriorityQueue[deque[RawRecord]] = PriorityQueue(lambda queue: queue[0].timestamp)
+
+    def __bool__(self) -> bool:
+        return len(self._waiting) > 0
+
+    def add(self, record: RawRecord) -> None:
+        queue = self._queues.setdefault(record.topic, deque())
+        queue.append(record)
+        if len(queue) == 1:
+            self._waiting.add(queue)
+
+    def take(self) -> RawRecord:
+        """The next record; ask only when there is one."""
+        queue = self._waiting.poll()
+        assert queue is not None, "the queues are empty"  # noqa: S101
+        record = queue.popleft()
+        if queue:
+            self._waiting.add(queue)
+        return record
+
+
+def batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
+    """The records as batches in the same order: runs of one topic."""
+    runs: list[list[RawRecord]] = []
+    for record in records:
+        if runs and runs[-1][0].topic == record.topic:
+            runs[-1].append(record)
+        else:
+            runs.append([record])
+    return [TopicBatch(run[0].topic, 0, _arrow(run)) for run in runs]
+
+
+def _arrow(records: list[RawRecord]) -> pa.RecordBatch:
+    headers = [[{"key": name, "value": value} for name, value in r.headers] or None for r in records]
+    columns = [
+        [r.offset for r in records],
+        [r.timestamp for r in records],
+        [r.key for r in records],
+        [r.value for r in records],
+        headers,
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
