@@ -12,7 +12,7 @@ from penstock.errors import ConfigError, LogError, TopicExistsError, UnknownTopi
 from penstock.log.base import TopicInfo
 from penstock.log.settings import check_settings, check_topic_name
 
-__all__ = ["Slot", "add_partitions", "alter", "create", "delete", "find", "listing", "slot"]
+__all__ = ["Slot", "add_partitions", "alter", "create", "delete", "find", "listing", "slot", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,8 @@ def delete(connection: sqlite3.Connection, name: str) -> None:
 
 def listing(connection: sqlite3.Connection) -> list[TopicInfo]:
     rows = connection.execute(
-        "SELECT t.name, count(*), t.config FROM topics t JOIN partitions p ON p.topic_id = t.id GROUP BY t.id ORDER BY t.name"
+        "SELECT t.name, count(*), t.config FROM topics t JOIN partitions p ON p.topic_id = t.id "
+        "GROUP BY t.id ORDER BY t.name"
     )
     return [TopicInfo(name, partitions, json.loads(config)) for name, partitions, config in rows.fetchall()]
 

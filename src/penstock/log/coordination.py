@@ -30,7 +30,7 @@ class Lease:
     since_ms: int
     heartbeat_ms: int
     ttl_ms: int
-    released: bool = False
+    released: bool
 
 
 class Coordination:
@@ -81,8 +81,8 @@ class Coordination:
     def acquire_lease(self, application: str, owner: str, ttl_ms: int = 30_000, *, force: bool = False) -> Lease:
         """Takes the right to run an application, with a new epoch.
 
-        A live owner's lease is refused. A lease is free when its owner released it, when its heartbeat is older than its
-        ``ttl_ms``, or when its process on this very host is gone.
+        A live owner's lease is refused. A lease is free when its owner released it, when its heartbeat is older than
+        its ``ttl_ms``, or when its process on this very host is gone.
 
         Args:
             application: The ``application.id``.
@@ -99,12 +99,15 @@ class Coordination:
             if held is not None and not force and _alive(connection, held, now):
                 since = datetime.fromtimestamp(held.since_ms / 1000, UTC).isoformat(timespec="seconds")
                 raise FencedError(
-                    f"application {application!r} runs already: {held.owner} (process {held.pid} on {held.host}, since {since})",
+                    f"application {application!r} runs already: {held.owner} "
+                    f"(process {held.pid} on {held.host}, since {since})",
                     hint="stop that instance first, or give this one another application.id",
                     application=application, owner=held.owner, host=held.host, pid=held.pid, since_ms=held.since_ms,
                 )  # fmt: skip
             epoch = (held.epoch if held else 0) + 1
-            lease = Lease(application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms)
+            lease = Lease(
+                application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False
+            )
             connection.execute(
                 "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
                 (application, owner, lease.host, lease.pid, _process_start(lease.pid), epoch, now, now, ttl_ms),
@@ -179,8 +182,8 @@ def check_lease(connection: sqlite3.Connection, application: str, epoch: int | N
     held = None if epoch is None else _lease(connection, application)
     if held is not None and epoch is not None and held.epoch > epoch:
         raise FencedError(
-            f"application {application!r}, epoch {epoch}: {held.owner} (process {held.pid} on {held.host}) has taken over "
-            f"with epoch {held.epoch}",
+            f"application {application!r}, epoch {epoch}: {held.owner} (process {held.pid} on {held.host}) "
+            f"has taken over with epoch {held.epoch}",
             hint="stop this instance; the newer one goes on",
             application=application, epoch=epoch, newest=held.epoch, owner=held.owner,
         )  # fmt: skip
@@ -192,7 +195,7 @@ def _lease(connection: sqlite3.Connection, application: str) -> Lease | None:
         "WHERE application = ?",
         (application,),
     ).fetchone()
-    return Lease(*row[:8], released=bool(row[8])) if row else None
+    return Lease(*row[:8], bool(row[8])) if row else None
 
 
 def _alive(connection: sqlite3.Connection, held: Lease, now_ms: int) -> bool:

@@ -28,9 +28,10 @@ _KEEP_WAL_BYTES = 128 * 1024 * 1024
 class Database:
     """The SQLite side of an embedded log.
 
-    ``synchronous`` says what a commit waits for. ``normal`` (the default) loses nothing when a process or all of Spark is
-    killed, but a power cut or a crash of the operating system may take back the last commits (never part of one).
-    ``full`` waits for the disk on each commit. ``off`` leaves even the order of writes to the system.
+    ``synchronous`` says what a commit waits for. ``full`` (the default) waits for the disk: a power cut loses nothing
+    that was committed, as exactly-once needs. ``normal`` loses nothing when a process or all of Spark is killed, but
+    a power cut or a crash of the operating system may take back the last commits (never part of one). ``off`` leaves
+    even the order of writes to the system.
     """
 
     def __init__(self, url: LogUrl) -> None:
@@ -106,7 +107,7 @@ class Database:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             if path is not None:
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(f"PRAGMA synchronous = {self.url.settings.get('synchronous', 'normal').upper()}")
+                connection.execute(f"PRAGMA synchronous = {self.url.settings.get('synchronous', 'full').upper()}")
                 connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
                 connection.execute(f"PRAGMA journal_size_limit = {_KEEP_WAL_BYTES}")
             ensure_schema(connection, str(path) if path is not None else self.url.url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Self
 
 import pyarrow as pa
 
@@ -24,8 +25,8 @@ __all__ = ["EmbeddedLog"]
 class EmbeddedLog(Coordination, Upkeep):
     """Topics in one SQLite database; any number of processes and threads may use it at once.
 
-    Open it with :func:`penstock.log.open.open_log`. Records become visible when their transaction commits, all at once, so
-    read_committed and read_uncommitted give the same.
+    Open it with :func:`penstock.log.open.open_log`. Records become visible when their transaction commits, all at once,
+    so read_committed and read_uncommitted give the same.
 
     Example:
         >>> from penstock.log.open import open_log
@@ -205,7 +206,7 @@ class EmbeddedLog(Coordination, Upkeep):
         """Closes the log; harmless if it is closed already."""
         self._on_close()
 
-    def __enter__(self) -> EmbeddedLog:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

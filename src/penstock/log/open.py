@@ -21,8 +21,8 @@ def open_log(url: str) -> EmbeddedLog:
     Args:
         url: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a plain path, or ``memory://name``: a log that
             everybody in this process shares by its name until ``drop_memory_log`` or the process's end. ``memory://``
-            without a name is private. Settings: ``?synchronous=normal|full|off`` (what a commit waits for; ``full``
-            survives a power cut), ``compression=lz4|none``.
+            without a name is private. Settings: ``?synchronous=full|normal|off`` (what a commit waits for; the
+            default ``full`` survives a power cut), ``compression=lz4|none``.
 
     Raises:
         ConfigError: If the URL is wrong.

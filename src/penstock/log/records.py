@@ -35,8 +35,8 @@ def insert(connection: sqlite3.Connection, slot: Slot, base: int, rows: Sequence
     if not rows:
         return base
     connection.executemany(
-        "INSERT INTO batches (partition_id, base_offset, last_offset, count, min_ts, max_ts, appended_ms, flags, bytes, "
-        "raw_bytes, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO batches (partition_id, base_offset, last_offset, count, min_ts, max_ts, appended_ms, flags, "
+        "bytes, raw_bytes, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (slot.id, base + row.base, base + row.last, row.count, row.min_ts, row.max_ts, now_ms, row.flags,
              row.payload.size, row.raw_bytes, row.payload)

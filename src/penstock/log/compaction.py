@@ -1,0 +1,113 @@
+"""Compaction: keep the last record of each key. Offsets stay, so gaps arise.
+
+Keys are read without the write lock; then each run of rows is rewritten in a short transaction of its own. That is safe
+beside appenders, since newer records only make more of the old ones superfluous.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.log import catalog
+from penstock.log.codec import concat, decode, encode
+from penstock.log.database import Database
+from penstock.log.settings import setting
+
+__all__ = ["compact_partition", "is_dirty"]
+
+_ROWS_A_STEP = 32
+
+
+def is_dirty(database: Database, topic: str, partition: int) -> bool:
+    """Whether enough is new since the last compaction (``min.cleanable.dirty.ratio``, by bytes)."""
+    with database.reading() as connection:
+        slot = catalog.slot(connection, topic, partition)
+        total, dirty = connection.execute(
+            "SELECT coalesce(sum(bytes), 0), coalesce(sum(CASE WHEN last_offset >= ? THEN bytes ELSE 0 END), 0) "
+            "FROM batches WHERE partition_id = ?",
+            (slot.cleaned_to, slot.id),
+        ).fetchone()
+    return bool(dirty) and dirty / total >= float(setting(slot.config, "min.cleanable.dirty.ratio"))
+
+
+def compact_partition(database: Database, topic: str, partition: int, now_ms: int) -> None:
+    """Compacts one partition up to its present end."""
+    with database.reading() as connection:
+        slot = catalog.slot(connection, topic, partition)
+    lag_ms = int(setting(slot.config, "min.compaction.lag.ms"))
+    newest = now_ms - lag_ms if lag_ms else None
+    last = _last_offsets(database, slot)
+    tombstones_until = now_ms - int(setting(slot.config, "delete.retention.ms"))
+    position = slot.start_offset
+    cleaned = slot.cleaned_to
+    while position < slot.next_offset:
+        with database.reading() as connection:
+            rows = _rows(connection, slot, position)
+        if not rows:
+            break
+        if newest is not None and any(row[7] > newest for row in rows):
+            break  # min.compaction.lag.ms: the rest is too young
+        position = cleaned = rows[-1][6] + 1
+        before = concat([decode(*row[1:6]) for row in rows])
+        after = before.filter(_kept(before, last, tombstones_until, min(row[7] for row in rows)))
+        if after.num_rows == before.num_rows and len(rows) < _ROWS_A_STEP:
+            continue
+        encoded = encode(after, sparse=True)
+        with database.writing() as connection:
+            ids = [(row[0],) for row in rows]
+            gone = sum(connection.execute("DELETE FROM batches WHERE id = ?", each).rowcount for each in ids)
+            if gone != len(ids):  # retention or another compaction was here: put nothing back that it removed
+                connection.execute("ROLLBACK")
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            connection.executemany(
+                "INSERT INTO batches (partition_id, base_offset, last_offset, count, min_ts, max_ts, appended_ms, "
+                "flags, bytes, raw_bytes, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (slot.id, row.base, row.last, row.count, row.min_ts, row.max_ts, max(each[7] for each in rows),
+                     row.flags, row.payload.size, row.raw_bytes, row.payload)
+                    for row in encoded
+                ],
+            )  # fmt: skip
+    with database.writing() as connection:
+        connection.execute("UPDATE partitions SET cleaned_to = max(cleaned_to, ?) WHERE id = ?", (cleaned, slot.id))
+
+
+def _rows(connection: sqlite3.Connection, slot: catalog.Slot, position: int) -> list[Any]:
+    return connection.execute(
+        "SELECT id, base_offset, count, flags, raw_bytes, payload, last_offset, appended_ms FROM batches "
+        "WHERE partition_id = ? AND last_offset >= ? AND last_offset < ? ORDER BY last_offset LIMIT ?",
+        (slot.id, position, slot.next_offset, _ROWS_A_STEP),
+    ).fetchall()
+
+
+def _last_offsets(database: Database, slot: catalog.Slot) -> pa.Array:
+    """The offsets of each key's last record, ascending."""
+    keys: pa.Table | None = None
+    position = slot.start_offset
+    while position < slot.next_offset:
+        with database.reading() as connection:
+            rows = _rows(connection, slot, position)
+        if not rows:
+            break
+        position = rows[-1][6] + 1
+        found = pa.Table.from_batches([decode(*row[1:6]) for row in rows]).select(["key", "offset"])
+        keys = found if keys is None else pa.concat_tables([keys, found])
+        keys = keys.group_by("key").aggregate([("offset", "max")]).select(["key", "offset_max"])
+        keys = keys.rename_columns(["key", "offset"])
+    if keys is None:
+        return pa.array([], pa.int64())
+    return keys.column("offset").combine_chunks()
+
+
+def _kept(records: pa.RecordBatch, last: pa.Array, tombstones_until: int, appended_ms: int) -> pa.Array:
+    newest = pc.is_in(records.column("offset"), value_set=last)
+    expired = pc.and_(
+        pc.is_null(records.column("value")),
+        pc.less(pc.max_element_wise(records.column("timestamp"), appended_ms), tombstones_until),
+    )
+    return pc.and_(newest, pc.invert(expired))
