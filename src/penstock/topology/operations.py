@@ -63,7 +63,9 @@ class Filter(Operation):  # KStreamFilter
 
 
 @dataclass(frozen=True, slots=True)
-class MapPairs(Operation):  # KStreamMap; the function gives a (key, value) tuple, or an expression a struct {key, value}
+class MapPairs(
+    Operation
+):  # KStreamMap; the function gives a (key, value) tuple, or an expression a struct {key, value}
     fn: Function
 
 
@@ -98,7 +100,9 @@ class Foreach(Operation):  # KStreamForeach: a peek that forwards nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Branch(Operation):  # KStreamBranch: the first predicate that holds sends the record to that child, else the default
+class Branch(
+    Operation
+):  # KStreamBranch: the first predicate that holds sends the record to that child, else the default
     predicates: tuple[Function, ...]
     children: tuple[str, ...]  # names of the children, one a predicate
     default: str | None = None
@@ -117,7 +121,9 @@ class StreamToTable(Operation):  # KStreamToTable: KTableSource's rules for null
 
 
 @dataclass(frozen=True, slots=True)
-class TableFilter(Operation):  # KTableFilter; ``parent`` is the table node whose value getter serves when there is no store
+class TableFilter(
+    Operation
+):  # KTableFilter; ``parent`` is the table node whose value getter serves when there is no store
     predicate: Function
     parent: str
     store: str | None = None
@@ -139,7 +145,9 @@ class TableToStream(Operation):  # KTable.toStream: changes become records with 
 
 
 @dataclass(frozen=True, slots=True)
-class TableRegroup(Operation):  # KTableRepartitionMap: (key, change) -> changes under the new keys, as ChangeSerde values
+class TableRegroup(
+    Operation
+):  # KTableRepartitionMap: (key, change) -> changes under the new keys, as ChangeSerde values
     fn: Function
     parent: str
 

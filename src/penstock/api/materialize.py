@@ -1,0 +1,89 @@
+"""From ``Materialized`` to the specification of a store, with Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.options import Materialized
+from penstock.api.serdes import for_internal, for_topic
+from penstock.errors import TopologyError
+from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    from penstock.topology.builder import GraphBuilder
+
+__all__ = ["key_value_spec", "named", "optional_spec", "window_spec"]
+
+
+def named(materialized: Materialized | None, builder: GraphBuilder, prefix: str) -> Materialized:
+    """With a generated store name where the user gave none."""
+    materialized = materialized or Materialized()
+    return materialized if materialized.name else materialized.with_name(builder.names.store(prefix))
+
+
+def key_value_spec(materialized: Materialized, key_serde: Any, value_serde: Any) -> StoreSpec:
+    """The store of a table: timestamped, or versioned when a history is asked for.
+
+    Serdes given in ``materialized`` win over those inherited.
+    """
+    if materialized.retention is not None:
+        raise TopologyError(
+            f"store {materialized.name!r} is of a table, which has no retention",
+            hint="Retention is for windowed aggregations; history= makes a versioned store.",
+            store=materialized.name,
+        )
+    spec = _common(materialized, key_serde, value_serde)
+    if materialized.history is not None:
+        if materialized.store_type == "in_memory":
+            raise TopologyError(
+                f"store {materialized.name!r} is versioned and in memory",
+                hint="Versioned stores are kept on disk: leave out store_type.",
+                store=materialized.name,
+            )
+        return replace(spec, kind="versioned", timestamped=False, history_ms=materialized.history)
+    return spec
+
+
+def window_spec(
+    materialized: Materialized, key_serde: Any, value_serde: Any, *, size_ms: int, grace_ms: int
+) -> StoreSpec:
+    """The store of a windowed aggregation."""
+    needed = min(size_ms + grace_ms, 2**63 - 1)
+    retention = needed if materialized.retention is None else materialized.retention
+    if retention < needed:  # type: ignore[operator]
+        raise TopologyError(
+            f"store {materialized.name!r} would keep windows {retention} ms, but they take records for {needed} ms",
+            hint="Give a retention of at least the window's size plus grace.",
+            store=materialized.name,
+        )
+    spec = _common(materialized, key_serde, value_serde)
+    return replace(spec, kind="window", window_size_ms=size_ms, retention_ms=retention)
+
+
+def optional_spec(
+    materialized: Materialized | None, builder: GraphBuilder, prefix: str, key_serde: Any, value_serde: Any
+) -> StoreSpec | None:
+    """The store of ``filter`` and the like: none without a name, though asking for one without burns a name."""
+    if materialized is None:
+        return None
+    if materialized.name is None:
+        builder.names.store(prefix)
+        return None
+    return key_value_spec(materialized, key_serde, value_serde)
+
+
+def _common(materialized: Materialized, key_serde: Any, value_serde: Any) -> StoreSpec:
+    if materialized.name is None:
+        raise TopologyError("a store has no name", hint='Give one: Materialized("name").')
+    return StoreSpec(
+        materialized.name,
+        "timestamped",
+        for_internal(materialized.key_serde if materialized.key_serde is not None else for_topic(key_serde)),
+        for_internal(materialized.value_serde if materialized.value_serde is not None else value_serde),
+        persistent=materialized.store_type != "in_memory",
+        timestamped=True,
+        caching=materialized.caching,
+        logging=materialized.logging,
+        log_config=dict(materialized.log_config),
+    )

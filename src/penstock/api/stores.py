@@ -1,0 +1,111 @@
+"""Stores for processors: Kafka's ``Stores``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.api.serdes import resolve
+from penstock.durations import DurationLike, duration_ms
+from penstock.errors import TopologyError
+from penstock.topology.names import check_name
+from penstock.topology.stores import StoreKind, StoreSpec
+
+__all__ = ["Stores"]
+
+
+class Stores:
+    """Makes what ``add_state_store`` takes.
+
+    >>> Stores.key_value("counts", value_serde="long").name
+    'counts'
+    """
+
+    @staticmethod
+    def key_value(
+        name: str, *, key_serde: Any = None, value_serde: Any = None, persistent: bool = True, logging: bool = True
+    ) -> StoreSpec:
+        """A key-value store (``Stores.keyValueStoreBuilder``)."""
+        return _spec(name, "key_value", key_serde, value_serde, persistent=persistent, logging=logging)
+
+    @staticmethod
+    def timestamped(
+        name: str, *, key_serde: Any = None, value_serde: Any = None, persistent: bool = True, logging: bool = True
+    ) -> StoreSpec:
+        """A key-value store whose values carry timestamps (``Stores.timestampedKeyValueStoreBuilder``)."""
+        return _spec(
+            name, "timestamped", key_serde, value_serde, persistent=persistent, logging=logging, timestamped=True
+        )
+
+    @staticmethod
+    def lru(name: str, max_entries: int, *, key_serde: Any = None, value_serde: Any = None) -> StoreSpec:
+        """An in-memory store that forgets the least recently used keys (``Stores.lruMap``)."""
+        if max_entries < 1:
+            raise TopologyError(f"max_entries is {max_entries}", hint="Give at least 1.", store=name)
+        return _spec(name, "lru", key_serde, value_serde, persistent=False, max_entries=max_entries)
+
+    @staticmethod
+    def window(
+        name: str,
+        *,
+        retention: DurationLike,
+        size: DurationLike,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        persistent: bool = True,
+        logging: bool = True,
+        retain_duplicates: bool = False,
+    ) -> StoreSpec:
+        """A window store (``Stores.windowStoreBuilder``)."""
+        retention_ms, size_ms = duration_ms(retention, "retention"), duration_ms(size, "size")
+        if not 0 <= size_ms <= retention_ms:
+            raise TopologyError(
+                f"store {name!r} keeps windows of {size_ms} ms for {retention_ms} ms",
+                hint="The retention is at least the window size.",
+                store=name,
+            )
+        return _spec(
+            name,
+            "window",
+            key_serde,
+            value_serde,
+            persistent=persistent,
+            logging=logging,
+            retention_ms=retention_ms,
+            window_size_ms=size_ms,
+            retain_duplicates=retain_duplicates,
+        )
+
+    @staticmethod
+    def session(
+        name: str,
+        *,
+        retention: DurationLike,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        persistent: bool = True,
+        logging: bool = True,
+    ) -> StoreSpec:
+        """A session store (``Stores.sessionStoreBuilder``)."""
+        return _spec(
+            name,
+            "session",
+            key_serde,
+            value_serde,
+            persistent=persistent,
+            logging=logging,
+            retention_ms=duration_ms(retention, "retention"),
+        )
+
+    @staticmethod
+    def versioned(
+        name: str, *, history: DurationLike, key_serde: Any = None, value_serde: Any = None, logging: bool = True
+    ) -> StoreSpec:
+        """A store that keeps old versions (``Stores.versionedKeyValueStoreBuilder``)."""
+        return _spec(
+            name, "versioned", key_serde, value_serde, logging=logging, history_ms=duration_ms(history, "history")
+        )
+
+
+def _spec(name: str, kind: StoreKind, key_serde: Any, value_serde: Any, **facts: Any) -> StoreSpec:
+    check_name(name, "the name of a store")
+    return StoreSpec(name, kind, resolve(key_serde), resolve(value_serde), **{"caching": False, **facts})

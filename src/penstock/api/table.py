@@ -1,0 +1,172 @@
+"""KTable: the newest value of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.api.handle import Handle, name_of
+from penstock.api.materialize import optional_spec
+from penstock.api.options import Grouped, Materialized, Named
+from penstock.api.serdes import UNKNOWN
+from penstock.topology import operations as ops
+from penstock.topology.functions import Function
+from penstock.topology.graph import ProcessorGraph
+from penstock.topology.tables import DerivedTable, TableState
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from penstock.api.grouped_table import KGroupedTable
+    from penstock.api.stream import KStream
+    from penstock.topology.stores import StoreSpec
+
+__all__ = ["GlobalKTable", "KTable"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+Name = str | Named | None
+
+
+class KTable(Generic[K, V]):
+    """A table, as a stream of its changes: Kafka's ``KTable``. Null deletes a key."""
+
+    def __init__(self, handle: Handle, state: TableState, store: str | None) -> None:
+        self._handle = handle
+        self._state = state
+        self._store = store
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name that the user gave its store, if any (``queryableStoreName``)."""
+        return self._store
+
+    def filter(
+        self,
+        predicate: Callable[[V], bool] | Callable[[K, V], bool] | pl.Expr,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[K, V]:
+        """Keeps the rows for which the predicate holds; other rows count as deleted."""
+        return self._filter("filter", predicate, materialized, name, negate=False)
+
+    def filter_not(
+        self,
+        predicate: Callable[[V], bool] | Callable[[K, V], bool] | pl.Expr,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[K, V]:
+        """Drops the rows for which the predicate holds (``filterNot``)."""
+        return self._filter("filter_not", predicate, materialized, name, negate=True)
+
+    def map_values(
+        self,
+        mapper: Callable[[V], V2] | Callable[[K, V], V2] | pl.Expr,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[K, V2]:
+        """Makes a new value of each row (``mapValues``); deletions pass by."""
+        fn = Function.wrap(mapper, verb="map_values", allowed=(1, 2))
+        given = Materialized.of(materialized)
+        spec = optional_spec(given, self._handle.builder, "KTABLE-MAPVALUES-", self._handle.key_serde, UNKNOWN)
+        state = DerivedTable((self._state,), spec)
+        parent = self._handle.node
+        return self._then(
+            "KTABLE-MAPVALUES-",
+            name,
+            state,
+            lambda: ops.TableMapValues(fn, parent, state.store, state.send_old),
+            given,
+            UNKNOWN,
+        )
+
+    def to_stream(
+        self, selector: Callable[[K, V], K2] | pl.Expr | None = None, *, name: Name = None
+    ) -> KStream[Any, V]:
+        """The table's changes as records (``toStream``), under new keys if a function for them is given."""
+        from penstock.api.stream import KStream
+
+        above = self._handle
+        node = above.builder.names.processor("KTABLE-TOSTREAM-", name_of(name))
+        graph = ProcessorGraph(name=node, operation=ops.TableToStream)
+        above.builder.add(above.graph, graph)
+        handle = Handle(above.builder, graph, node, above.key_serde, above.value_serde, above.sources)
+        stream: KStream[Any, V] = KStream(handle)
+        return stream if selector is None else stream.select_key(selector)
+
+    def group_by(
+        self, selector: Callable[[K, V], tuple[K2, V2]] | pl.Expr, grouped: Grouped | None = None, *, name: Name = None
+    ) -> KGroupedTable[K2, V2]:
+        """Groups the rows by a new key: the function makes a (key, value) of each (``groupBy``)."""
+        from penstock.api.grouped_table import group_table
+
+        fn = Function.wrap(selector, verb="group_by", allowed=(2,))
+        return group_table(self, fn, grouped or Grouped(), name_of(name))
+
+    def _filter(
+        self, verb: str, predicate: object, materialized: Materialized | str | None, name: Name, *, negate: bool
+    ) -> KTable[K, V]:
+        fn = Function.wrap(predicate, verb=verb, allowed=(1, 2))
+        above = self._handle
+        given = Materialized.of(materialized)
+        spec = optional_spec(given, above.builder, "KTABLE-FILTER-", above.key_serde, above.value_serde)
+        state = DerivedTable((self._state,), spec)
+
+        def operation() -> ops.Operation:
+            return ops.TableFilter(fn, above.node, state.store, negate, state.send_old)
+
+        # A parent that keeps a store knows old values: with them no needless tombstones are sent.
+        state.send_old = self._state.enable_send_old(force=False)
+        return self._then("KTABLE-FILTER-", name, state, operation, given, above.value_serde)
+
+    def _then(
+        self,
+        prefix: str,
+        name: Name,
+        state: DerivedTable,
+        operation: Callable[[], ops.Operation],
+        materialized: Materialized | None,
+        value_serde: Any,
+    ) -> KTable[K, Any]:
+        above = self._handle
+        node = above.builder.names.processor(prefix, name_of(name))
+        graph = ProcessorGraph(name=node, operation=operation, own_stores=state.own_stores)
+        if materialized is not None and materialized.name is not None:
+            graph.output_versioned = materialized.history is not None
+        above.builder.add(above.graph, graph)
+        handle = Handle(above.builder, graph, node, *_serdes(materialized, above.key_serde, value_serde), above.sources)
+        return KTable(handle, state, state.store)
+
+    def __repr__(self) -> str:
+        return f"KTable({self._handle.node})"
+
+
+class GlobalKTable(Generic[K, V]):
+    """A table of which every task has a full copy: Kafka's ``GlobalKTable``."""
+
+    def __init__(self, node: str, spec: StoreSpec) -> None:
+        self._node = node
+        self._spec = spec
+
+    @property
+    def queryable_store_name(self) -> str:
+        """The name of its store (``queryableStoreName``)."""
+        return self._spec.name
+
+    def __repr__(self) -> str:
+        return f"GlobalKTable({self._node})"
+
+
+def _serdes(materialized: Materialized | None, key_serde: Any, value_serde: Any) -> tuple[Any, Any]:
+    """Those of the materialisation, else the inherited ones."""
+    if materialized is None:
+        return key_serde, value_serde
+    return (
+        materialized.key_serde if materialized.key_serde is not None else key_serde,
+        materialized.value_serde if materialized.value_serde is not None else value_serde,
+    )

@@ -1,0 +1,93 @@
+"""Verbs of streams that go through topics: ``to``, ``repartition``, ``through``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.api.handle import Handle
+from penstock.api.options import Consumed, Produced, Repartitioned
+from penstock.api.serdes import for_internal, for_topic
+from penstock.api.sources import read
+from penstock.api.stream import KStream
+from penstock.errors import TopologyError
+from penstock.topology.functions import Function
+from penstock.topology.graph import SinkGraph
+from penstock.topology.names import check_name
+
+__all__ = ["partitioner", "repartition", "through", "to_topic"]
+
+
+def partitioner(fn: Callable[..., int] | None, verb: str) -> Function | None:
+    """A user's partitioner, wrapped."""
+    return None if fn is None else Function.wrap(fn, verb=f"{verb}: partitioner", allowed=(4,), expression=False)
+
+
+def to_topic(stream: KStream[Any, Any], topic: str | Callable[..., str], produced: Produced, name: str | None) -> None:
+    """`KStream.to`."""
+    handle = stream._handle  # noqa: SLF001
+    static = isinstance(topic, str)
+    if isinstance(topic, str):
+        check_name(topic, "topic")
+    topic_fn = None if static else Function.wrap(topic, verb="to", allowed=(2, 3), expression=False)
+    node = handle.builder.names.processor("KSTREAM-SINK-", produced.name or name)
+    graph = SinkGraph(
+        name=node,
+        topic=topic if isinstance(topic, str) else None,
+        key_serde=produced.key_serde if produced.key_serde is not None else for_topic(handle.key_serde),
+        value_serde=produced.value_serde if produced.value_serde is not None else for_topic(handle.value_serde),
+        topic_fn=topic_fn,
+        partitioner=partitioner(produced.partitioner, "to"),
+    )
+    handle.builder.add(handle.graph, graph)
+
+
+def repartition(stream: KStream[Any, Any], options: Repartitioned, name: str | None) -> KStream[Any, Any]:
+    """`KStream.repartition`."""
+    handle = stream._handle  # noqa: SLF001
+    prefix = options.name or name or handle.builder.names.processor("KSTREAM-REPARTITION-")
+    key = options.key_serde if options.key_serde is not None else handle.key_serde
+    value = options.value_serde if options.value_serde is not None else handle.value_serde
+    graph = handle.builder.repartition_node(
+        prefix,
+        for_topic(key),
+        for_internal(value),
+        may_merge=False,
+        partitioner=partitioner(options.partitioner, "repartition"),
+        partitions=options.partitions,
+    )
+    handle.builder.add(handle.graph, graph)
+    return KStream(Handle(handle.builder, graph, graph.name, key, value, frozenset({graph.name})))
+
+
+def through(
+    stream: KStream[Any, Any],
+    topic: str,
+    produced: Produced | None,
+    consumed: Consumed | None,
+    *,
+    materialize_topic: bool,
+) -> KStream[Any, Any]:
+    """`KStream.through`."""
+    handle = stream._handle  # noqa: SLF001
+    if not materialize_topic:
+        if consumed is not None:
+            raise TopologyError(
+                "through() has a Consumed, but the internal topic needs none",
+                hint="Leave it out, or set materialize_topic=True.",
+            )
+        options = produced or Produced()
+        return repartition(
+            stream,
+            Repartitioned(
+                topic, key_serde=options.key_serde, value_serde=options.value_serde, partitioner=options.partitioner
+            ),
+            None,
+        )
+    produced = produced or Produced()
+    to_topic(stream, topic, produced, None)
+    if consumed is None:
+        key = produced.key_serde if produced.key_serde is not None else for_topic(handle.key_serde)
+        value = produced.value_serde if produced.value_serde is not None else for_topic(handle.value_serde)
+        consumed = Consumed(key_serde=key, value_serde=value)
+    return read(handle.builder, (topic,), None, consumed)

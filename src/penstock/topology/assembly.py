@@ -1,0 +1,121 @@
+"""Collects finished nodes into a Topology and checks them: Kafka's ``InternalTopologyBuilder``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from penstock.errors import TopologyError
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from penstock.topology.stores import StoreSpec
+from penstock.topology.topology import InternalTopic, Topology, parents_of
+
+__all__ = ["Assembly"]
+
+
+@dataclass
+class Assembly:
+    """Nodes are added parents first, in the order that decides who is called first."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    stores: dict[str, StoreSpec] = field(default_factory=dict)
+    global_stores: set[str] = field(default_factory=set)
+    internal_topics: dict[str, InternalTopic] = field(default_factory=dict)
+
+    def add(self, node: Node) -> None:
+        """Adds a node.
+
+        Raises:
+            TopologyError: The name or one of its topics is taken, or a parent is unknown or a sink.
+        """
+        if node.name in self.nodes:
+            raise TopologyError(
+                f"two nodes are named {node.name!r}", hint="Give each verb a name= of its own.", node=node.name
+            )
+        for parent in parents_of(node):
+            if parent not in self.nodes:
+                raise TopologyError(
+                    f"node {node.name!r} has the parent {parent!r}, which is not there",
+                    hint="Add parents before their children.",
+                    node=node.name,
+                )
+            if isinstance(self.nodes[parent], SinkNode):
+                raise TopologyError(f"the sink {parent!r} cannot be a parent of {node.name!r}", node=node.name)
+        if isinstance(node, SourceNode):
+            self._check_topics(node)
+        elif not node.parents:
+            raise TopologyError(f"node {node.name!r} has no parent", hint="Name at least one.", node=node.name)
+        self.nodes[node.name] = node
+
+    def _check_topics(self, source: SourceNode) -> None:
+        for other in self.nodes.values():
+            taken = set(source.topics) & set(other.topics) if isinstance(other, SourceNode) else set()
+            if taken:
+                raise TopologyError(
+                    f"topic {min(taken)!r} is read by two sources, {other.name!r} and {source.name!r}",
+                    hint="Read it once and use that stream or table twice (to_table() makes a table of a stream).",
+                    topic=min(taken),
+                )
+
+    def add_store(self, spec: StoreSpec, processors: Iterable[str] = (), *, is_global: bool = False) -> None:
+        """Adds a store, or finds that the same one is there already, and connects it."""
+        known = self.stores.get(spec.name)
+        if known is not None and known != spec:
+            raise TopologyError(
+                f"two different stores are named {spec.name!r}", hint="Give each store its own name.", store=spec.name
+            )
+        self.stores[spec.name] = spec
+        if is_global:
+            self.global_stores.add(spec.name)
+        for name in processors:
+            self._attach(name, spec.name)
+
+    def connect(self, processor: str, stores: Iterable[str]) -> None:
+        """Lets a processor use stores that have been added.
+
+        Raises:
+            TopologyError: The store or processor is unknown, or the store is global (those need no connection).
+        """
+        for store in stores:
+            if store in self.global_stores:
+                raise TopologyError(
+                    f"global store {store!r} needs no connection to {processor!r}",
+                    hint="Leave it out: every processor may read it.",
+                    store=store,
+                )
+            if store not in self.stores:
+                raise TopologyError(
+                    f"{processor!r} uses store {store!r}, which is not there",
+                    hint="Call add_state_store() first." + _known(self.stores),
+                    store=store,
+                )
+            self._attach(processor, store)
+
+    def _attach(self, processor: str, store: str) -> None:
+        node = self.nodes.get(processor)
+        if not isinstance(node, ProcessorNode):
+            what = "is not there" if node is None else "is no processor"
+            raise TopologyError(f"store {store!r} cannot be connected to {processor!r}, which {what}", store=store)
+        if store not in node.stores:
+            self.nodes[processor] = replace(node, stores=(*node.stores, store))
+
+    def set_changelog(self, store: str, topic: str) -> None:
+        """Lets a source topic serve as the changelog of a store."""
+        self.stores[store] = replace(self.stores[store], logging=False, changelog_topic=topic)
+
+    def finish(self, copartition_groups: Iterable[Iterable[str]] = ()) -> Topology:
+        """The frozen topology."""
+        if not any(isinstance(node, SourceNode) for node in self.nodes.values()):
+            raise TopologyError("the topology reads no topic", hint='Start with builder.stream("topic").')
+        return Topology(
+            dict(self.nodes),
+            dict(self.stores),
+            dict(self.internal_topics),
+            tuple(frozenset(group) for group in copartition_groups),
+            frozenset(self.global_stores),
+        )
+
+
+def _known(stores: Iterable[str]) -> str:
+    names = ", ".join(stores)
+    return f" Stores so far: {names}." if names else ""

@@ -1,0 +1,135 @@
+"""The growing graph and its way to a Topology: Kafka's ``InternalStreamsBuilder``."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Collection
+from itertools import count
+from typing import Any
+
+from penstock.errors import TopologyError
+from penstock.topology.assembly import Assembly
+from penstock.topology.functions import Function
+from penstock.topology.graph import GraphNode, RepartitionGraph, Root
+from penstock.topology.merge_repartitions import RepartitionMerger
+from penstock.topology.names import Names, check_name
+from penstock.topology.optimize import merge_sources, relax_null_keys, reuse_source_topics
+from penstock.topology.topology import Topology
+
+__all__ = ["GraphBuilder"]
+
+_GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
+_OPTIMIZATIONS = ("reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join")
+
+
+class GraphBuilder:
+    """What all streams and tables of one ``StreamsBuilder`` share."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.root = Root()
+        self._priorities = count()
+        self._merger = RepartitionMerger()
+        self._copartition: list[set[str]] = []
+        self._taken: set[str] = set()
+        self._built = False
+
+    def add(self, parents: GraphNode | Collection[GraphNode], node: GraphNode) -> None:
+        """Adds a node below its parents (or once more, if it is shared)."""
+        if self._built:
+            raise TopologyError("the topology is built already", hint="Use a new StreamsBuilder for another one.")
+        if not node.parents:
+            if node.name in self._taken:
+                raise TopologyError(
+                    f"two nodes are named {node.name!r}", hint="Give each verb a name= of its own.", node=node.name
+                )
+            self._taken.add(node.name)
+        for parent in [parents] if isinstance(parents, GraphNode) else parents:
+            parent.add_child(node)
+            node.priority = next(self._priorities)
+            self._merger.note(node)
+
+    def copartition(self, sources: Collection[str]) -> None:
+        """Notes that the topics of these source nodes join each other."""
+        self._copartition.append(set(sources))
+
+    def repartition_node(
+        self,
+        prefix: str,
+        key_serde: Any,
+        value_serde: Any,
+        *,
+        may_merge: bool = True,
+        partitioner: Function | None = None,
+        partitions: int | None = None,
+    ) -> RepartitionGraph:
+        """Makes the node of a repartition topic, and burns its three names."""
+        topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
+        check_name(topic, "the name of a repartition topic")
+        sink, drop, source = (self.names.processor(f"KSTREAM-{what}-") for what in ("SINK", "FILTER", "SOURCE"))
+        if not _GENERATED.fullmatch(prefix):
+            sink, drop, source = (f"{topic}-{what}" for what in ("sink", "filter", "source"))
+        return RepartitionGraph(
+            name=source,
+            topic=topic,
+            sink=sink,
+            filter=drop,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            partitioner=partitioner,
+            partitions=partitions,
+            may_merge=may_merge,
+        )
+
+    def build(self, optimization: str = "none") -> Topology:
+        """Optimises, writes and checks.
+
+        Args:
+            optimization: ``topology.optimization``: "none", "all", or a list of Kafka's rules with commas.
+        """
+        rules = _rules(optimization)
+        self._built = True
+        merge_sources(self.root)
+        if "reuse.ktable.source.topics" in rules:
+            reuse_source_topics(self.root)
+        if "merge.repartition.topics" in rules:
+            self._merger.apply(self.repartition_node, self._rename_source)
+        relax_null_keys(self.root)
+        assembly = Assembly()
+        self._write(assembly)
+        return assembly.finish(self._copartition)
+
+    def _rename_source(self, old: str, new: str) -> None:
+        for group in self._copartition:
+            if old in group:
+                group.remove(old)
+                group.add(new)
+
+    def _write(self, assembly: Assembly) -> None:
+        """Writes by priority; a node waits for all its parents (they offer it again)."""
+        ties = count()
+        queue: list[tuple[int, int, GraphNode]] = [(self.root.priority, next(ties), self.root)]
+        while queue:
+            node = heapq.heappop(queue)[2]
+            if not node.written and all(parent.written for parent in node.parents):
+                node.write(assembly)
+                node.written = True
+            for child in node.children:
+                if not child.written:
+                    heapq.heappush(queue, (child.priority, next(ties), child))
+
+
+def _rules(optimization: str) -> set[str]:
+    names = {name.strip() for name in optimization.split(",")}
+    if names == {"all"}:
+        return set(_OPTIMIZATIONS)
+    if names == {"none"}:
+        return set()
+    unknown = names - set(_OPTIMIZATIONS)
+    if unknown:
+        raise TopologyError(
+            f"topology.optimization has no rule {min(unknown)!r}",
+            hint=f'Use "none", "all", or some of {", ".join(_OPTIMIZATIONS)}.',
+        )
+    return names

@@ -1,0 +1,44 @@
+"""Kafka's generated names: one counter for all of a topology, burnt in the same order as in Java."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.errors import TopologyError
+
+__all__ = ["Names", "check_name"]
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(name: str, what: str = "name") -> str:
+    """Kafka's rule for the names of processors, stores and topics.
+
+    Raises:
+        TopologyError: The name is empty, too long, or has a character that a topic name cannot have.
+    """
+    if not isinstance(name, str):
+        raise TopologyError(f"{what} is {name!r}, which is no text", hint="Give a name as text.")
+    if not _LEGAL.fullmatch(name) or name in {".", ".."} or len(name) > 249:
+        raise TopologyError(
+            f"{what} {name!r} is not allowed",
+            hint='Use letters, digits, ".", "_" and "-", at most 249 of them: internal topics carry the name.',
+        )
+    return name
+
+
+class Names:
+    """The counter. A name given by the user burns a number too, so that later names stay the same."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def processor(self, prefix: str, given: str | None = None, suffix: str = "") -> str:
+        """``<prefix>0000000007``, or the given name plus the suffix."""
+        generated = f"{prefix}{self._next:010d}"
+        self._next += 1
+        return generated if given is None else check_name(given) + suffix
+
+    def store(self, prefix: str) -> str:
+        """``<prefix>STATE-STORE-0000000007``."""
+        return self.processor(f"{prefix}STATE-STORE-")

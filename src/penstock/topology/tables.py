@@ -1,0 +1,103 @@
+"""What a table's processor keeps while the graph grows: whether it has a store, and whether it sends old values.
+
+Both may change after the verb that made the table: a join materialises a source table, a regrouping asks every table
+above it for old values.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["AggregatedTable", "DerivedTable", "SourceTable", "TableState"]
+
+
+class TableState(Protocol):
+    """Kafka's ``KTableProcessorSupplier``, as far as the graph cares."""
+
+    send_old: bool
+
+    def enable_send_old(self, *, force: bool) -> bool:
+        """Asks for old values; ``force`` materialises a source for it. Tells whether they will be sent."""
+        ...
+
+    def getter_stores(self) -> tuple[str, ...]:
+        """The stores that a reader of the table's values needs; materialises a source."""
+        ...
+
+    def own_stores(self) -> tuple[StoreSpec, ...]:
+        """The stores that the processor itself keeps."""
+        ...
+
+
+class SourceTable:
+    """``table()`` and ``to_table()``: it has a store when the user named one or something downstream needs it."""
+
+    def __init__(self, spec: StoreSpec, *, materialized: bool) -> None:
+        self.spec = spec
+        self.materialized = materialized
+        self.send_old = False
+
+    @property
+    def store(self) -> str | None:
+        return self.spec.name if self.materialized else None
+
+    def enable_send_old(self, *, force: bool) -> bool:
+        if force or self.materialized:
+            self.send_old = self.materialized = True
+        return self.send_old
+
+    def getter_stores(self) -> tuple[str, ...]:
+        self.materialized = True
+        return (self.spec.name,)
+
+    def own_stores(self) -> tuple[StoreSpec, ...]:
+        return (self.spec,) if self.materialized else ()
+
+
+class DerivedTable:
+    """``filter()``, ``map_values()``: without a store of its own it reads through its parents."""
+
+    def __init__(self, parents: tuple[TableState, ...], spec: StoreSpec | None) -> None:
+        self._parents = parents
+        self.spec = spec
+        self.send_old = False
+
+    @property
+    def store(self) -> str | None:
+        return self.spec.name if self.spec else None
+
+    def enable_send_old(self, *, force: bool) -> bool:
+        if self.spec is not None:
+            self.send_old = True
+        else:
+            answers = [parent.enable_send_old(force=force) for parent in self._parents]
+            self.send_old = self.send_old or all(answers)
+        return self.send_old
+
+    def getter_stores(self) -> tuple[str, ...]:
+        if self.spec is not None:
+            return (self.spec.name,)
+        return tuple(dict.fromkeys(store for parent in self._parents for store in parent.getter_stores()))
+
+    def own_stores(self) -> tuple[StoreSpec, ...]:
+        return (self.spec,) if self.spec else ()
+
+
+class AggregatedTable:
+    """The result of an aggregation: always with a store."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self.spec = spec
+        self.send_old = False
+
+    def enable_send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - there is nothing to force
+        self.send_old = True
+        return True
+
+    def getter_stores(self) -> tuple[str, ...]:
+        return (self.spec.name,)
+
+    def own_stores(self) -> tuple[StoreSpec, ...]:
+        return (self.spec,)

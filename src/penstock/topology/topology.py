@@ -1,0 +1,150 @@
+"""The finished topology: frozen, picklable, the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.errors import TopologyError
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    from penstock.topology.describe import TopologyDescription
+
+__all__ = ["InternalTopic", "SubTopology", "Topology"]
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A repartition topic; its physical name is ``<application.id>-<name>``.
+
+    ``partitions`` is the number that the user asked for, or None: as many as the largest input has.
+    """
+
+    name: str
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubTopology:
+    """Nodes that are connected without a topic between them; a task is one partition of one sub-topology."""
+
+    id: int
+    nodes: tuple[str, ...]
+    stores: tuple[str, ...]
+    source_topics: tuple[str, ...]
+    sink_topics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What ``StreamsBuilder.build()`` gives. Read-only.
+
+    Attributes:
+        nodes: All nodes by name, in the order in which Kafka adds them.
+        stores: What the state stores are, by name; those in ``global_stores`` are full copies in every task.
+        internal_topics: Repartition topics by logical name.
+        copartition_groups: Names of source nodes whose topics must have equal partition counts.
+    """
+
+    nodes: Mapping[str, Node]
+    stores: Mapping[str, StoreSpec]
+    internal_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
+    copartition_groups: tuple[frozenset[str], ...] = ()
+    global_stores: frozenset[str] = frozenset()
+    _children: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _groups: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        children: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for name, node in self.nodes.items():
+            for parent in parents_of(node):
+                children[parent].append(name)
+        object.__setattr__(self, "_children", {name: tuple(c) for name, c in children.items()})
+        object.__setattr__(self, "_groups", _node_groups(self.nodes, self.global_stores))
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """The names of the nodes that get this node's records, in the order in which they are called."""
+        try:
+            return self._children[name]
+        except KeyError:
+            raise TopologyError(
+                f"the topology has no node {name!r}", hint=f"Its nodes are {', '.join(self.nodes)}."
+            ) from None
+
+    @property
+    def node_groups(self) -> tuple[tuple[str, ...], ...]:
+        """Connected nodes, in order of sub-topology number; those of global stores are groups of their own."""
+        return self._groups
+
+    def is_global(self, group: tuple[str, ...]) -> bool:
+        """Whether this group of nodes only keeps a global store up to date, and so has no tasks."""
+        return any(isinstance(n := self.nodes[name], SourceNode) and n.global_store for name in group)
+
+    def subtopologies(self) -> tuple[SubTopology, ...]:
+        """All sub-topologies that have tasks; Kafka's numbers, in which global stores count too."""
+        return tuple(self._subtopology(i, g) for i, g in enumerate(self._groups) if not self.is_global(g))
+
+    def _subtopology(self, number: int, group: tuple[str, ...]) -> SubTopology:
+        nodes = [self.nodes[name] for name in group]
+        stores = [s for n in nodes if isinstance(n, ProcessorNode) for s in n.stores]
+        return SubTopology(
+            number,
+            group,
+            tuple(dict.fromkeys(stores)),
+            tuple(t for n in nodes if isinstance(n, SourceNode) for t in n.topics),
+            tuple(dict.fromkeys(n.topic for n in nodes if isinstance(n, SinkNode) and n.topic is not None)),
+        )
+
+    @property
+    def sources(self) -> tuple[SourceNode, ...]:
+        """The nodes that read topics."""
+        return tuple(n for n in self.nodes.values() if isinstance(n, SourceNode))
+
+    @property
+    def sinks(self) -> tuple[SinkNode, ...]:
+        """The nodes that write topics."""
+        return tuple(n for n in self.nodes.values() if isinstance(n, SinkNode))
+
+    def changelog_topics(self) -> dict[str, str]:
+        """Store -> logical name of its changelog topic (a source topic where one serves as changelog)."""
+        return {
+            name: spec.changelog_topic or f"{name}-changelog"
+            for name, spec in self.stores.items()
+            if spec.logging or spec.changelog_topic
+        }
+
+    def describe(self) -> TopologyDescription:
+        """Kafka's description: ``print(topology.describe())``; also as JSON and Mermaid."""
+        from penstock.topology.describe import TopologyDescription
+
+        return TopologyDescription.of(self)
+
+
+def parents_of(node: Node) -> tuple[str, ...]:
+    """The names of the nodes whose records this one gets."""
+    return () if isinstance(node, SourceNode) else node.parents
+
+
+def _node_groups(nodes: Mapping[str, Node], global_stores: frozenset[str]) -> tuple[tuple[str, ...], ...]:
+    root = {name: name for name in nodes}
+
+    def find(name: str) -> str:
+        while root[name] != name:
+            root[name] = root[root[name]]
+            name = root[name]
+        return name
+
+    user: dict[str, str] = {}
+    for name, node in nodes.items():
+        for parent in parents_of(node):
+            root[find(name)] = find(parent)
+        for store in node.stores if isinstance(node, ProcessorNode) else ():
+            if store not in global_stores:
+                root[find(name)] = find(user.setdefault(store, name))
+    groups: dict[str, list[str]] = {}
+    for name in nodes:
+        groups.setdefault(find(name), []).append(name)
+    return tuple(tuple(group) for group in groups.values())
