@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
+import polars as pl
+import pyarrow as pa
+
 from penstock.state.memory import KeyOrder, unknown_store
+from penstock.state.segments import CHANGES_SCHEMA
 
 __all__ = ["BatchState", "OverlayMap", "ReadableMap"]
 
@@ -126,11 +130,14 @@ class BatchState:
         """Whether the batch has written anything."""
         return self._meta != self._committed_meta or any(overlay.changes for overlay in self._maps.values())
 
-    def sorted_changes(self) -> dict[str, tuple[list[bytes], list[bytes | None]]]:
-        """Store -> keys in byte order and their values (None: deleted), of the stores that have changes."""
-        changes = {}
-        for store, overlay in self._maps.items():
-            if overlay.changes:
-                keys = sorted(overlay.changes)
-                changes[store] = keys, list(map(overlay.changes.__getitem__, keys))
-        return changes
+    def sorted_changes(self) -> dict[str, pa.RecordBatch]:
+        """Store -> its changes (`CHANGES_SCHEMA`) in the order of the keys' bytes, of the stores that have any."""
+        return {store: _sorted(overlay.changes) for store, overlay in self._maps.items() if overlay.changes}
+
+
+def _sorted(changes: dict[bytes, bytes | None]) -> pa.RecordBatch:
+    keys = pl.Series("", list(changes), dtype=pl.Binary)
+    values = pl.Series("", list(changes.values()), dtype=pl.Binary)
+    order = keys.arg_sort()
+    columns = [column.gather(order).to_arrow().cast(pa.large_binary()) for column in (keys, values)]
+    return pa.RecordBatch.from_arrays(columns, schema=CHANGES_SCHEMA)

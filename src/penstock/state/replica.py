@@ -90,11 +90,14 @@ class Replica:
         if not self._directory.exists():
             self._lock.close()
             self._directory, self._lock = _take_slot(self._directory.parent)
-        self._open()
         self.position = Position()
-        with self._env.begin(write=True) as transaction:
-            transaction.put(_ABOUT, json.dumps(self._about).encode(), db=self._numbers)
-            self._write_position(transaction, self.position)
+        try:
+            self._open()
+            with self._env.begin(write=True) as transaction:
+                transaction.put(_ABOUT, json.dumps(self._about).encode(), db=self._numbers)
+                self._write_position(transaction, self.position)
+        except (lmdb.Error, OSError) as error:
+            raise self.unusable(error) from error
 
     def apply(
         self,
@@ -123,7 +126,7 @@ class Replica:
                 self.quiesce()  # LMDB resizes only when no reader of this process is open
                 self._env.set_mapsize(self._env.info()["map_size"] * 2)
             except (lmdb.DiskError, OSError) as error:
-                raise self._disk_error(error) from error
+                raise self.unusable(error) from error
             else:
                 self.position = position
                 return
@@ -188,7 +191,8 @@ class Replica:
         facts = {name: getattr(position, name) for name in Position.__dataclass_fields__}
         transaction.put(_NUMBERS, json.dumps(facts).encode(), db=self._numbers)
 
-    def _disk_error(self, error: Exception) -> StateError:
+    def unusable(self, error: Exception) -> StateError:
+        """The error for a replica that cannot be written."""
         return StateError(
             f"the state replica in {self._directory} could not be written: {error}",
             hint="Free space there, or set state.dir to a larger disk. Nothing is lost: segments rebuild it.",

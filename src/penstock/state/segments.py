@@ -17,7 +17,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from itertools import chain
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -28,7 +29,6 @@ __all__ = [
     "CHANGES_SCHEMA",
     "FORMAT_VERSION",
     "NO_BATCH",
-    "Changes",
     "Segment",
     "SegmentHead",
     "SegmentName",
@@ -40,8 +40,6 @@ __all__ = [
 FORMAT_VERSION = 1
 NO_BATCH = -1
 CHANGES_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
-
-Changes: TypeAlias = dict[str, tuple[list[bytes], list[bytes | None]]]
 
 _MAGIC = b"PENSTSEG"
 _DIGEST_BYTES = 16
@@ -108,7 +106,7 @@ class Segment:
         self._data = data
         self._sections = sections
         self._outputs: dict[str, pa.RecordBatch] | None = None
-        self._own_changes: Changes | None = None
+        self._own_changes: Mapping[str, pa.RecordBatch] = {}
 
     @classmethod
     def of_publisher(
@@ -116,7 +114,7 @@ class Segment:
         head: SegmentHead,
         checksum: str,
         size_bytes: int,
-        changes: Changes,
+        changes: Mapping[str, pa.RecordBatch],
         outputs: dict[str, pa.RecordBatch],
     ) -> Segment:
         """The segment that this process has just published; its rows are still at hand."""
@@ -152,19 +150,15 @@ class Segment:
 
     def changes(self, store: str) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
         """Keys (in byte order) and values of one store, in pieces; a value of None deletes."""
-        if self._own_changes is not None:
-            yield self._own_changes[store]
-        for section in self._sections:
-            if section["what"] == "changes" and section["name"] == store:
-                for piece in self._read(section):
-                    yield to_bytes_list(piece.column(0)), to_bytes_list(piece.column(1))  # type: ignore[misc]
+        found = [s for s in self._sections if s["what"] == "changes" and s["name"] == store]
+        own = [self._own_changes[store]] if store in self._own_changes else []
+        for piece in chain(own, *map(self._read, found)):
+            yield to_bytes_list(piece.column(0)), to_bytes_list(piece.column(1))  # type: ignore[misc]
 
     @property
     def stores(self) -> list[str]:
         """The stores that it has changes of."""
-        if self._own_changes is not None:
-            return list(self._own_changes)
-        return [s["name"] for s in self._sections if s["what"] == "changes"]
+        return [*self._own_changes, *(s["name"] for s in self._sections if s["what"] == "changes")]
 
     def _read(self, section: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         start = section["offset"]

@@ -10,7 +10,12 @@ Empty batches. A batch that had no input, changed nothing and wrote nothing has 
 not taken for an empty batch, each segment names the one before it (batch and checksum): a gap in the chain is a lost
 segment. The newest segment has no successor to vouch for it. It is vouched for by the local replica, when that holds
 it already, and by the caller, who may know the newest batch that was published (`Segment.head`) from its own records:
-``begin(N, expected_head=...)``. Batches count from 0; their numbers must grow but need not be without gaps.
+``begin(N, expected_head=...)``. Batches count from 0.
+
+A task that runs in two levels of one batch (the cycle of a foreign-key join) numbers them 2N and 2N+1: a published
+segment is final, so the second level may build on the first before Spark has committed the batch.
+
+A view opened on a batch's state is good until the batch is published or the next one begins.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from penstock.errors import CheckpointMismatchError, CorruptSegmentError, Invali
 from penstock.state.overlay import BatchState
 from penstock.state.recovery import apply_segment, catch_up
 from penstock.state.replica import Replica, ReplicaReader
-from penstock.state.segments import Segment, SegmentHead, SegmentName, changes_batch, pack, unpack
+from penstock.state.segments import Segment, SegmentHead, SegmentName, pack, unpack
 from penstock.state.snapshots import SnapshotWriter
 from penstock.state.storage import SegmentStorage, open_storage
 from penstock.topology.stores import StoreSpec
@@ -160,7 +165,10 @@ class TaskStore:
             _log.warning("The replica %s is damaged (%s) and is rebuilt", self._replica.directory, error)
             self._replica.reset()
             self._is_fresh = True
-            self._move(target)
+            try:
+                self._move(target)
+            except lmdb.Error as again:
+                raise self._replica.unusable(again) from again
         at = self._replica.position
         if expected_head is not None and at.head < expected_head:
             where = self._storage.where(SegmentName(expected_head, "delta"))
@@ -233,7 +241,7 @@ class TaskStore:
             self._skipped = batch
             return Segment.empty(head)
         changes = state.sorted_changes()
-        parts, checksum = pack(head, {store: [changes_batch(*rows)] for store, rows in changes.items()}, written)
+        parts, checksum = pack(head, {store: [rows] for store, rows in changes.items()}, written)
         name = SegmentName(batch, "delta")
         while True:
             if self._storage.create(name, parts):
