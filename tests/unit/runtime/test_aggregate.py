@@ -15,6 +15,7 @@ from penstock.runtime import aggregate
 from penstock.runtime.aggregate_known import recognise
 from penstock.runtime.views import read_store
 from penstock.serde.column import Column
+from penstock.serde.lists import ListSerde
 from penstock.topology.operations import Aggregation, StreamAggregate, TableAggregate
 
 COUNT = Aggregation("count")
@@ -133,10 +134,8 @@ def test_an_aggregate_changed_in_place_does_not_change_what_was_sent():
         aggregate.append(value)
         return aggregate
 
-    from penstock.serde.json import JsonSerde
-
     operation = StreamAggregate(Aggregation("aggregate", function(append, 3), initializer=list), "store", send_old=True)
-    task = OneTask(node("agg", operation), stores=(store(value=JsonSerde()),))
+    task = OneTask(node("agg", operation), stores=(store(value=ListSerde(LONG)),))
     out = plain(task.run("agg", rows_of([("a", 1, 1), ("a", 2, 2), ("a", 3, 3)])))
     assert [(new, old) for _, _, new, old, _ in out] == [([1], []), ([1, 2], [1]), ([1, 2, 3], [1, 2])]
 
