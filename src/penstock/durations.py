@@ -23,7 +23,7 @@ for _names, _factor in (
 ):
     for _name in _names:
         _UNITS_MS[_name] = _factor
-        _UNITS_MS[_name if _name in {"ms", "millis"} else _name + "s"] = _factor
+        _UNITS_MS.setdefault(_name if _name in {"ms", "millis"} else _name + "s", _factor)  # "ms" is not "m" + "s"
 
 _PART = re.compile(r"([+-]?\d+(?:[._]\d+)*)\s*([a-z]+)", re.IGNORECASE)
 _ISO = re.compile(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.errors import ProcessingError
 from penstock.runtime.expressions import evaluate
 from penstock.serde.column import Column
 
@@ -74,7 +75,9 @@ def _evaluate(
     """Evaluates over all rows; if that raises, over halves, until only the bad rows are left out."""
     try:
         return Column.of_series(evaluate(function, rows, node)), None
-    except Exception as error:  # noqa: BLE001 - Polars raises many kinds, and panics too
+    except ProcessingError:
+        raise  # the expression itself is wrong, not a record
+    except Exception as error:  # noqa: BLE001 - Polars raises many kinds
         if len(rows) == 1:
             context.failed(node, function, rows, 0, error)
             return Column.nulls(0), np.empty(0, np.int64)

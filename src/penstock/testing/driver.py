@@ -55,6 +55,8 @@ class TopologyTestDriver:
         initial_wall_clock_ms: Where the wall clock stands at first.
         batch_size: How many records to collect before they are processed together. With caching off the results are
             the same for each topic and sub-topology; `flush` processes what has been collected.
+        by_column: Process even single records as batches, not depth first. Results are the same; the order in which
+            functions of different operators are called is not.
         sensor: Is told what happens.
     """
 
@@ -64,6 +66,8 @@ class TopologyTestDriver:
         config: StreamsConfig | Mapping[str, Any] | None = None,
         initial_wall_clock_ms: TimestampLike = 0,
         batch_size: int = 1,
+        *,
+        by_column: bool = False,
         sensor: Sensor | None = None,
     ) -> None:
         if batch_size < 1:
@@ -79,7 +83,7 @@ class TopologyTestDriver:
         self._main = self._task(set(topology.nodes) - everywhere, "0_0", sensor)
         self._globals = [n for n in topology.sources if n.global_store]
         self._sources = [n for n in topology.sources if not n.global_store]
-        self._caching = int(self.config["statestore.cache.max.bytes"]) > 0
+        self._depth_first = not by_column and int(self.config["statestore.cache.max.bytes"]) == 0
         self._queues = PartitionQueues()
         self._collected: list[RawRecord] = []
         self._offsets: dict[str, int] = {}
@@ -163,7 +167,7 @@ class TopologyTestDriver:
     def _process(self, records: list[RawRecord]) -> None:
         # Depth first for single records: then even the user's functions are called in Kafka's order. With caching a
         # record is a batch, whose updates of one key become one.
-        depth_first = len(records) <= 1 and not self._caching
+        depth_first = len(records) <= 1 and self._depth_first
         try:
             output = self._main.process(batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
         except Exception:
@@ -173,7 +177,7 @@ class TopologyTestDriver:
 
     def _apply_globally(self, record: RawRecord) -> None:
         assert self._global_task is not None, "a global source has a task"  # noqa: S101
-        self._global_task.process(batches_of([record]), self.wall_clock_ms, ordered=True, depth_first=not self._caching)
+        self._global_task.process(batches_of([record]), self.wall_clock_ms, ordered=True, depth_first=self._depth_first)
 
     def _capture(self, output: TaskOutput, *, again: bool) -> None:
         """Keeps what was written, and puts what is also a source topic into its queue."""

@@ -130,7 +130,7 @@ class TestOutputTopic(Generic[K, V]):
             written = ", ".join(sorted(self._driver.produced_topic_names())) or "none"
             raise InvalidStateError(
                 f"output topic {self._name!r} has no record to read",
-                hint=f"Check is_empty() first, or flush() a driver with a batch_size. Topics written so far: {written}.",
+                hint=f"Check is_empty() first, or flush() if batch_size is set. Topics written so far: {written}.",
                 topic=self._name,
             )
         key = self._key_serde.deserialize(raw.key)

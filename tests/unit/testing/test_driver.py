@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock.api.processor import Processor, Record
+from penstock.errors import InvalidStateError, StateError, TopologyError
+from penstock.serde.text import StringSerde
+from penstock.testing import TestRecord, TopologyTestDriver
+from penstock.topology.functions import Function
+from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from penstock.topology.operations import MapValues, Process
+from penstock.topology.topology import InternalTopic, Topology
+
+STRING = StringSerde()
+
+
+def shouting():
+    shout = Function.wrap(str.upper, verb="test", allowed=(1,))
+    nodes = [
+        SourceNode("s", ("in",), STRING, STRING),
+        ProcessorNode("m", MapValues(shout), ("s",)),
+        SinkNode("o", "out", STRING, STRING, ("m",)),
+    ]
+    return Topology({n.name: n for n in nodes}, {})
+
+
+def looped():
+    """in -> an internal topic -> out."""
+    nodes = [
+        SourceNode("s", ("in",), STRING, STRING),
+        SinkNode("r", "again-repartition", STRING, STRING, ("s",), internal=True),
+        SourceNode("s2", ("again-repartition",), STRING, STRING, internal=True),
+        SinkNode("o", "out", STRING, STRING, ("s2",)),
+    ]
+    return Topology({n.name: n for n in nodes}, {}, {"again-repartition": InternalTopic("again-repartition")})
+
+
+def test_piping_and_reading(topology_driver):
+    driver = topology_driver(shouting())
+    topic, out = driver.input_topic("in"), driver.output_topic("out")
+    assert out.is_empty()
+    topic.pipe("hello", key="k", timestamp="1970-01-01T00:00:01Z", headers={"h": "1"})
+    topic.pipe("world", timestamp=datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC))
+    assert out.size == 2
+    assert out.read_record() == TestRecord("k", "HELLO", 1000, (("h", b"1"),))
+    assert out.read_key_value() == (None, "WORLD")
+    topic.pipe_many([("a", "1"), ("b", "2", 7), ("a", "3")])
+    assert out.read_key_values_to_map() == {"a": "3", "b": "2"}
+    assert driver.produced_topic_names() == {"out"}
+    assert driver.metrics["records-out-total"] == 5
+
+
+def test_reading_too_much_says_what_there_is(topology_driver):
+    driver = topology_driver(shouting())
+    with pytest.raises(InvalidStateError, match="output topic 'out' has no record to read"):
+        driver.output_topic("out").read_value()
+
+
+def test_unknown_names(topology_driver):
+    driver = topology_driver(shouting())
+    with pytest.raises(TopologyError, match="no source reads topic 'inn'"):
+        driver.input_topic("inn")
+    with pytest.raises(StateError, match="no store 'x'"):
+        driver.get_state_store("x")
+
+
+def test_auto_advance_and_the_topics_own_clock():
+    with TopologyTestDriver(shouting(), initial_wall_clock_ms=100) as driver:
+        topic = driver.input_topic("in", auto_advance="1s")
+        topic.pipe("a")
+        topic.pipe("b")
+        topic.advance_time(5)
+        topic.pipe("c")
+        assert [r.timestamp for r in driver.output_topic("out").read_records_to_list()] == [100, 1100, 2105]
+    with pytest.raises(InvalidStateError, match="closed"):
+        topic.pipe("d")
+
+
+def test_batches_wait_for_their_size_or_a_flush():
+    with TopologyTestDriver(shouting(), batch_size=3) as driver:
+        topic, out = driver.input_topic("in"), driver.output_topic("out")
+        topic.pipe("a")
+        topic.pipe("b")
+        assert out.is_empty()
+        topic.pipe("c")
+        assert out.read_values_to_list() == ["A", "B", "C"]
+        topic.pipe("d")
+        driver.flush()
+        assert out.read_value() == "D"
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_internal_topics_go_back_in(batch_size):
+    with TopologyTestDriver(looped(), {"application.id": "app"}, batch_size=batch_size) as driver:
+        for number in range(6):
+            driver.input_topic("in").pipe(str(number), timestamp=number)
+        driver.flush()
+        assert driver.output_topic("out").read_values_to_list() == [str(n) for n in range(6)]
+        assert driver.produced_topic_names() == {"app-again-repartition", "out"}
+        assert driver.output_topic("app-again-repartition").size == 6
+
+
+def test_a_failure_shows_what_was_written_before_it(topology_driver):
+    def fail(value):
+        if value == "B":
+            raise ValueError(value)
+        return value
+
+    nodes = [
+        SourceNode("s", ("in",), STRING, STRING),
+        SinkNode("first", "before", STRING, STRING, ("s",)),
+        ProcessorNode("m", MapValues(Function.wrap(fail, verb="test", allowed=(1,))), ("s",)),
+        SinkNode("second", "out", STRING, STRING, ("m",)),
+    ]
+    driver = topology_driver(Topology({n.name: n for n in nodes}, {}))
+    topic = driver.input_topic("in")
+    topic.pipe("A")
+    with pytest.raises(Exception, match="ValueError: B"):
+        topic.pipe("B")
+    assert driver.output_topic("before").read_values_to_list() == ["A", "B"]
+    assert driver.output_topic("out").read_values_to_list() == ["A"]
+
+
+class Clock(Processor):
+    def init(self, context):
+        super().init(context)
+        context.schedule("1s", "wall_clock_time", lambda now: context.forward(Record("wall", str(now), now)))
+        context.schedule(10, "stream_time", lambda now: context.forward(Record("stream", str(now), now)))
+
+    def process(self, record):
+        assert self.context.record_metadata().topic == "in"
+        self.context.forward(record.with_value(str(self.context.current_stream_time_ms())))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 100])
+def test_punctuation(batch_size):
+    nodes = [
+        SourceNode("s", ("in",), STRING, STRING),
+        ProcessorNode("p", Process(Clock), ("s",)),
+        SinkNode("o", "out", STRING, STRING, ("p",)),
+    ]
+    with TopologyTestDriver(Topology({n.name: n for n in nodes}, {}), batch_size=batch_size) as driver:
+        for time in (3, 12, 11, 40):
+            driver.input_topic("in").pipe("", key="r", timestamp=time)
+        driver.advance_wall_clock_time(999)
+        driver.advance_wall_clock_time("1ms")
+        driver.advance_wall_clock_time("3500ms")
+        assert driver.output_topic("out").read_key_values_to_list() == [
+            ("r", "3"),
+            ("stream", "3"),
+            ("r", "12"),
+            ("stream", "12"),
+            ("r", "12"),
+            ("r", "40"),
+            ("stream", "40"),
+            ("wall", "1000"),
+            ("wall", "4500"),
+        ]
+
+
+def test_no_spark_is_imported():
+    code = "import sys, penstock.testing; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
