@@ -1,1 +1,122 @@
 """Penstock: Kafka Streams for Python, running on Spark."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from penstock.version import __version__
+
+if TYPE_CHECKING:
+    from penstock.api.builder import StreamsBuilder
+    from penstock.api.options import (
+        Branched,
+        Consumed,
+        Grouped,
+        Joined,
+        Materialized,
+        Named,
+        Produced,
+        Repartitioned,
+    )
+    from penstock.api.processor import (
+        Cancellable,
+        FixedKeyProcessor,
+        Processor,
+        ProcessorContext,
+        Punctuator,
+        Record,
+        RecordMetadata,
+    )
+    from penstock.api.stores import Stores
+    from penstock.api.stream import KStream
+    from penstock.api.table import GlobalKTable, KTable
+    from penstock.api.windows import TimeWindows, UnlimitedWindows
+    from penstock.app import KafkaStreams
+    from penstock.config import StreamsConfig
+    from penstock.errors import PenstockError
+    from penstock.serde import Serdes
+    from penstock.serde.windowed import Windowed
+    from penstock.testing import TopologyTestDriver
+    from penstock.topology.topology import Topology
+
+__all__ = [
+    "Branched",
+    "Cancellable",
+    "Consumed",
+    "FixedKeyProcessor",
+    "GlobalKTable",
+    "Grouped",
+    "Joined",
+    "KStream",
+    "KTable",
+    "KafkaStreams",
+    "Materialized",
+    "Named",
+    "PenstockError",
+    "Processor",
+    "ProcessorContext",
+    "Produced",
+    "Punctuator",
+    "Record",
+    "RecordMetadata",
+    "Repartitioned",
+    "Serdes",
+    "Stores",
+    "StreamsBuilder",
+    "StreamsConfig",
+    "TimeWindows",
+    "Topology",
+    "TopologyTestDriver",
+    "UnlimitedWindows",
+    "Windowed",
+    "__version__",
+]
+
+# Names are loaded when they are first used: `import penstock` loads neither Polars nor PyArrow nor PySpark.
+_MODULES = {
+    "api.builder": ("StreamsBuilder",),
+    "api.options": (
+        "Branched",
+        "Consumed",
+        "Grouped",
+        "Joined",
+        "Materialized",
+        "Named",
+        "Produced",
+        "Repartitioned",
+    ),
+    "api.processor": (
+        "Cancellable",
+        "FixedKeyProcessor",
+        "Processor",
+        "ProcessorContext",
+        "Punctuator",
+        "Record",
+        "RecordMetadata",
+    ),
+    "api.stores": ("Stores",),
+    "api.stream": ("KStream",),
+    "api.table": ("GlobalKTable", "KTable"),
+    "api.windows": ("TimeWindows", "UnlimitedWindows"),
+    "app": ("KafkaStreams",),
+    "config": ("StreamsConfig",),
+    "errors": ("PenstockError",),
+    "serde": ("Serdes",),
+    "serde.windowed": ("Windowed",),
+    "testing": ("TopologyTestDriver",),
+    "topology.topology": ("Topology",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = getattr(import_module(f"penstock.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.options import Materialized
 from penstock.api.serdes import for_internal, for_topic
+from penstock.durations import duration_ms
 from penstock.errors import TopologyError
 from penstock.topology.stores import StoreSpec
 
@@ -41,7 +42,7 @@ def key_value_spec(materialized: Materialized, key_serde: Any, value_serde: Any)
                 hint="Versioned stores are kept on disk: leave out store_type.",
                 store=materialized.name,
             )
-        return replace(spec, kind="versioned", timestamped=False, history_ms=materialized.history)
+        return replace(spec, kind="versioned", timestamped=False, history_ms=duration_ms(materialized.history))
     return spec
 
 
@@ -50,8 +51,8 @@ def window_spec(
 ) -> StoreSpec:
     """The store of a windowed aggregation."""
     needed = min(size_ms + grace_ms, 2**63 - 1)
-    retention = needed if materialized.retention is None else materialized.retention
-    if retention < needed:  # type: ignore[operator]
+    retention = needed if materialized.retention is None else duration_ms(materialized.retention)
+    if retention < needed:
         raise TopologyError(
             f"store {materialized.name!r} would keep windows {retention} ms, but they take records for {needed} ms",
             hint="Give a retention of at least the window's size plus grace.",

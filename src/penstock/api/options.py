@@ -70,7 +70,10 @@ class Consumed(_Typed):
 
 @dataclass(frozen=True, slots=True)
 class Produced(_Typed):
-    """How a topic is written: Kafka's ``Produced``. ``partitioner`` is called as ``fn(topic, key, value, partitions)``."""
+    """How a topic is written: Kafka's ``Produced``.
+
+    ``partitioner`` is called as ``fn(topic, key, value, partitions)``.
+    """
 
     partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
 

@@ -38,8 +38,7 @@ def process(
         name if name is not None else names.processor("KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-")
     )
     graph = ProcessorGraph(name=node, operation=lambda: operation, own_stores=lambda: own, uses=uses)
-    below = stream._below(graph, keys=not fixed_key, values=True)  # noqa: SLF001
-    return below
+    return stream._below(graph, keys=not fixed_key, values=True)  # noqa: SLF001
 
 
 def check_supplier(supplier: object, verb: str) -> None:

@@ -43,7 +43,7 @@ class Record(Generic[K, V]):
 
     def with_key(self, key: Any) -> Record[Any, V]:
         """The same record under another key."""
-        return replace(self, key=key)  # type: ignore[arg-type]
+        return replace(self, key=key)
 
     def with_value(self, value: Any) -> Record[K, Any]:
         """The same record with another value."""
@@ -99,7 +99,7 @@ class ProcessorContext(Protocol):
         """A store connected to this processor (or any global store)."""
         ...
 
-    def schedule(self, interval: DurationLike, type: PunctuationType, callback: Punctuator) -> Cancellable:
+    def schedule(self, interval: DurationLike, type: PunctuationType, callback: Punctuator) -> Cancellable:  # noqa: A002
         """Calls ``callback(timestamp_ms)`` at every interval of stream time or wall-clock time."""
         ...
 
@@ -134,7 +134,7 @@ class Processor(Generic[K, V]):
         """Called once before the first record; keep the context, get stores, schedule punctuation."""
         self.context = context
 
-    def process(self, record: Record[K, V]) -> None:
+    def process(self, record: Record[K, V]) -> None:  # noqa: ARG002 - for subclasses
         """Called for each record."""
         raise TypeError(f"{type(self).__name__} has no method process(record)")
 

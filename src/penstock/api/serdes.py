@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.errors import TopologyError
 
-__all__ = ["UNKNOWN", "DefaultWindowed", "for_internal", "for_topic", "resolve", "windowed"]
+__all__ = ["UNKNOWN", "DefaultWindowed", "common", "for_internal", "for_topic", "resolve", "windowed"]
 
 
 class _Unknown:
@@ -71,3 +71,10 @@ def for_internal(serde: Any) -> Any:
 
         return Serdes.auto()
     return serde
+
+
+def common(left: Any, right: Any) -> Any:
+    """The serde of two merged streams: that of both, or unknown."""
+    if left is UNKNOWN or right is UNKNOWN:
+        return UNKNOWN
+    return left if left == right else UNKNOWN

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.api.handle import Handle, check_kind, name_of, same_builder
 from penstock.api.options import Consumed, Grouped, Joined, Materialized, Named, Produced, Repartitioned
-from penstock.api.serdes import UNKNOWN
+from penstock.api.serdes import UNKNOWN, common
 from penstock.topology import operations as ops
 from penstock.topology.functions import Function
 from penstock.topology.graph import ProcessorGraph
@@ -108,11 +108,8 @@ class KStream(Generic[K, V]):
         node = mine.builder.names.processor("KSTREAM-MERGE-", name_of(name))
         graph = ProcessorGraph(name=node, operation=ops.PassThrough, merges=True)
         mine.builder.add(dict.fromkeys([mine.graph, its.graph]), graph)
-        serdes = (
-            a if a == b and a is not None else (None if a is b else UNKNOWN)
-            for a, b in ((mine.key_serde, its.key_serde), (mine.value_serde, its.value_serde))
-        )
-        handle = Handle(mine.builder, graph, node, *serdes, mine.sources | its.sources)
+        key, value = common(mine.key_serde, its.key_serde), common(mine.value_serde, its.value_serde)
+        handle = Handle(mine.builder, graph, node, key, value, mine.sources | its.sources)
         return KStream(handle, needs_repartition=self._needs_repartition or other._needs_repartition)
 
     def split(self, *, name: Name = None) -> BranchedKStream[K, V]:

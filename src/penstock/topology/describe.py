@@ -134,11 +134,11 @@ def _node_dict(described: DescribedNode) -> dict[str, Any]:
 def _describe(topology: Topology, number: int, group: tuple[str, ...]) -> DescribedSubTopology:
     if topology.is_global(group):
         source, processor = group[0], group[1]
-        nodes = (
+        pair = (
             DescribedNode(topology.nodes[source], (processor,), ()),
             DescribedNode(topology.nodes[processor], (), (source,)),
         )
-        return DescribedSubTopology(number, nodes, is_global=True)
+        return DescribedSubTopology(number, pair, is_global=True)
     parents = {name: parents_of(topology.nodes[name]) for name in group}
     sizes = dict.fromkeys(group, 1)
     order = TreeOrder(sizes)

@@ -18,7 +18,6 @@ from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import InternalTopic
 
 __all__ = [
-    "GlobalStoreGraph",
     "GraphNode",
     "JoinGraph",
     "ProcessorGraph",
@@ -58,7 +57,7 @@ class GraphNode:
     def parent_names(self) -> tuple[str, ...]:
         return tuple(parent.name for parent in self.parents)
 
-    def write(self, to: Assembly) -> None:
+    def write(self, to: Assembly) -> None:  # noqa: ARG002 - for subclasses
         """Adds the frozen nodes."""
         raise TypeError(f"{type(self).__name__} writes nothing")
 
@@ -199,8 +198,3 @@ class StoreGraph(GraphNode):
 
     def write(self, to: Assembly) -> None:
         to.add_store(self.spec)
-
-
-@dataclass(eq=False, kw_only=True)
-class GlobalStoreGraph(TableSourceGraph):
-    """``add_global_store()``: as a global table, with a processor of the user's."""

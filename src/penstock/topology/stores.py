@@ -14,8 +14,8 @@ StoreKind = Literal["key_value", "timestamped", "versioned", "window", "session"
 class StoreSpec:
     """Kafka's ``StoreBuilder``, as data.
 
-    ``kind`` "timestamped" is a key-value store whose values carry timestamps (all DSL tables); "window" stores of the DSL
-    carry timestamps too (``timestamped`` true), those of plain processors do not.
+    ``kind`` "timestamped" is a key-value store whose values carry timestamps (all DSL tables); "window" stores
+    of the DSL carry timestamps too (``timestamped`` true), those of plain processors do not.
     Times are milliseconds. ``caching`` None follows ``statestore.cache.max.bytes``.
     """
 
