@@ -127,8 +127,12 @@ def test_window_view_against_a_model(data, persistent):
             np.full(len(batch), 5),
         )
     seen = {place: value for place, value in model.items() if place[1] > observed - retention}
-    unit = segment if persistent else 1
-    order = sorted(seen, key=lambda place: (place[1] // unit, place[0].encode() + place[1].to_bytes(8, "big")))
+
+    def place(window):
+        key, start = window[0].encode(), window[1]
+        return (start // segment, key + start.to_bytes(8, "big")) if persistent else (start, key)
+
+    order = sorted(seen, key=place)
     expected = [(Windowed(key, Window(start, start + 20_000)), seen[key, start]) for key, start in order]
     low, high = sorted((data.draw(STARTS), data.draw(STARTS)))
     for view in (rows, columns):
@@ -169,6 +173,56 @@ def test_duplicates_are_kept_in_the_order_of_their_puts():
     assert list(view.fetch_range("k", 0, 10)) == [(5, 1), (5, 2), (6, 3)]
     with pytest.raises(StateError, match="duplicates"):
         view.get_columns(Column.of_items(["k"]), np.array([5]))
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_session_view_against_a_model(data, persistent):
+    retention, segment = 150_000, 75_000
+    view = view_of("session", retention_ms=retention, persistent=persistent)
+    model, observed, dropped = {}, -1, 0
+    sessions = st.tuples(KEYS, STARTS, st.integers(0, 50_000), VALUES, st.booleans())
+    for key, start, length, value, removes in data.draw(st.lists(sessions, max_size=20)):
+        session = Windowed(key, Window(start, start + length))
+        if removes:
+            view.remove(session)
+            model.pop(session, None)
+            continue
+        view.put(session, value)
+        observed = max(observed, start + length)
+        limit = observed - retention
+        live = (start + length) // segment >= limit // segment if persistent else start + length > limit
+        dropped += not live
+        if live and value is not None:
+            model[session] = value
+        elif live:
+            model.pop(session, None)
+    seen = {s: value for s, value in model.items() if s.window.end > observed - retention}
+    unit = segment if persistent else 1
+
+    def place(session):
+        window = session.window
+        return window.end // unit, session.key.encode() + window.end.to_bytes(8, "big") + window.start.to_bytes(
+            8, "big"
+        )
+
+    order = sorted(seen, key=place)
+    assert list(view.all()) == [(s, seen[s]) for s in order]
+    assert list(view.fetch_key_range("a", "b", reverse=True)) == [
+        (s, seen[s]) for s in order[::-1] if b"a" <= s.key.encode() <= b"b"
+    ]
+    earliest, latest = data.draw(STARTS), data.draw(STARTS)
+    for key in ("", "a", "ab"):
+        mine = sorted((s.window.end, s.window.start) for s in seen if s.key == key)
+        mine = [Windowed(key, Window(start, end)) for end, start in mine]
+        assert [s for s, _ in view.fetch(key)] == mine
+        found = [(s, seen[s]) for s in mine if s.window.end >= earliest and s.window.start <= latest]
+        assert list(view.find_sessions(key, earliest, latest)) == found
+        assert list(view.find_sessions(key, earliest, latest, reverse=True)) == found[::-1]
+        assert all(view.fetch_session(key, s.window.start, s.window.end) == seen[s] for s in mine)
+        assert view.fetch_session(key, 7, 8) is None
+    assert view.take_dropped() == dropped
 
 
 def test_null_keys_and_unknown_stores_are_told():

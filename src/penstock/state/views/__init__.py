@@ -8,12 +8,21 @@ from typing import TypeAlias
 from penstock.errors import StateError
 from penstock.state.base import ByteMap
 from penstock.state.views.keyvalue import KeyValueView, TimestampedView, ValueAndTimestamp
+from penstock.state.views.session import SessionView
 from penstock.state.views.window import WindowView
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["KeyValueView", "StoreView", "TimestampedView", "ValueAndTimestamp", "WindowView", "open_view"]
+__all__ = [
+    "KeyValueView",
+    "SessionView",
+    "StoreView",
+    "TimestampedView",
+    "ValueAndTimestamp",
+    "WindowView",
+    "open_view",
+]
 
-StoreView: TypeAlias = KeyValueView | TimestampedView | WindowView
+StoreView: TypeAlias = KeyValueView | TimestampedView | WindowView | SessionView
 
 
 def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> StoreView:
@@ -31,9 +40,11 @@ def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int])
             return TimestampedView(spec, entries)
         case "window":
             return WindowView(spec, entries, meta)
+        case "session":
+            return SessionView(spec, entries, meta)
         case kind:
             raise StateError(
                 f"store {spec.name!r} is of kind {kind!r}, which has no view",
-                hint="Kinds with a view are key_value, timestamped and window.",
+                hint="Kinds with a view are key_value, timestamped, window and session.",
                 store=spec.name,
             )

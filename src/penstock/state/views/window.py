@@ -5,9 +5,7 @@ bucket is the start rounded down to a multiple of the window size (of several, w
 windows). So the windows that a batch touches lie side by side, expiry is one range from the front of the store, and
 the windows of one key are one short range per bucket. The sequence number is there only with ``retain_duplicates``.
 
-What is observable is Kafka's: rows with ``start <= observed stream time - retention`` are not returned, where the
-observed stream time is the largest start ever put. A put is dropped and counted when the row's *segment* has expired
-(persistent stores; a segment spans half the retention, at least a minute) or the row itself has (in-memory stores).
+What is observable of retention is told in `retention`.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
 from penstock.state.views.keyvalue import ValueAndTimestamp, key_bytes
+from penstock.state.views.retention import NUMBER, Retention
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
@@ -33,11 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WindowView"]
 
-_NUMBER = struct.Struct(">q")
 _SEQUENCE = struct.Struct(">i")
-_MAX_BUCKETS = 4096
-_MIN_SEGMENT_MS = 60_000
-_NO_TIME = -1  # Kafka's ConsumerRecord.NO_TIMESTAMP
 
 
 class WindowView:
@@ -54,30 +49,24 @@ class WindowView:
         self._keys: Serde[Any] = spec.key_serde
         self._values: Serde[Any] = spec.value_serde
         self._size = spec.window_size_ms
-        self._retention = spec.retention_ms
-        self._segment = max(spec.retention_ms // 2, _MIN_SEGMENT_MS)
-        unit = spec.window_size_ms or self._segment
-        self._bucket = unit * max(1, -(-spec.retention_ms // (unit * _MAX_BUCKETS)))
-        self._time_name = f"{spec.name}/observed-stream-time"
+        self._time = Retention(spec, entries, meta, spec.window_size_ms)
         self._sequence_name = f"{spec.name}/sequence-number"
-        self._dropped = 0
 
     @property
     def observed_stream_time(self) -> int:
         """The largest window start ever put, -1 before the first."""
-        return self._meta.get(self._time_name, _NO_TIME)
+        return self._time.observed
 
     def take_dropped(self) -> int:
         """How many puts have been dropped as expired since the last call (part of ``dropped-records-total``)."""
-        dropped, self._dropped = self._dropped, 0
-        return dropped
+        return self._time.take_dropped()
 
     # One row at a time
 
     def fetch(self, key: Any, start: int) -> Any:
         """The value of the window of this key that starts then; None if there is none or it has expired."""
         data = key_bytes(self.spec, key)
-        if start <= self.observed_stream_time - self._retention:
+        if start < self._time.first_visible:
             return None
         if self.spec.retain_duplicates:
             return next((value for _, value in self.fetch_range(key, start, start)), None)
@@ -92,9 +81,9 @@ class WindowView:
         if dumped is None and self.spec.retain_duplicates:
             return  # nothing says which of the duplicates to delete
         observed = max(self.observed_stream_time, start)
-        self._advance(observed)
-        if not self._is_live(start, observed):
-            self._dropped += 1
+        self._time.advance(observed)
+        if not self._time.is_live(start, observed):
+            self._time.drop(1)
             return
         tail = _SEQUENCE.pack(int(self._take_sequence(1)[0])) if self.spec.retain_duplicates else b""
         self._map.put(self._row(data, start) + tail, dumped)
@@ -107,7 +96,7 @@ class WindowView:
         """(start, value) of the key's windows that start from ``time_from`` to ``time_to``, oldest first."""
         data = key_bytes(self.spec, key)
         low, high = self._visible(time_from, time_to)
-        buckets = range(low - low % self._bucket, high + 1, self._bucket)
+        buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms)
         return self._fetch_buckets(data, low, high, reversed(buckets) if reverse else buckets, reverse=reverse)
 
     def _fetch_buckets(
@@ -115,12 +104,12 @@ class WindowView:
     ) -> Iterator[tuple[int, Any]]:
         width = 16 + len(data) + (4 if self.spec.retain_duplicates else 0)
         for bucket in buckets:
-            prefix = _NUMBER.pack(bucket) + data
-            first = prefix + _NUMBER.pack(max(low, bucket))
-            last = prefix + _NUMBER.pack(min(high, bucket + self._bucket - 1)) + b"\xff" * 5
+            prefix = NUMBER.pack(bucket) + data
+            first = prefix + NUMBER.pack(max(low, bucket))
+            last = prefix + NUMBER.pack(min(high, bucket + self._time.bucket_ms - 1)) + b"\xff" * 5
             for row, value in self._map.scan(first, last, reverse=reverse):
                 if len(row) == width and row[8 : 8 + len(data)] == data:  # not a longer key with the same beginning
-                    yield _NUMBER.unpack_from(row, 8 + len(data))[0], self._load(value)
+                    yield NUMBER.unpack_from(row, 8 + len(data))[0], self._load(value)
 
     def fetch_all(self, time_from: int, time_to: int, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
         """All windows that start from ``time_from`` to ``time_to``.
@@ -148,16 +137,15 @@ class WindowView:
         if low > high:
             return
         tail = 4 if self.spec.retain_duplicates else 0
-        unit = self._segment if self.spec.persistent else 1
         rows = []
-        end = _NUMBER.pack(high - high % self._bucket + self._bucket)
-        for row, value in self._map.scan(_NUMBER.pack(low - low % self._bucket), end):
+        end = NUMBER.pack(self._time.bucket(high) + self._time.bucket_ms)
+        for row, value in self._map.scan(NUMBER.pack(self._time.bucket(low)), end):
             key = row[8 : len(row) - 8 - tail]
-            start = _NUMBER.unpack_from(row, len(row) - 8 - tail)[0]
+            start = NUMBER.unpack_from(row, len(row) - 8 - tail)[0]
             if low <= start <= high and (first is None or key >= first) and (last is None or key <= last):
-                rows.append((start // unit, row[8:], key, start, value))
+                rows.append((*self._time.order(start, key, row), key, start, value))
         rows.sort(reverse=reverse)
-        for _, _, key, start, value in rows:
+        for _, _, _, key, start, value in rows:
             yield Windowed(self._keys.deserialize(key), Window(start, start + self._size)), self._load(value)
 
     # Columns
@@ -175,7 +163,7 @@ class WindowView:
                 store=self.name,
             )
         found = self._map.get_many(to_bytes_list(self._rows(keys, starts)))  # type: ignore[arg-type]
-        expired = starts <= self.observed_stream_time - self._retention
+        expired = starts < self._time.first_visible
         if expired.any():
             found = [None if gone else data for data, gone in zip(found, expired.tolist(), strict=True)]
         values = from_bytes_list(found)
@@ -207,14 +195,14 @@ class WindowView:
         if not len(starts):
             return 0
         observed = np.maximum.accumulate(np.maximum(starts, self.observed_stream_time))
-        live = np.flatnonzero(self._is_live(starts, observed))
+        live = np.flatnonzero(self._time.is_live(starts, observed))
         dropped = len(starts) - len(live)
         rows = self._rows(keys, starts)
         if dropped:
             rows, dumped = rows.take(live), dumped.take(live)
         self._map.put_many(to_bytes_list(rows), to_bytes_list(dumped))  # type: ignore[arg-type]
-        self._dropped += dropped
-        self._advance(int(observed[-1]))
+        self._time.drop(dropped)
+        self._time.advance(int(observed[-1]))
         return dropped
 
     # Bytes
@@ -242,15 +230,15 @@ class WindowView:
         if self.spec.retain_duplicates:
             numbers = self._take_sequence(len(starts)).astype(">i4").view(np.uint8).reshape(-1, 4)
             suffix = np.concatenate([suffix, numbers], axis=1)
-        return frame(encoded, big_endian(starts - starts % self._bucket), suffix)
+        return frame(encoded, big_endian(self._time.bucket(starts)), suffix)
 
     def _row(self, data: bytes, start: int) -> bytes:
-        return _NUMBER.pack(start - start % self._bucket) + data + _NUMBER.pack(start)
+        return NUMBER.pack(self._time.bucket(start)) + data + NUMBER.pack(start)
 
     def _load(self, data: bytes | None) -> Any:
         if data is None or not self.spec.timestamped:
             return self._values.deserialize(data)
-        return ValueAndTimestamp(self._values.deserialize(data[8:]), _NUMBER.unpack_from(data)[0])
+        return ValueAndTimestamp(self._values.deserialize(data[8:]), NUMBER.unpack_from(data)[0])
 
     def _dump(self, value: Any, timestamp: int | None) -> bytes | None:
         data = self._values.serialize(value)
@@ -258,7 +246,7 @@ class WindowView:
             return data
         if timestamp is None:
             raise self._no_timestamp()
-        return _NUMBER.pack(timestamp) + data
+        return NUMBER.pack(timestamp) + data
 
     def _no_timestamp(self) -> StateError:
         return StateError(
@@ -272,26 +260,6 @@ class WindowView:
         self._meta[self._sequence_name] = (last + count) & 0x7FFFFFFF
         return (np.arange(last + 1, last + 1 + count)) & 0x7FFFFFFF
 
-    # Time
-
     def _visible(self, time_from: int, time_to: int) -> tuple[int, int]:
         """The part of a range of starts that has not expired and may hold rows."""
-        observed = self.observed_stream_time
-        return max(time_from, observed - self._retention + 1, 0), min(time_to, observed)
-
-    def _is_live(self, starts: Any, observed: Any) -> Any:
-        """Whether rows are taken in; for one row or by the column."""
-        if self.spec.persistent:
-            return starts // self._segment >= (observed - self._retention) // self._segment
-        return starts > observed - self._retention
-
-    def _advance(self, observed: int) -> None:
-        """Moves the observed stream time on and deletes the rows of segments that have expired by that."""
-        before = self.observed_stream_time
-        if observed <= before:
-            return
-        self._meta[self._time_name] = observed
-        floor = max(observed - self._retention, 0) // self._segment * self._segment
-        if floor > max(before - self._retention, 0) // self._segment * self._segment:
-            gone = [row for row, _ in self._map.scan(None, _NUMBER.pack(floor - floor % self._bucket))]
-            self._map.put_many(gone, [None] * len(gone))
+        return max(time_from, self._time.first_visible, 0), min(time_to, self._time.observed)

@@ -1,0 +1,95 @@
+"""The stream time of a store that forgets, and what follows from it; shared by window and session stores.
+
+What is observable is Kafka's: rows whose time is at or before ``observed stream time - retention`` are not returned,
+where the observed stream time is the largest time ever put. A put is dropped and counted when the row's *segment* has
+expired (persistent stores; a segment spans half the retention, at least a minute) or the row itself has (in-memory
+stores). Rows of expired segments are deleted from the front of the store: their keys begin with their bucket, which is
+their time rounded down.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import MutableMapping
+from typing import Any
+
+from penstock.state.base import ByteMap
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["NUMBER", "Retention"]
+
+NUMBER = struct.Struct(">q")
+
+_MAX_BUCKETS = 4096
+_MIN_SEGMENT_MS = 60_000
+_NO_TIME = -1  # Kafka's ConsumerRecord.NO_TIMESTAMP
+
+
+class Retention:
+    """Time and buckets of one store.
+
+    Args:
+        spec: The store.
+        entries: Its rows.
+        meta: Where its stream time is kept.
+        unit_ms: What a bucket spans, at least; 0 for a segment.
+    """
+
+    def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int], unit_ms: int) -> None:
+        self._map = entries
+        self._meta = meta
+        self._name = f"{spec.name}/observed-stream-time"
+        self._retention = spec.retention_ms
+        self._persistent = spec.persistent
+        segment = max(spec.retention_ms // 2, _MIN_SEGMENT_MS)
+        unit = unit_ms or segment
+        self._segment = segment
+        self.bucket_ms = unit * max(1, -(-spec.retention_ms // (unit * _MAX_BUCKETS)))
+        self._dropped = 0
+
+    @property
+    def observed(self) -> int:
+        """The largest time ever put, -1 before the first."""
+        return self._meta.get(self._name, _NO_TIME)
+
+    @property
+    def first_visible(self) -> int:
+        """The smallest time that has not expired."""
+        return self.observed - self._retention + 1
+
+    def bucket(self, time: Any) -> Any:
+        """The bucket of a time, or of each of a column."""
+        return time - time % self.bucket_ms
+
+    def order(self, time: int, key: bytes, row: bytes) -> tuple[int, bytes, bytes]:
+        """Where Kafka has a row among all: by segment, then bytes; in memory by time, key and the rest."""
+        return (time // self._segment, row[8:], row) if self._persistent else (time, key, row)
+
+    def is_live(self, time: Any, observed: Any) -> Any:
+        """Whether rows are taken in when the stream time is ``observed``; for one row or by the column."""
+        if self._persistent:
+            return time // self._segment >= (observed - self._retention) // self._segment
+        return time > observed - self._retention
+
+    def advance(self, observed: int) -> None:
+        """Moves the observed stream time on and deletes the rows of segments that have expired by that."""
+        before = self.observed
+        if observed <= before:
+            return
+        self._meta[self._name] = observed
+        floor = self._floor(observed)
+        if floor > self._floor(before):
+            gone = [row for row, _ in self._map.scan(None, NUMBER.pack(self.bucket(floor)))]
+            self._map.put_many(gone, [None] * len(gone))
+
+    def _floor(self, observed: int) -> int:
+        return max(observed - self._retention, 0) // self._segment * self._segment
+
+    def drop(self, count: int) -> None:
+        """Counts puts that came too late."""
+        self._dropped += count
+
+    def take_dropped(self) -> int:
+        """How many puts have been dropped since the last call."""
+        dropped, self._dropped = self._dropped, 0
+        return dropped
