@@ -1,0 +1,210 @@
+"""Runs recorded cases of the Java library through Penstock and counts how many agree.
+
+    python tests/conformance/run.py DIR [--splits SEED] [--engine driver|spark] [--family F] [-k TEXT] [--describe]
+                                        [--json FILE] [-v]
+
+A case passes when its outputs, stores and dropped records are those of Kafka Streams 4.3.1; with ``--describe``, when
+the text of ``Topology.describe()`` is. ``--splits`` feeds the inputs in batches of random length instead of one by one,
+for cases inside one sub-topology; between sub-topologies the Java driver's own interleaving is part of the record, so
+the others run one by one (but by column, not depth first), and the summary says how many. Outputs are compared topic by topic, in order; ``peek`` and
+``foreach`` are topics of their own. The last line is ``N passed, M failed``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tarfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from batches import cut
+from compare import by_topic, first_difference, sorted_store
+from interpreter import Interpreted, NotBuilt, check_describe, interpret
+
+Case = dict[str, Any]
+BYTE_LEVEL = {"partitioner", "serdes", "windowed_serde"}
+
+
+def load(source: Path) -> Iterator[Case]:
+    """The cases of a folder or of a vendored archive."""
+    if source.is_file():
+        with tarfile.open(source) as archive:
+            for member in sorted(archive.getmembers(), key=lambda m: m.name):
+                extracted = archive.extractfile(member)
+                if extracted is not None:
+                    yield _named(json.load(extracted), member.name)
+        return
+    if not source.is_dir():
+        sys.exit(f"{source} is neither a folder nor an archive of cases")
+    for path in sorted(source.glob("*.json")):
+        if path.stem not in BYTE_LEVEL:
+            yield _named(json.loads(path.read_text()), path.name)
+
+
+def _named(case: Case, file: str) -> Case:
+    case["file"] = file.removesuffix(".json")
+    return case
+
+
+def expected_topics(case: Case, batch: list[int]) -> dict[str, list[Any]]:
+    """What the inputs of this batch caused, by topic; errors left out."""
+    rows = [row for i in batch if i < len(case["outputs"]) for row in case["outputs"][i] if "error" not in row]
+    return by_topic(rows)
+
+
+def fails_at(case: Case) -> int | None:
+    """The input that made the Java application fail."""
+    last = len(case["outputs"]) - 1
+    return last if last >= 0 and any("error" in row for row in case["outputs"][last]) else None
+
+
+def run_driver(case: Case, splits: int | None) -> tuple[str | None, bool]:
+    """The first difference (None: agrees), and whether the inputs were really split."""
+    run = interpret(case)
+    split = splits is not None and len(run.topology.subtopologies()) == 1 and not run.topology.internal_topics
+    batches = cut(case["inputs"], splits if split else None)
+    return _drive(case, run, batches, by_column=splits is not None), split
+
+
+def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column: bool) -> str | None:
+    from penstock.testing import TopologyTestDriver
+
+    deadly = fails_at(case)
+    batches = [[i for i in batch if i < len(case["outputs"])] for batch in batches]
+    if deadly is not None:  # a batch that fails gives nothing, so the failing input stands alone
+        batches = [
+            part for b in batches for part in ([i for i in b if i != deadly], [deadly] if deadly in b else []) if part
+        ]
+    driver = TopologyTestDriver(run.topology, run.config, batch_size=1_000_000, by_column=by_column)
+    try:
+        for batch in batches:
+            run.side.clear()
+            failed = False
+            try:
+                for i in batch:
+                    _feed(driver, run, case["inputs"][i])
+                driver.flush()
+            except Exception as error:  # noqa: BLE001 - a failure is a result here
+                if batch != [deadly]:
+                    return f"input {batch}: {type(error).__name__}: {error}"
+                failed = True
+            if batch == [deadly] and not failed:
+                return f"input {deadly}: should have failed with {case['outputs'][deadly][0]['error']}"
+            found = first_difference(
+                f"outputs of inputs {batch[0]}..{batch[-1]}",
+                expected_topics(case, batch),
+                by_topic(_written(driver, run)),
+            )
+            if found:
+                return found
+        if deadly is None:
+            for store, rows in case["stores"].items():
+                found = first_difference(f"store {store}", rows, sorted_store(run.dump_store(driver, store)))
+                if found:
+                    return found
+        return first_difference("dropped records", case["dropped_records"], driver.dropped_records)
+    finally:
+        driver.close()
+
+
+def _feed(driver: Any, run: Interpreted, record: dict[str, Any]) -> None:
+    if "advance_wall_clock_ms" in record:
+        driver.advance_wall_clock_time(record["advance_wall_clock_ms"])
+        return
+    key_serde, value_serde = run.serdes[record["topic"]]
+    headers = tuple((name, None if text is None else text.encode()) for name, text in record.get("headers", ()))
+    driver.input_topic(record["topic"], key_serde, value_serde).pipe(
+        key=record["key"], value=record["value"], timestamp=record["timestamp"], headers=headers
+    )
+
+
+def _written(driver: Any, run: Interpreted) -> list[dict[str, Any]]:
+    rows = list(run.side)
+    produced = driver.produced_topic_names()
+    for topic in sorted(run.serdes):
+        if topic not in produced:
+            continue
+        key_serde, value_serde = run.serdes[topic]
+        for record in driver.output_topic(topic, key_serde, value_serde).read_records_to_list():
+            row = {
+                "topic": topic,
+                "key": run.plain(record.key),
+                "value": run.plain(record.value),
+                "timestamp": record.timestamp,
+            }
+            if record.headers:
+                row["headers"] = [[name, None if value is None else value.decode()] for name, value in record.headers]
+            rows.append(row)
+    return rows
+
+
+def run_case(case: Case, args: argparse.Namespace) -> tuple[str | None, bool]:
+    """The first difference, and whether inputs were split."""
+    try:
+        if args.describe:
+            return check_describe(case), False
+        if args.engine == "spark":
+            from spark_engine import run_case as on_spark
+
+            return on_spark(case), False
+        return run_driver(case, args.splits)
+    except NotBuilt as error:
+        return f"not built: {error}", False
+    except Exception as error:
+        if args.verbose > 1:
+            raise
+        return f"{type(error).__name__}: {error}", False
+
+
+def report(results: dict[str, Counter[str]]) -> None:
+    """A line a family, then the closing line."""
+    width = max((len(f) for f in results), default=0)
+    for family, counts in sorted(results.items()):
+        print(f"{family:{width}}  {counts['passed']:4d} passed  {counts['failed']:4d} failed")
+    passed = sum(c["passed"] for c in results.values())
+    failed = sum(c["failed"] for c in results.values())
+    print(f"{passed} passed, {failed} failed")
+
+
+def main(argv: list[str] | None = None, on_result: Callable[[Case, str | None], None] | None = None) -> int:
+    """Runs the cases; 0 when all pass."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path, metavar="DIR", help="a folder of cases, or an archive of them")
+    parser.add_argument("--splits", type=int, metavar="SEED", help="feed the inputs in random batches")
+    parser.add_argument("--engine", choices=["driver", "spark"], default="driver")
+    parser.add_argument("--family", help="only this family")
+    parser.add_argument("-k", metavar="TEXT", help="only cases whose file name contains this")
+    parser.add_argument("--describe", action="store_true", help="compare the description text instead")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every case's result there")
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="print the first difference; -vv raises")
+    args = parser.parse_args(argv)
+    results: dict[str, Counter[str]] = defaultdict(Counter)
+    details: dict[str, dict[str, Any]] = {}
+    splits = 0
+    for case in load(args.source):
+        if (args.family and case["family"] != args.family) or (args.k and args.k not in case["file"]):
+            continue
+        difference, split = run_case(case, args)
+        splits += split
+        results[case["family"]]["failed" if difference else "passed"] += 1
+        details[case["file"]] = {"family": case["family"], "passed": difference is None, "difference": difference}
+        if difference and args.verbose:
+            print(f"FAILED {case['file']}: {difference}")
+        if on_result:
+            on_result(case, difference)
+    if args.splits is not None:
+        print(f"{splits} of {len(details)} cases ran in random batches, the others one by one")
+    if args.json:
+        args.json.write_text(json.dumps(details, indent=1) + "\n")
+    report(results)
+    return 1 if any(c["failed"] for c in results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
