@@ -1,0 +1,88 @@
+"""Arrow arrays of bytes and numpy arrays over the same memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["bytes_column", "fixed_width", "from_fixed_width", "join", "large_binary", "parts", "series_of"]
+
+LARGE_BINARY = pa.large_binary()
+
+
+def large_binary(data: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The same bytes as one ``large_binary`` array, whatever binary or string type they came in."""
+    if isinstance(data, pa.ChunkedArray):
+        data = data.combine_chunks() if data.num_chunks != 1 else data.chunk(0)
+    if data.type == LARGE_BINARY:
+        return data
+    if pa.types.is_null(data.type):
+        return pa.nulls(len(data), LARGE_BINARY)
+    return data.cast(LARGE_BINARY)
+
+
+def bytes_column(rows: list[bytes | None]) -> pa.Array:
+    """A ``large_binary`` array of these rows."""
+    return pa.array(rows, LARGE_BINARY)
+
+
+def parts(data: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """All bytes of the buffer, and the n + 1 offsets of the rows in it; what lies under a null row is undefined."""
+    data = large_binary(data)
+    if not len(data):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    _, offsets, body = data.buffers()
+    starts = np.frombuffer(offsets, np.int64, len(data) + 1, data.offset * 8)
+    return (np.frombuffer(body, np.uint8) if body is not None and body.size else np.empty(0, np.uint8)), starts
+
+
+def fixed_width(data: pa.Array, width: int) -> tuple[NDArray[np.uint8] | None, NDArray[np.bool_] | None, int]:
+    """Rows of one width as a matrix of the rows that are not null.
+
+    Returns:
+        The matrix (None if some row has another width), the mask of present rows (None: all), and the first row
+        of another width (-1: none).
+    """
+    data = large_binary(data)
+    present = data.drop_null() if data.null_count else data
+    valid = np.asarray(data.is_valid()) if data.null_count else None
+    body, offsets = parts(present)
+    wrong = np.flatnonzero(np.diff(offsets) != width)
+    if len(wrong):
+        row = int(wrong[0])
+        return None, valid, row if valid is None else int(np.flatnonzero(valid)[row])
+    return body[offsets[0] : offsets[-1]].reshape(-1, width), valid, -1
+
+
+def from_fixed_width(matrix: NDArray[np.uint8], valid: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Rows of one width as ``large_binary``; ``matrix`` has the present rows only, ``valid`` says where they stand."""
+    count, width = matrix.shape
+    body = pa.py_buffer(np.ascontiguousarray(matrix))
+    if valid is None:
+        offsets = np.arange(count + 1, dtype=np.int64) * width
+        return pa.LargeBinaryArray.from_buffers(LARGE_BINARY, count, [None, pa.py_buffer(offsets), body])
+    offsets = np.zeros(len(valid) + 1, np.int64)
+    np.cumsum(valid * width, out=offsets[1:])
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.LargeBinaryArray.from_buffers(LARGE_BINARY, len(valid), [bitmap, pa.py_buffer(offsets), body])
+
+
+def join(*pieces: pa.Array | bytes) -> pa.Array:
+    """Row by row, the pieces one after the other; null where any piece is."""
+    empty = pa.scalar(b"", LARGE_BINARY)
+    columns = [pa.scalar(piece, LARGE_BINARY) if isinstance(piece, bytes) else large_binary(piece) for piece in pieces]
+    return pc.binary_join_element_wise(*columns, empty)
+
+
+def series_of(data: pa.Array) -> pl.Series:
+    """An Arrow array as a Polars series."""
+    series = pl.from_arrow(data)
+    assert isinstance(series, pl.Series)  # noqa: S101 - for the type checker: an array never gives a frame
+    return series

@@ -1,0 +1,190 @@
+"""Integers, floats and booleans in Kafka's big-endian formats, and longs as decimal text."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any, cast
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from penstock.errors import SerializationError
+from penstock.serde.buffers import fixed_width, from_fixed_width, large_binary, series_of
+from penstock.serde.column import Column
+from penstock.serde.rowwise import BaseSerde
+
+__all__ = ["BooleanSerde", "NumberSerde", "TextLongSerde"]
+
+# name -> struct code, numpy big-endian type, Polars type
+_KINDS: dict[str, tuple[str, str, Any]] = {
+    "short": (">h", ">i2", pl.Int16),
+    "integer": (">i", ">i4", pl.Int32),
+    "long": (">q", ">i8", pl.Int64),
+    "float": (">f", ">f4", pl.Float32),
+    "double": (">d", ">f8", pl.Float64),
+}
+
+
+class NumberSerde(BaseSerde):
+    """Kafka's Short, Integer, Long, Float and Double serdes; a double takes integers too, a long takes no floats."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        code, big_endian, self._dtype = _KINDS[kind]
+        self._struct = struct.Struct(code)
+        self._big_endian = np.dtype(big_endian)
+        self._floats = kind in {"float", "double"}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NumberSerde, (self._kind,)
+
+    @property
+    def name(self) -> str:
+        return self._kind
+
+    @property
+    def width(self) -> int:
+        return self._struct.size
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if isinstance(value, bool | np.bool_):
+            self.refuse(value, f"{self._kind} numbers")
+        try:
+            return self._struct.pack(value)
+        except (struct.error, OverflowError, TypeError) as error:
+            self.refuse(value, f"{self._kind} numbers of {self.width} bytes", error)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        if len(data) != self.width:
+            self.reject(data, f"exactly {self.width} bytes")
+        return self._struct.unpack(data)[0]
+
+    def encode(self, column: Column) -> pa.Array:
+        series = self._series(column)
+        if series is None:
+            return super().encode(column)
+        valid = None
+        if series.null_count():
+            valid = series.is_not_null().to_numpy()
+            series = series.drop_nulls()
+        matrix = series.to_numpy().astype(self._big_endian).view(np.uint8).reshape(-1, self.width)
+        return from_fixed_width(matrix, valid)
+
+    def _series(self, column: Column) -> pl.Series | None:
+        """The column as numbers of this type; None if only the rows can tell what is wrong with it."""
+        if column.is_columnar:
+            series = column.series()
+            kind = series.dtype
+            fits = kind.is_integer() or kind == pl.Null or (self._floats and kind.is_float())
+        else:
+            kinds = set(map(type, column.items()))
+            fits = kinds <= ({int, float, type(None)} if self._floats else {int, type(None)})
+            series = pl.Series("", [], self._dtype)
+        if not fits:
+            return None
+        try:
+            if column.is_columnar:
+                return series if series.dtype == self._dtype else series.cast(self._dtype, strict=True)
+            return pl.Series("", column.items(), self._dtype, strict=not self._floats)
+        except (pl.exceptions.PolarsError, OverflowError, TypeError, ValueError):
+            return None
+
+    def decode(self, data: pa.Array) -> Column:
+        matrix, valid, bad = fixed_width(data, self.width)
+        if matrix is None:
+            self._bad_row(data, bad)
+        values = np.ascontiguousarray(matrix).view(self._big_endian).ravel().astype(self._big_endian.newbyteorder("="))
+        if valid is None:
+            return Column.of_series(pl.Series("", values))
+        spread = np.zeros(len(valid), values.dtype)
+        spread[valid] = values
+        return Column.of_series(series_of(pa.array(spread, mask=~valid)))
+
+    def _bad_row(self, data: pa.Array, row: int) -> None:
+        bad = cast("bytes", large_binary(data)[row].as_py())
+        try:
+            self.deserialize(bad)
+        except SerializationError as error:
+            raise self.at_row(error, row) from error
+
+
+class BooleanSerde(BaseSerde):
+    """One byte, 0 or 1."""
+
+    @property
+    def name(self) -> str:
+        return "boolean"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, bool | np.bool_):
+            self.refuse(value, "booleans")
+        return b"\x01" if value else b"\x00"
+
+    def deserialize(self, data: bytes | None) -> bool | None:
+        if data is None:
+            return None
+        if data not in {b"\x00", b"\x01"}:
+            self.reject(data, "one byte, 0 or 1")
+        return data == b"\x01"
+
+    def encode(self, column: Column) -> pa.Array:
+        if not column.is_columnar or column.series().dtype != pl.Boolean:
+            return super().encode(column)
+        series = column.series()
+        valid = series.is_not_null().to_numpy() if series.null_count() else None
+        matrix = series.drop_nulls().cast(pl.UInt8).to_numpy().reshape(-1, 1)
+        return from_fixed_width(matrix, valid)
+
+    def decode(self, data: pa.Array) -> Column:
+        matrix, valid, _ = fixed_width(data, 1)
+        if matrix is None or (matrix > 1).any():
+            return super().decode(data)
+        if valid is None:
+            return Column.of_series(pl.Series("", matrix.ravel().astype(np.bool_)))
+        spread = np.zeros(len(valid), np.bool_)
+        spread[valid] = matrix.ravel()
+        return Column.of_series(series_of(pa.array(spread, mask=~valid)))
+
+
+class TextLongSerde(BaseSerde):
+    """A long as decimal text, for topics that other tools fill with plain numbers."""
+
+    @property
+    def name(self) -> str:
+        return "text_long"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -(1 << 63) <= value < 1 << 63:
+            self.refuse(value, "integers of 64 bits")
+        return b"%d" % value
+
+    def deserialize(self, data: bytes | None) -> int | None:
+        if data is None:
+            return None
+        if not re.fullmatch(rb"-?[0-9]{1,19}", data) or not -(1 << 63) <= int(data) < 1 << 63:
+            self.reject(data, "an integer of 64 bits as decimal text")
+        return int(data)
+
+    def encode(self, column: Column) -> pa.Array:
+        if not column.is_columnar or not column.series().dtype.is_integer() or column.series().dtype == pl.UInt64:
+            return super().encode(column)
+        return large_binary(column.series().cast(pl.String).to_arrow())
+
+    def decode(self, data: pa.Array) -> Column:
+        try:
+            texts = series_of(large_binary(data).cast(pa.large_string()))
+            if texts.str.contains(r"^-?[0-9]{1,19}$").all():
+                return Column.of_series(texts.cast(pl.Int64, strict=True))
+        except (pa.ArrowInvalid, pl.exceptions.PolarsError):
+            pass  # the rows below tell which one is wrong
+        return super().decode(data)

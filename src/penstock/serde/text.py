@@ -1,0 +1,139 @@
+"""Strings, raw bytes, UUIDs and nothing at all."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from penstock.serde.buffers import bytes_column, large_binary, series_of
+from penstock.serde.column import Column
+from penstock.serde.rowwise import BaseSerde
+
+__all__ = ["BytesSerde", "StringSerde", "UuidSerde", "VoidSerde"]
+
+NoneType = type(None)
+
+
+class StringSerde(BaseSerde):
+    """UTF-8. Unlike Java's, bytes that are no UTF-8 are an error and not replaced silently."""
+
+    @property
+    def name(self) -> str:
+        return "string"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            self.refuse(value, "str")
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            self.refuse(value, "text without lone surrogates", error)
+
+    def deserialize(self, data: bytes | None) -> str | None:
+        if data is None:
+            return None
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            self.reject(data, "UTF-8 text", error)
+
+    def encode(self, column: Column) -> pa.Array:
+        if column.is_columnar:
+            series = column.series()
+            if series.dtype in (pl.Categorical, pl.Enum, pl.Null):
+                series = series.cast(pl.String)
+            if series.dtype == pl.String:
+                return large_binary(series.to_arrow())
+        elif set(map(type, column.items())) <= {str, NoneType}:
+            try:
+                return pa.array(column.items(), pa.large_string()).cast(pa.large_binary())
+            except (UnicodeEncodeError, pa.ArrowInvalid):
+                pass  # the rows below tell which one is wrong
+        return super().encode(column)
+
+    def decode(self, data: pa.Array) -> Column:
+        try:
+            return Column.of_series(series_of(large_binary(data).cast(pa.large_string())))
+        except pa.ArrowInvalid:
+            return super().decode(data)
+
+
+class BytesSerde(BaseSerde):
+    """The bytes as they are."""
+
+    @property
+    def name(self) -> str:
+        return "bytes"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None or type(value) is bytes:
+            return value
+        if isinstance(value, bytearray | memoryview | bytes):
+            return bytes(value)
+        self.refuse(value, "bytes")
+
+    def deserialize(self, data: bytes | None) -> bytes | None:
+        return data
+
+    def encode(self, column: Column) -> pa.Array:
+        if column.is_columnar and column.series().dtype in (pl.Binary, pl.Null):
+            return large_binary(column.series().to_arrow())
+        return super().encode(column)
+
+    def decode(self, data: pa.Array) -> Column:
+        return Column.of_series(series_of(large_binary(data)))
+
+
+class UuidSerde(BaseSerde):
+    """A UUID as its text of 36 characters, as Kafka writes it."""
+
+    width = 36
+
+    @property
+    def name(self) -> str:
+        return "uuid"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, uuid.UUID):
+            self.refuse(value, "uuid.UUID")
+        return str(value).encode()
+
+    def deserialize(self, data: bytes | None) -> uuid.UUID | None:
+        if data is None:
+            return None
+        try:
+            return uuid.UUID(data.decode("ascii"))
+        except ValueError as error:
+            self.reject(data, "the text of a UUID", error)
+
+
+class VoidSerde(BaseSerde):
+    """Null only."""
+
+    @property
+    def name(self) -> str:
+        return "void"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is not None:
+            self.refuse(value, "only None")
+        return None
+
+    def deserialize(self, data: bytes | None) -> None:
+        if data is not None:
+            self.reject(data, "only null")
+
+    def decode(self, data: pa.Array) -> Column:
+        if len(data) == data.null_count:
+            return Column.of_series(pl.Series("", [None] * len(data), pl.Null))
+        return super().decode(data)
+
+    def encode(self, column: Column) -> pa.Array:
+        return bytes_column([None] * len(column)) if column.null_mask().all() else super().encode(column)

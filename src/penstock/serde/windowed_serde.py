@@ -1,0 +1,154 @@
+"""Serdes of windowed keys: the key's bytes, then the window's times as longs of eight bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import SerializationError
+from penstock.serde.base import Serde
+from penstock.serde.buffers import from_fixed_width, join, large_binary, parts
+from penstock.serde.column import Column
+from penstock.serde.rowwise import BaseSerde
+from penstock.serde.windowed import Window, Windowed, WindowedColumn
+
+__all__ = ["SessionWindowedSerde", "TimeWindowedSerde"]
+
+_LONG_MAX = (1 << 63) - 1
+_ONE = struct.Struct(">q")
+_TWO = struct.Struct(">qq")
+
+
+class _WindowedSerde(BaseSerde):
+    """Splits and joins columns; subclasses say which times follow the key."""
+
+    _suffix_bytes: int
+
+    def __init__(self, inner: Serde[Any]) -> None:
+        self.inner = inner
+
+    def encode_keys(self, column: Column) -> pa.Array:
+        """The bytes of the plain keys: Kafka chooses the partition of a windowed key by these."""
+        return self.inner.encode(WindowedColumn.of(column).keys)
+
+    def encode(self, column: Column) -> pa.Array:
+        windowed = WindowedColumn.of(column)
+        keys = large_binary(self.inner.encode(windowed.keys))
+        return join(keys, from_fixed_width(self._times(windowed)))
+
+    def decode(self, data: pa.Array) -> Column:
+        data = large_binary(data)
+        body, offsets = parts(data)
+        valid = np.asarray(data.is_valid())
+        lengths = np.where(valid, np.diff(offsets), self._suffix_bytes)
+        if len(lengths) and lengths.min() < self._suffix_bytes:
+            return super().decode(data)  # raises, and names the row
+        ends = offsets[1:] - self._suffix_bytes
+        at = np.where(valid, ends, 0)[:, None] + np.arange(self._suffix_bytes)
+        suffix = body[at] if valid.all() else np.where(valid[:, None], body[np.minimum(at, max(len(body) - 1, 0))], 0)
+        times = np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), -1)
+        return self._column(self.inner.decode(_cut(data, body, offsets, valid, self._suffix_bytes)), times)
+
+    def _times(self, windowed: WindowedColumn) -> Any:
+        raise NotImplementedError
+
+    def _column(self, keys: Column, times: Any) -> WindowedColumn:
+        raise NotImplementedError
+
+    def _windowed(self, value: object) -> Windowed[Any]:
+        if not isinstance(value, Windowed):
+            self.refuse(value, "Windowed keys")
+        return value
+
+    def _key_bytes(self, value: Windowed[Any]) -> bytes:
+        key = self.inner.serialize(value.key)
+        if key is None:
+            raise SerializationError("a windowed key needs a key that is not null", serde=self.name)
+        return key
+
+
+def _cut(data: pa.Array, body: Any, offsets: Any, valid: Any, suffix: int) -> pa.Array:
+    """The rows without their last ``suffix`` bytes."""
+    if not len(data):
+        return data
+    lengths = np.where(valid, np.diff(offsets) - suffix, 0)
+    new_offsets = np.zeros(len(data) + 1, np.int64)
+    np.cumsum(lengths, out=new_offsets[1:])
+    shift = np.repeat(offsets[:-1] - new_offsets[:-1], lengths)
+    kept = body[np.arange(new_offsets[-1]) + shift] if len(shift) else np.empty(0, np.uint8)
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(data), [bitmap, pa.py_buffer(new_offsets), pa.py_buffer(kept)]
+    )
+
+
+class TimeWindowedSerde(_WindowedSerde):
+    """Kafka's ``TimeWindowedSerializer``: key and start; the size is not written, so the serde has to know it."""
+
+    _suffix_bytes = 8
+
+    def __init__(self, inner: Serde[Any], size_ms: int = _LONG_MAX) -> None:
+        super().__init__(inner)
+        self.size_ms = size_ms
+
+    @property
+    def name(self) -> str:
+        size = "" if self.size_ms == _LONG_MAX else f",{self.size_ms}"
+        return f"windowed<{self.inner.name}{size}>"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        windowed = self._windowed(value)
+        return self._key_bytes(windowed) + _ONE.pack(windowed.window.start)
+
+    def deserialize(self, data: bytes | None) -> Windowed[Any] | None:
+        if data is None:
+            return None
+        if len(data) < self._suffix_bytes:
+            self.reject(data, "a key and 8 bytes of window start")
+        start = _ONE.unpack(data[-8:])[0]
+        return Windowed(self.inner.deserialize(data[:-8]), Window(start, min(start + self.size_ms, _LONG_MAX)))
+
+    def _times(self, windowed: WindowedColumn) -> Any:
+        return windowed.starts.astype(">i8").view(np.uint8).reshape(-1, 8)
+
+    def _column(self, keys: Column, times: Any) -> WindowedColumn:
+        starts = times[:, 0].copy()
+        with np.errstate(over="ignore"):
+            ends = np.where(starts > _LONG_MAX - self.size_ms, _LONG_MAX, starts + self.size_ms)
+        return WindowedColumn(keys, starts, ends)
+
+
+class SessionWindowedSerde(_WindowedSerde):
+    """Kafka's ``SessionWindowedSerializer``: key, end, start."""
+
+    _suffix_bytes = 16
+
+    @property
+    def name(self) -> str:
+        return f"session<{self.inner.name}>"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        windowed = self._windowed(value)
+        return self._key_bytes(windowed) + _TWO.pack(windowed.window.end, windowed.window.start)
+
+    def deserialize(self, data: bytes | None) -> Windowed[Any] | None:
+        if data is None:
+            return None
+        if len(data) < self._suffix_bytes:
+            self.reject(data, "a key and 16 bytes of window end and start")
+        end, start = _TWO.unpack(data[-16:])
+        return Windowed(self.inner.deserialize(data[:-16]), Window(start, end))
+
+    def _times(self, windowed: WindowedColumn) -> Any:
+        times = np.stack([windowed.ends, windowed.starts], axis=1)
+        return times.astype(">i8").view(np.uint8).reshape(-1, 16)
+
+    def _column(self, keys: Column, times: Any) -> WindowedColumn:
+        return WindowedColumn(keys, times[:, 1].copy(), times[:, 0].copy())
