@@ -1,8 +1,8 @@
 """Session stores: values by key and session, forgotten when the store's stream time has passed a session's end.
 
 Layout of a row's key: ``bucket (8 bytes BE) + key + end (8 bytes BE) + start (8 bytes BE)``, where the bucket is the
-end rounded down to a segment (half the retention, at least a minute): the sessions of one key that can still grow are one
-short range in each of a few buckets. What is observable of retention is told in `retention`.
+end rounded down to a segment (half the retention, at least a minute): the sessions of one key that can still grow are
+one short range in each of a few buckets. What is observable of retention is told in `retention`.
 """
 
 from __future__ import annotations
