@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import TopologyError
+from penstock.topology.default_serdes import DefaultWindowed
 
-__all__ = ["UNKNOWN", "DefaultWindowed", "common", "for_internal", "for_topic", "resolve", "windowed"]
+__all__ = ["UNKNOWN", "common", "for_internal", "for_topic", "resolve", "windowed"]
 
 
 class _Unknown:
@@ -18,17 +18,6 @@ class _Unknown:
 
 
 UNKNOWN = _Unknown()
-
-
-@dataclass(frozen=True, slots=True)
-class DefaultWindowed:
-    """A windowed key over ``default.key.serde``, which is not known before the application starts."""
-
-    size_ms: int
-
-    def resolve(self, default: Any) -> Any:
-        """The serde, given the application's default key serde."""
-        return windowed(resolve(default), self.size_ms)
 
 
 def resolve(serde: Any) -> Any:

@@ -21,6 +21,7 @@ from penstock.runtime.rows import Rows
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, Sink
 from penstock.runtime.slicing import slicing_reason
+from penstock.topology.default_serdes import with_default_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -71,6 +72,7 @@ class StreamTask:
         sensor: Sensor | None = None,
         wall_clock_ms: int | None = None,
     ) -> None:
+        topology = with_default_serdes(topology, config.get("default.key.serde"), config.get("default.value.serde"))
         self.task_id = task_id
         self._sensor = sensor or Sensor()
         self._partitions = partitions

@@ -18,6 +18,7 @@ from penstock.serde import Serdes
 from penstock.state.memory import MemoryTaskState
 from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
+from penstock.topology.default_serdes import with_default_serdes
 
 if TYPE_CHECKING:
     from penstock.runtime.sensor import Sensor
@@ -72,8 +73,9 @@ class TopologyTestDriver:
     ) -> None:
         if batch_size < 1:
             raise InvalidStateError(f"batch_size is at least 1, not {batch_size}")
-        self.topology = topology
         self.config = _config(config)
+        defaults = (self.config.get("default.key.serde"), self.config.get("default.value.serde"))
+        self.topology = topology = with_default_serdes(topology, *defaults)
         self.wall_clock_ms = timestamp_ms(initial_wall_clock_ms)
         self._batch_size = batch_size
         self._prefix = f"{self.config['application.id']}-"

@@ -1,0 +1,86 @@
+"""Filling in the application's default serdes, which nobody knows while the topology is built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.errors import TopologyError
+from penstock.topology.nodes import Node, ProcessorNode
+from penstock.topology.stores import StoreSpec
+from penstock.topology.topology import Topology
+
+__all__ = ["DefaultWindowed", "with_default_serdes"]
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultWindowed:
+    """A windowed key over ``default.key.serde``."""
+
+    size_ms: int
+
+    def over(self, inner: Any) -> Any:
+        """The serde, given that of the plain keys."""
+        from penstock.serde import Serdes
+
+        return Serdes.time_windowed(inner, self.size_ms)
+
+
+def with_default_serdes(topology: Topology, key_serde: Any, value_serde: Any) -> Topology:
+    """The topology with every missing serde filled in.
+
+    Args:
+        topology: As built.
+        key_serde: ``default.key.serde``: a serde, its name, or None where there is no default.
+        value_serde: ``default.value.serde``, likewise.
+
+    Raises:
+        TopologyError: A node or store needs a default and there is none.
+    """
+    defaults = _Defaults(_of(key_serde), _of(value_serde))
+    return replace(
+        topology,
+        nodes={name: defaults.node(node) for name, node in topology.nodes.items()},
+        stores={name: defaults.store(spec) for name, spec in topology.stores.items()},
+    )
+
+
+def _of(serde: Any) -> Any:
+    if not isinstance(serde, str):
+        return serde
+    from penstock.serde import Serdes
+
+    return Serdes.of(serde)
+
+
+@dataclass(frozen=True, slots=True)
+class _Defaults:
+    key: Any
+    value: Any
+
+    def node(self, node: Node) -> Node:
+        if isinstance(node, ProcessorNode):
+            return node
+        key, value = self._both(node, f"node {node.name!r}")
+        return replace(node, key_serde=key, value_serde=value)
+
+    def store(self, spec: StoreSpec) -> StoreSpec:
+        key, value = self._both(spec, f"store {spec.name!r}")
+        return replace(spec, key_serde=key, value_serde=value)
+
+    def _both(self, given: Any, what: str) -> tuple[Any, Any]:
+        return (
+            self._one(given.key_serde, self.key, "key", what),
+            self._one(given.value_serde, self.value, "value", what),
+        )
+
+    def _one(self, given: Any, default: Any, kind: str, what: str) -> Any:
+        needs_default = given is None or isinstance(given, DefaultWindowed)
+        if needs_default and default is None:
+            raise TopologyError(
+                f"{what} has no {kind} serde",
+                hint=f"Give one where it is read or written, or set default.{kind}.serde.",
+            )
+        if isinstance(given, DefaultWindowed):
+            return given.over(default)
+        return default if given is None else given
