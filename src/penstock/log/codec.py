@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -101,7 +102,7 @@ def decode(base_offset: int, count: int, flags: int, raw_bytes: int, payload: by
         offsets = stored.column(position)
         position += 1
     else:
-        offsets = pa.arange(base_offset, base_offset + count) if hasattr(pa, "arange") else _arange(base_offset, count)
+        offsets = _arange(base_offset, count)
     if flags & _HAS_KEYS:
         key = stored.column(position)
         position += 1
@@ -121,8 +122,6 @@ def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _arange(base_offset: int, count: int) -> pa.Array:
-    import numpy as np
-
     return pa.array(np.arange(base_offset, base_offset + count, dtype=np.int64))
 
 

@@ -7,6 +7,7 @@ beside appenders, since newer records only make more of the old ones superfluous
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from penstock.log.settings import setting
 __all__ = ["compact_partition", "is_dirty"]
 
 _ROWS_A_STEP = 32
+_SMALL_ROW = 1_000  # rows with fewer records on average are joined
 
 
 def is_dirty(database: Database, topic: str, partition: int) -> bool:
@@ -34,8 +36,17 @@ def is_dirty(database: Database, topic: str, partition: int) -> bool:
     return bool(dirty) and dirty / total >= float(setting(slot.config, "min.cleanable.dirty.ratio"))
 
 
+class _OvertakenError(Exception):
+    """Rows changed between their reading and their rewriting."""
+
+
 def compact_partition(database: Database, topic: str, partition: int, now_ms: int) -> None:
-    """Compacts one partition up to its present end."""
+    """Compacts one partition up to its present end; gives way if another process cleans it meanwhile."""
+    with suppress(_OvertakenError):
+        _compact(database, topic, partition, now_ms)
+
+
+def _compact(database: Database, topic: str, partition: int, now_ms: int) -> None:
     with database.reading() as connection:
         slot = catalog.slot(connection, topic, partition)
     lag_ms = int(setting(slot.config, "min.compaction.lag.ms"))
@@ -53,17 +64,15 @@ def compact_partition(database: Database, topic: str, partition: int, now_ms: in
             break  # min.compaction.lag.ms: the rest is too young
         position = cleaned = rows[-1][6] + 1
         before = concat([decode(*row[1:6]) for row in rows])
-        after = before.filter(_kept(before, last, tombstones_until, min(row[7] for row in rows)))
-        if after.num_rows == before.num_rows and len(rows) < _ROWS_A_STEP:
+        after = before.filter(_kept(before, last, tombstones_until, max(row[7] for row in rows)))
+        if after.num_rows == before.num_rows and (len(rows) == 1 or before.num_rows >= len(rows) * _SMALL_ROW):
             continue
         encoded = encode(after, sparse=True)
         with database.writing() as connection:
             ids = [(row[0],) for row in rows]
             gone = sum(connection.execute("DELETE FROM batches WHERE id = ?", each).rowcount for each in ids)
             if gone != len(ids):  # retention or another compaction was here: put nothing back that it removed
-                connection.execute("ROLLBACK")
-                connection.execute("BEGIN IMMEDIATE")
-                return
+                raise _OvertakenError
             connection.executemany(
                 "INSERT INTO batches (partition_id, base_offset, last_offset, count, min_ts, max_ts, appended_ms, "
                 "flags, bytes, raw_bytes, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -195,7 +195,7 @@ def _lease(connection: sqlite3.Connection, application: str) -> Lease | None:
         "WHERE application = ?",
         (application,),
     ).fetchone()
-    return Lease(*row[:8], bool(row[8])) if row else None
+    return None if row is None else Lease(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], bool(row[8]))
 
 
 def _alive(connection: sqlite3.Connection, held: Lease, now_ms: int) -> bool:

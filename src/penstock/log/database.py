@@ -157,6 +157,7 @@ class EnvironmentOrLogError(LogError, EnvironmentProblemError):
 
 _OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
 _HELD: list[Database] = []
+_PARENTS: list[sqlite3.Connection] = []
 
 
 def _before_fork() -> None:
@@ -173,4 +174,12 @@ def _after_fork() -> None:
         _HELD.pop()._lock.release()  # noqa: SLF001
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+def _after_fork_in_child() -> None:
+    for database in _HELD:
+        if database.url.path is not None and database._connection is not None:  # noqa: SLF001 - forked inside a transaction
+            _PARENTS.append(database._connection)  # noqa: SLF001 - closing it here would end the parent's transaction
+            database._connection = None  # noqa: SLF001
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -212,10 +213,10 @@ class EmbeddedLog(Coordination, Upkeep):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Callable[..., EmbeddedLog], tuple[str]]:
-        from penstock.log.open import open_embedded
+    def __reduce__(self) -> tuple[Callable[..., EmbeddedLog], tuple[str, int]]:
+        from penstock.log.open import reopen
 
-        return open_embedded, (self.url,)
+        return reopen, (self.url, os.getpid())
 
     def __repr__(self) -> str:
         return f"EmbeddedLog({self.url!r})"

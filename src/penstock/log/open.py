@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 from penstock.errors import LogError
@@ -9,7 +10,7 @@ from penstock.log.database import Database
 from penstock.log.embedded import EmbeddedLog
 from penstock.log.url import parse_log_url
 
-__all__ = ["drop_memory_log", "open_embedded", "open_log"]
+__all__ = ["drop_memory_log", "open_log", "reopen"]
 
 _MEMORY: dict[str, Database] = {}
 _LOCK = threading.Lock()
@@ -28,11 +29,6 @@ def open_log(url: str) -> EmbeddedLog:
         ConfigError: If the URL is wrong.
         LogError: If the file cannot be opened or is not a log.
     """
-    return open_embedded(url)
-
-
-def open_embedded(url: str) -> EmbeddedLog:
-    """As ``open_log``; pickled logs come back through it."""
     place = parse_log_url(url)
     if place.path is not None or not place.name:
         database = Database(place)
@@ -41,6 +37,16 @@ def open_embedded(url: str) -> EmbeddedLog:
         if place.name not in _MEMORY:
             _MEMORY[place.name] = Database(place)
         return EmbeddedLog(_MEMORY[place.name], on_close=lambda: None)
+
+
+def reopen(url: str, pid: int) -> EmbeddedLog:
+    """How a pickled log comes back; one in memory only in the process that pickled it."""
+    if parse_log_url(url).path is None and pid != os.getpid():
+        raise LogError(
+            f"the log {url} lives in the memory of process {pid}, this is process {os.getpid()}",
+            hint="use a file (sqlite:///name.db) when several processes share a log",
+        )
+    return open_log(url)
 
 
 def drop_memory_log(name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.errors import LogError, UnknownTopicError
@@ -63,13 +64,14 @@ class Upkeep:
         if time.monotonic() < self._next_clean:
             return
         self._next_clean = time.monotonic() + CLEAN_EVERY_MS / 1000
-        with self._database.writing() as connection:
-            mine = connection.execute(
-                "UPDATE counters SET value = ? WHERE name = 'cleaned_ms' AND value <= ?",
-                (now_ms, now_ms - CLEAN_EVERY_MS),
-            ).rowcount
-        if mine:
-            self.clean(now_ms)
+        with suppress(LogError):  # the append before is committed: a failing upkeep must not make it look failed
+            with self._database.writing() as connection:
+                mine = connection.execute(
+                    "UPDATE counters SET value = ? WHERE name = 'cleaned_ms' AND value <= ?",
+                    (now_ms, now_ms - CLEAN_EVERY_MS),
+                ).rowcount
+            if mine:
+                self.clean(now_ms)
 
     def compact(self, topic: str, partition: int, now_ms: int | None = None) -> None:
         """Keeps the last record of each key, and drops tombstones after ``delete.retention.ms``. Offsets stay."""

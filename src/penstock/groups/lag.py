@@ -1,0 +1,50 @@
+"""How far a consumer group is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.log.base import TopicLog, TopicPartition
+
+__all__ = ["PartitionLag", "lag"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition's lag in offsets; with gaps in the offsets the records are fewer."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end_offset: int
+    lag: int
+
+
+def lag(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[PartitionLag]:
+    """A group's lag per partition (Kafka's ``kafka-consumer-groups --describe``).
+
+    Args:
+        log: Any topic log.
+        group: The group; an application's is its ``application.id``.
+        topics: These topics as well, even where the group has committed nothing: their lag counts from the beginning.
+
+    Example:
+        >>> from penstock.log.open import open_log
+        >>> log = open_log("memory://doc-lag")
+        >>> log.create_topic("orders")
+        >>> lag(log, "app", ["orders"])[0].lag
+        0
+    """
+    committed = log.committed_offsets(group)
+    existing = {topic.name: topic.partitions for topic in log.topics()}
+    wanted = {place.topic for place in committed if place.topic in existing}
+    wanted.update(topics)
+    found = []
+    for name in sorted(wanted):
+        for partition in range(existing[name] if name in existing else log.topic(name).partitions):
+            done = committed.get(TopicPartition(name, partition))
+            first, end = log.beginning_offset(name, partition), log.end_offset(name, partition)
+            behind = max(end - max(first, done or 0), 0)
+            found.append(PartitionLag(name, partition, done, end, behind))
+    return found
