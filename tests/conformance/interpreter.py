@@ -1,5 +1,7 @@
 """Turns a recorded case into a Penstock topology, through the public API."""
 
+# ruff: noqa: N802, N818 - methods carry the names of the operators in the cases
+
 from __future__ import annotations
 
 import re
