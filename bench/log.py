@@ -24,8 +24,8 @@ def access_log_lines(count: int) -> pa.RecordBatch:
     rng = np.random.default_rng(1)
     draw = rng.integers(0, 90_000, (count, 4))
     lines = [
-        f'{a % 255}.{b % 255}.{c % 255}.7 - - [21/Nov/2026:03:{a % 60:02d}:05 +0000] "GET /articles/{b % 5000} HTTP/1.1" '
-        f'200 {d} "-" "Mozilla/5.0 (X11; Linux x86_64)"'.ljust(LINE_BYTES)[:LINE_BYTES].encode()
+        f'{a % 255}.{b % 255}.{c % 255}.7 - - [21/Nov/2026:03:{a % 60:02d}:05 +0000] "GET /articles/{b % 5000} '
+        f'HTTP/1.1" 200 {d} "-" "Mozilla/5.0 (X11; Linux x86_64)"'.ljust(LINE_BYTES)[:LINE_BYTES].encode()
         for a, b, c, d in draw.tolist()
     ]
     return pa.RecordBatch.from_arrays(

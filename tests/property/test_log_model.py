@@ -54,7 +54,7 @@ class LogModel(RuleBasedStateMachine):
                 transaction.append("t", 0, batch(first))
                 transaction.append("t", 1, batch(second))
                 if fails:
-                    raise KeyError
+                    raise KeyError  # noqa: TRY301
         except KeyError:
             return
         self.remember(0, first)

@@ -74,7 +74,7 @@ class Consumer:
         self._ends = dict(ends or {})
 
     def seek_to_time(self, timestamp: int, until: int | None = None) -> None:
-        """Moves all partitions to the first record not older than ``timestamp``; stops before the first from ``until``."""
+        """Moves to the first records not older than ``timestamp``; stops before the first from ``until`` on."""
         for place in self._positions:
             self._positions[place] = self._at(place, timestamp)
             if until is not None:

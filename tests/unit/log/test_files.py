@@ -166,7 +166,7 @@ def test_disk_full_keeps_nothing(tmp_path):
         with log._database.reading() as connection:
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {pages + 4}")
-        with pytest.raises(LogError, match="disk is full"), log.transaction("x") as transaction:
+        with pytest.raises(LogError, match="disk is full"), log.transaction("x") as transaction:  # noqa: PT012
             transaction.append("t", 0, one())
             transaction.append("t", 1, one(b"x" * 500_000))
         assert log.end_offsets(["t"]) == {TopicPartition("t", 0): 1, TopicPartition("t", 1): 0}

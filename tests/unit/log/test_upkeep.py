@@ -51,7 +51,8 @@ def test_retention_by_size(log, batch):
 
 
 def test_compaction_keeps_the_last_of_each_key(log, batch):
-    log.create_topic("t", 1, {"cleanup.policy": "compact", "delete.retention.ms": str(DAY_MS)})
+    settings = {"delete.retention.ms": str(DAY_MS), "min.cleanable.dirty.ratio": "0"}
+    log.create_topic("t", 1, {"cleanup.policy": "compact", **settings})
     with pytest.raises(LogError, match="without a key"):
         log.append("t", 0, batch([b"x"]))
     log.append("t", 0, batch([b"1", b"2", b"3"], [b"a", b"b", b"a"]))
