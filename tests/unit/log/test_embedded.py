@@ -113,7 +113,7 @@ def test_a_transaction_is_all_or_nothing(log, batch):
         assert log.end_offset("t", 0) == 0
     assert values(log) == [b"a", b"c"]
     assert log.committed_offsets("g") == {TopicPartition("in", 0): 7}
-    with pytest.raises(ZeroDivisionError), log.transaction("x") as transaction:
+    with pytest.raises(ZeroDivisionError), log.transaction("x") as transaction:  # noqa: PT012
         transaction.append("t", 0, batch([b"lost"]))
         transaction.put_ledger("app", "0_0", 2)
         raise ZeroDivisionError
