@@ -1,0 +1,169 @@
+"""StreamsConfig: Kafka's dotted names, typed and validated."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES, ConfigDef
+from penstock.errors import ConfigError
+
+__all__ = ["CONFIG_DEFS", "ConfigDef", "StreamsConfig"]
+
+_SECRET = re.compile(r"password|secret|jaas|credential|token|ssl\.key|\.key\.pem|keystore\.key", re.IGNORECASE)
+_USER_INFO = re.compile(r"(?<=://)([^/@\s:]+):[^/@\s]+@")
+
+
+class StreamsConfig(Mapping[str, Any]):
+    """The settings of an app; immutable, and a mapping of all settings with their defaults.
+
+    >>> config = StreamsConfig({"application.id": "shop", "commit.interval.ms": "1 second"})
+    >>> config["commit.interval.ms"], config["num.partitions"]
+    (1000, 1)
+
+    Args:
+        settings: Names and values. Numbers and durations may be text; what starts with ``spark.``, ``producer.``,
+            ``consumer.``, ``admin.`` or ``topic.`` is passed on unchanged.
+
+    Raises:
+        ConfigError: A name is unknown, a value is of the wrong type, or a setting is given twice.
+    """
+
+    __slots__ = ("_given", "_values")
+    _given: Mapping[str, Any]
+    _values: Mapping[str, Any]
+
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
+        given: dict[str, Any] = {}
+        origin: dict[str, str] = {}
+        for name, value in dict(settings or {}).items():
+            known = ALIASES.get(name, name)
+            read = _read(name, known, value)
+            if known in given and given[known] != read:
+                raise ConfigError(
+                    f"{origin[known]} and {name} are one setting with two values: {given[known]!r} and {read!r}",
+                    hint=f"Keep {known}.",
+                )
+            given[known] = read
+            origin[known] = name
+        defaults = {definition.name: definition.default for definition in CONFIG_DEFS.values()}
+        object.__setattr__(self, "_given", MappingProxyType(given))
+        object.__setattr__(self, "_values", MappingProxyType({**defaults, **given}))
+
+    def __getitem__(self, name: str) -> Any:
+        name = ALIASES.get(name, name)
+        if name not in self._values:
+            raise KeyError(name)
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a StreamsConfig does not change; make another one with with_settings()")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamsConfig, (dict(self._given),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StreamsConfig) and self._given == other._given
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"StreamsConfig({self.masked()!r})"
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """Only what was set, without defaults."""
+        return self._given
+
+    def with_settings(self, settings: Mapping[str, Any]) -> StreamsConfig:
+        """A new config in which these settings are added or replaced."""
+        changed = {ALIASES.get(name, name): value for name, value in settings.items()}
+        return StreamsConfig({**self._given, **changed})
+
+    def with_prefix(self, prefix: str) -> dict[str, Any]:
+        """What was set under a prefix such as ``producer.``, without it."""
+        return {name.removeprefix(prefix): value for name, value in self._given.items() if name.startswith(prefix)}
+
+    def require(self, *names: str) -> None:
+        """Raises ConfigError unless these settings are there; an app asks for them when it starts."""
+        missing = [name for name in names if self.get(name) in (None, "")]
+        if missing:
+            example = {"application.id": '"my-app"', "bootstrap.servers": '"sqlite:///penstock.db"'}
+            lines = ", ".join(f'"{name}": {example.get(name, "...")}' for name in missing)
+            raise ConfigError(f"{', '.join(missing)} must be set", hint=f"Add {lines} to the config.")
+
+    def masked(self) -> dict[str, Any]:
+        """What was set, with secrets as stars."""
+        return {
+            name: "***"
+            if _SECRET.search(name)
+            else _USER_INFO.sub(r"\1:***@", value)
+            if isinstance(value, str)
+            else value
+            for name, value in self._given.items()
+        }
+
+    def explain(self) -> str:
+        """The settings that differ from their defaults, one a line; secrets are masked."""
+        changed = {
+            name: value
+            for name, value in sorted(self.masked().items())
+            if name not in CONFIG_DEFS or CONFIG_DEFS[name].default != self._given[name]
+        }
+        width = max(map(len, changed), default=0)
+        lines = []
+        for name, value in changed.items():
+            definition = CONFIG_DEFS.get(name)
+            note = ""
+            if definition is not None:
+                note = f"  (default {definition.default})" if definition.effect else "  (no effect)"
+            lines.append(f"{name:<{width}} = {getattr(value, '__qualname__', value)}{note}")
+        return "\n".join(lines) or "all settings have their defaults"
+
+
+def _read(given: str, name: str, value: Any) -> Any:
+    if not isinstance(name, str):
+        raise ConfigError(f"{name!r} is no name of a setting", hint='Names are texts, such as "application.id".')
+    definition = CONFIG_DEFS.get(name)
+    if definition is None:
+        if name.startswith(tuple(PREFIXES)):
+            return value
+        raise _unknown(name)
+    if value is None:
+        return definition.default
+    try:
+        read = definition.kind.read(value)
+    except ValueError as error:
+        shown = "***" if _SECRET.search(given) else repr(value)
+        raise ConfigError(
+            f"{given} is {shown}; it must be {error}",
+            hint=f"{definition.doc} Default: {definition.default}.",
+            setting=name,
+        ) from None
+    if name == "application.id" and not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", read):
+        raise ConfigError(
+            f"application.id is {value!r}; it must be letters, digits, '.', '_' and '-', because topics are named after it",
+            hint='For example "access-log".',
+            setting=name,
+        )
+    return read
+
+
+def _unknown(name: str) -> ConfigError:
+    lower = name.lower().replace("_", ".")
+    known = [*CONFIG_DEFS, *ALIASES]
+    near = [lower] if lower in known else difflib.get_close_matches(lower, known, 3, 0.6)
+    if not near and "." not in name:
+        near = [setting for setting in known if lower in setting][:3]
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    prefixes = ", ".join(prefix for prefix in PREFIXES if prefix != "__")
+    return ConfigError(f"there is no setting {name!r}", hint=f"{meant}Passed on unchanged: {prefixes}.", setting=name)

@@ -1,0 +1,144 @@
+"""The types that a setting can have: how a value is read, checked and named in the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.durations import duration_ms
+from penstock.errors import ConfigError
+
+__all__ = ["ANY", "BOOLEAN", "DURATION", "HANDLER", "LIST", "OBJECT", "SIZE", "STRING", "Kind", "choice", "integer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """``read`` turns what the user gave into what the program gets, or raises ValueError with what is wanted."""
+
+    name: str
+    read: Callable[[Any], Any]
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
+        return value.strip().lower() == "true"
+    raise ValueError("true or false")
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "__fspath__"):
+        return str(value.__fspath__())
+    raise ValueError("text")
+
+
+def _list(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, list | tuple | set | frozenset) and all(isinstance(part, str) for part in value):
+        return tuple(value)
+    raise ValueError("a list of texts, or a text with commas")
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        try:
+            return int(value.strip().replace("_", ""))
+        except ValueError:
+            pass
+    raise ValueError("a whole number")
+
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        text = value.strip().lower().replace("ib", "b").replace("_", "")
+        digits = text.rstrip("bkmg ")
+        unit = text[len(digits) :].strip()
+        if digits.isdigit() and unit in _UNITS:
+            return int(digits) * _UNITS[unit]
+        raise ValueError('a number of bytes, or a text such as "10 MB"')
+    size = _whole(value)
+    if size < 0:
+        raise ValueError("a number of bytes, 0 or more")
+    return size
+
+
+def _duration(value: Any) -> int:
+    try:
+        milliseconds = duration_ms(value)
+    except ConfigError as error:
+        raise ValueError('a duration: milliseconds, "1 minute", "PT1M" or a timedelta') from error
+    if milliseconds < 0:
+        raise ValueError("a duration of 0 or more")
+    return milliseconds
+
+
+def _handler(value: Any) -> Any:
+    if callable(value):
+        return value
+    if isinstance(value, str):
+        text = value.rpartition(".")[2].rpartition("$")[2].lower().replace("-", "").replace("_", "")
+        if text in {"continue", "resume", "skip"} or text.startswith("logandcontinue"):
+            return "continue"
+        if text in {"fail", "default"} or text.startswith(("logandfail", "defaultproduction")):
+            return "fail"
+    raise ValueError(
+        '"log-and-fail", "log-and-continue", Kafka\'s class names of these, or a function (context, error)'
+    )
+
+
+def _object(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        raise ValueError("a name, a class or an object")  # noqa: TRY004 - all readers raise the same
+    return value
+
+
+STRING = Kind("text", _string)
+BOOLEAN = Kind("boolean", _boolean)
+LIST = Kind("list", _list)
+SIZE = Kind("bytes", _size)
+DURATION = Kind("milliseconds", _duration)
+HANDLER = Kind("handler", _handler)
+OBJECT = Kind("name or object", _object)
+ANY = Kind("anything", lambda value: value)
+
+
+def integer(low: int | None = None, high: int | None = None) -> Kind:
+    """Whole numbers between these bounds."""
+
+    def read(value: Any) -> int:
+        number = _whole(value)
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise ValueError(f"a whole number {_bounds(low, high)}")
+        return number
+
+    return Kind("number", read)
+
+
+def _bounds(low: int | None, high: int | None) -> str:
+    if high is None:
+        return f"of {low} or more"
+    return f"of {high} or less" if low is None else f"from {low} to {high}"
+
+
+def choice(*options: str, several: bool = False) -> Kind:
+    """One of these texts, whatever its case; with ``several``, or some of them with commas between."""
+    known = {option.lower(): option for option in options}
+
+    def read(value: Any) -> str:
+        text = str(getattr(value, "value", value)).strip()
+        parts = [part.strip() for part in text.split(",")] if several else [text]
+        if not isinstance(value, str) or any(part.lower() not in known for part in parts):
+            raise ValueError("one of " + ", ".join(options))
+        return ",".join(known[part.lower()] for part in parts)
+
+    return Kind("one of " + ", ".join(options), read)
