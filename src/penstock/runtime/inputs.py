@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.errors import ProcessingError, SerializationError, TopologyError
 from penstock.runtime.place import Place
 from penstock.runtime.rows import Headers, Rows
+from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Piece:
     keys: Column
     values: Column
     headers: list[Headers] | None
+    olds: Column | None = None  # of a regrouped table's changes
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -120,6 +122,10 @@ class SourceReader:
             for row, error in sorted(failures.items()):
                 self._context.undecodable(self.node.name, record_context(batch, row), error)
             piece = _without(piece, sorted(failures))
+        if isinstance(self._value_serde, ChangeSerde):
+            changes = [(None, None) if change is None else change for change in piece.values.items()]
+            piece.values = Column.of_items([new for new, _ in changes])
+            piece.olds = Column.of_items([old for _, old in changes])
         return self._stamp(piece)
 
     def _decode(self, serde: Serde[Any], data: pa.Array, failures: dict[int, Exception]) -> Column:
@@ -247,8 +253,9 @@ class TaskInput:
     (ties: topic, then partition): a record waits for all before it, so that is the order of the running maxima.
     """
 
-    def __init__(self, pieces: Sequence[Piece], *, ordered: bool) -> None:
+    def __init__(self, pieces: Sequence[Piece], *, ordered: bool, names: Mapping[str, str] | None = None) -> None:
         self._pieces = pieces
+        self._names = names or {}  # of internal topics, as the cluster knows them
         lengths = [len(p) for p in pieces]
         self.length = sum(lengths)
         if len(pieces) <= 1:
@@ -287,7 +294,7 @@ class TaskInput:
         for number, piece in enumerate(self._pieces):
             if len(piece):
                 place = Place.of_inputs(positions[self._starts[number] : self._starts[number + 1]])
-                rows = Rows(place, piece.timestamps, piece.keys, piece.values, piece.headers)
+                rows = Rows(place, piece.timestamps, piece.keys, piece.values, piece.headers, piece.olds)
                 by_source.setdefault(piece.source, []).append(rows)
         return [(source, Rows.merge(parts)) for source, parts in by_source.items()]
 
@@ -301,6 +308,7 @@ class TaskInput:
             number = int(np.searchsorted(self._starts, at, side="right")) - 1
             piece, row = self._pieces[number], at - int(self._starts[number])
             found = record_context(piece.batch, row if piece.rows is None else int(piece.rows[row]))
+            found = found._replace(topic=self._names.get(piece.batch.topic, piece.batch.topic))
             self._records[position] = found
         return found
 

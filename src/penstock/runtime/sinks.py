@@ -12,6 +12,7 @@ from penstock.errors import SerializationError
 from penstock.log.base import HEADERS_TYPE
 from penstock.runtime.place import Place
 from penstock.runtime.rows import Headers, Rows
+from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
 
@@ -180,7 +181,10 @@ class Sink:
     def _write(self, topic: str, rows: Rows) -> None:
         failures: dict[int, Exception] = {}
         keys = _encode(self._key_serde, rows.keys, failures)
-        values = _encode(self._value_serde, rows.values, failures)
+        if isinstance(self._value_serde, ChangeSerde):
+            values = _encode_changes(self._value_serde, rows, failures)
+        else:
+            values = _encode(self._value_serde, rows.values, failures)
         if failures:
             for row, error in sorted(failures.items()):
                 self._context.unencodable(self._node.name, topic, rows, row, error)
@@ -236,6 +240,17 @@ def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -
             data.append(None)
             failures.setdefault(row, error)
     return pa.array(data, pa.large_binary())
+
+
+def _encode_changes(serde: ChangeSerde, rows: Rows, failures: dict[int, Exception]) -> pa.Array:
+    """New and old values as one, for the repartition topic of a regrouped table."""
+    olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
+    if len(rows) > _SMALL:
+        try:
+            return _large(serde.encode_changes(rows.values, olds))
+        except (SerializationError, pa.ArrowException):
+            pass  # some row is bad: find it
+    return _encode(serde, Column.of_items(list(zip(rows.values.items(), olds.items(), strict=True))), failures)
 
 
 def _large(array: pa.Array) -> pa.Array:

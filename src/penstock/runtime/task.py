@@ -96,6 +96,7 @@ class StreamTask:
             )
             for node in self._graph.sources()
         ]
+        self._physical_names = {name: f"{config['application.id']}-{name}" for name in topology.internal_topics}
         self._readers_by_topic: dict[str, SourceReader] = {}
         self.sliced_reason = slicing_reason(self._graph, self._operators, self._context)
         self._depth_first = DepthFirst(self._graph, self._operators, self._sinks, self._context)
@@ -122,7 +123,7 @@ class StreamTask:
         self._sensor.on_batch_start(self.task_id, sum(b.records.num_rows for b in batch))
         dropped = context.dropped
         pieces = [self._reader(one.topic).read(one) for one in batch if one.records.num_rows]
-        context.begin(TaskInput(pieces, ordered=ordered))
+        context.begin(TaskInput(pieces, ordered=ordered, names=self._physical_names))
         rows = context.input.rows()
         if depth_first or self.sliced_reason is not None:
             self._depth_first.run(rows)

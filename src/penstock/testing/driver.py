@@ -222,7 +222,7 @@ class TopologyTestDriver:
     @property
     def dropped_records(self) -> int:
         """Kafka's ``dropped-records-total``."""
-        return self._main.dropped_records
+        return sum(t.dropped_records for t in (self._main, self._global_task) if t is not None)
 
     @property
     def metrics(self) -> dict[str, int | float]:
