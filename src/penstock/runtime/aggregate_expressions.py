@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.errors import ProcessingError
-from penstock.runtime.aggregate_rows import initial
+from penstock.runtime.aggregate_rows import initial, plain_keys
 from penstock.runtime.expressions import frame
 from penstock.runtime.tables_store import Fold
 from penstock.serde.column import Column
@@ -103,7 +103,7 @@ def _round(
 
 
 def _evaluate(function: Function, rows: Rows, aggregates: list[Any], node: str) -> list[Any]:
-    table = frame(rows, None).with_columns(Column.of_items(aggregates).series().alias("aggregate"))
+    table = frame(rows.with_keys(plain_keys(rows)), None).with_columns(Column.of_items(aggregates).series().alias("aggregate"))
     result = table.select(function.fn)
     if result.width != 1 or len(result) != len(rows):
         raise ProcessingError(

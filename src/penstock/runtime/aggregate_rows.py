@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.runtime.tables_store import Fold
 from penstock.serde.column import Column
+from penstock.serde.windowed import WindowedColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.topology.functions import Function
     from penstock.topology.operations import Aggregation
 
-__all__ = ["fold_changes", "fold_rows", "snapshot"]
+__all__ = ["fold_changes", "fold_rows", "initial", "plain_keys", "snapshot"]
 
 _IMMUTABLE = frozenset({type(None), bool, int, float, complex, str, bytes})
 
@@ -81,7 +82,7 @@ def fold_rows(
     olds: list[Any] = []
     stamps: list[int] = []
     failed: list[int] = []
-    keys = rows.keys.items() if _uses_key(aggregation.aggregator) else [None] * len(rows)
+    keys = plain_keys(rows).items() if _uses_key(aggregation.aggregator) else [None] * len(rows)
     columns = zip(groups.codes.tolist(), keys, rows.values.items(), rows.timestamps.tolist(), strict=True)
     for row, (code, key, value, stamp) in enumerate(columns):
         old = state[code]
@@ -103,6 +104,11 @@ def fold_rows(
         if with_olds:
             olds.append(old)
     return _finish(rows, groups, (state, state_stamps), (news, olds if with_olds else None, stamps), failed)
+
+
+def plain_keys(rows: Rows) -> Column:
+    """The keys as aggregators see them: without the window."""
+    return rows.keys.keys if isinstance(rows.keys, WindowedColumn) else rows.keys
 
 
 def _uses_key(function: Function | None) -> bool:

@@ -20,7 +20,7 @@ WINDOWS = {
     "hopping": WindowSpec("time", 10, 4, grace_ms=3),
     "unlimited": WindowSpec("unlimited", FOREVER, start_ms=20),
 }
-TRACE = Aggregation("aggregate", function(lambda k, v, a: f"{a}{v}", 3), initializer=lambda: "")
+TRACE = Aggregation("aggregate", function(lambda k, v, a: f"{a}{k}{v}", 3), initializer=lambda: "")
 
 
 def windows_of(spec, time):
@@ -43,7 +43,7 @@ def reference(spec, records, step, start):
                 dropped += 1
                 continue
             old, stamp = state.get((key, window), (start, -1))
-            new, stamp = step(old, value), max(stamp, time)
+            new, stamp = step(key, old, value), max(stamp, time)
             state[key, window] = (new, stamp)
             out.append((position, Windowed(key, Window(*window)), new, old, stamp))
     return out, dropped
@@ -61,7 +61,7 @@ def make(spec, aggregation, *, caching=False, value=LONG, on_close=False, config
 @given(records=RECORDS, splits=SPLITS)
 def test_counts_by_key_and_window(kind, records, splits):
     out, task = run_splits(make(WINDOWS[kind], Aggregation("count")), "agg", records, splits)
-    expected, dropped = reference(WINDOWS[kind], records, lambda a, v: a + 1, 0)
+    expected, dropped = reference(WINDOWS[kind], records, lambda k, a, v: a + 1, 0)
     assert out == expected
     assert task.dropped == dropped
 
@@ -71,7 +71,7 @@ def test_counts_by_key_and_window(kind, records, splits):
 @given(records=RECORDS, splits=SPLITS)
 def test_functions_by_key_and_window(kind, records, splits):
     out, task = run_splits(make(WINDOWS[kind], TRACE, value=STRING), "agg", records, splits)
-    expected, dropped = reference(WINDOWS[kind], records, lambda a, v: f"{a}{v}", "")
+    expected, dropped = reference(WINDOWS[kind], records, lambda k, a, v: f"{a}{k}{v}", "")
     assert out == expected
     assert task.dropped == dropped
 
@@ -82,7 +82,7 @@ def test_functions_by_key_and_window(kind, records, splits):
 def test_with_caching_the_last_count_of_each_window_leaves(kind, records):
     out, _ = run_splits(make(WINDOWS[kind], Aggregation("count"), caching=True), "agg", records, [])
     last = {}
-    for row in reference(WINDOWS[kind], records, lambda a, v: a + 1, 0)[0]:
+    for row in reference(WINDOWS[kind], records, lambda k, a, v: a + 1, 0)[0]:
         last.pop(row[1], None)
         last[row[1]] = (*row[:3], None, row[4])
     assert out == list(last.values())
@@ -111,9 +111,9 @@ def test_a_window_leaves_once_when_it_has_closed():
     records = [("b", 1, 2), ("a", 2, 7), ("a", 3, 14), ("a", 4, 15), ("a", 5, 16), ("b", 6, 26)]
     out = plain(task.run("agg", rows_of(records)))
     assert out == [
-        (3, Windowed("a", Window(0, 10)), "2", None, 7),
-        (3, Windowed("b", Window(0, 10)), "1", None, 2),
-        (5, Windowed("a", Window(10, 20)), "345", None, 16),
+        (3, Windowed("a", Window(0, 10)), "a2", None, 7),
+        (3, Windowed("b", Window(0, 10)), "b1", None, 2),
+        (5, Windowed("a", Window(10, 20)), "a3a4a5", None, 16),
     ]
 
 
@@ -123,5 +123,5 @@ def test_the_emit_interval_holds_results_back():
     assert plain(task.run("agg", rows_of([("a", 3, 19)], first=2))) == []
     task.wall_clock_ms = 1000
     assert [row[1:3] for row in plain(task.run("agg", rows_of([("a", 4, 19)], first=3)))] == [
-        (Windowed("a", Window(0, 10)), "1")
+        (Windowed("a", Window(0, 10)), "a1")
     ]
