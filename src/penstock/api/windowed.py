@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar
 
 from penstock.api.grouped import Grouping, aggregate_of, count_name
@@ -93,7 +94,10 @@ class TimeWindowedKStream(Generic[K, V]):
         on_close = self._emit == "on_window_close"
         return self._grouping.aggregate(
             node,
-            window_spec(store, key, value, size_ms=windows.size_ms, grace_ms=windows.grace_ms),
+            replace(
+                window_spec(store, key, value, size_ms=windows.size_ms, grace_ms=windows.grace_ms),
+                time_ordered=on_close,
+            ),
             lambda state: ops.WindowedAggregate(aggregation, windows.spec, state.spec.name, on_close, state.send_old),
             windowed(key, windows.size_ms),
             value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from penstock.runtime.handlers import DeadLetter, ErrorContext, Handler, handler
 from penstock.runtime.inputs import RecordContext, TaskInput
 from penstock.runtime.place import Place
 from penstock.runtime.punctuation import PunctuationQueue
+from penstock.state.memory import MemoryTaskState
 from penstock.state.views import open_view
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["RunningContext"]
 
 _LOG = logging.getLogger("penstock.runtime")
+_FOREVER_MS = 1 << 61
 _SHOWN = 200  # characters of a record in a message
 
 
@@ -59,6 +62,8 @@ class RunningContext:
         self.letters: list[tuple[Place, DeadLetter]] = []
         self._config = config
         self._state = state
+        # In Kafka's test driver a cached window stays visible when the store below it has long expired.
+        self._never_evicts = isinstance(state, MemoryTaskState)
         self._views: dict[str, Any] = {}
         self._tables: dict[str, TableView] = {}
         self._why: Counter[tuple[str, str]] = Counter()
@@ -103,6 +108,8 @@ class RunningContext:
         view = self._views.get(name)
         if view is None:
             spec = self.topology.stores[name]
+            if spec.kind == "window" and self._caching and spec.caching is not False and self._never_evicts:
+                spec = replace(spec, retention_ms=_FOREVER_MS)
             view = self._views[name] = open_view(spec, self._state.map(name), self._state.meta)
         return view
 
@@ -199,7 +206,7 @@ class RunningContext:
         def wrapped() -> SerializationError:
             return SerializationError(
                 f"{node}: a record for topic {topic!r} does not encode: {error}",
-                hint="Give the serdes that fit the keys and values, in to() or by default.key.serde and default.value.serde.",
+                hint="Give the serdes that fit, in to() or by default.key.serde and default.value.serde.",
                 node=node,
                 task=self.task_id,
                 topic=topic,

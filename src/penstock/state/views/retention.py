@@ -41,6 +41,8 @@ class Retention:
         self._name = f"{spec.name}/observed-stream-time"
         self._retention = spec.retention_ms
         self._persistent = spec.persistent
+        # Kafka's time-ordered stores return rows for one more millisecond than the others.
+        self._time_ordered = spec.time_ordered and spec.persistent
         segment = max(spec.retention_ms // 2, _MIN_SEGMENT_MS)
         unit = unit_ms or segment
         self._segment = segment
@@ -55,7 +57,7 @@ class Retention:
     @property
     def first_visible(self) -> int:
         """The smallest time that has not expired."""
-        return self.observed - self._retention + 1
+        return self.observed - self._retention + (0 if self._time_ordered else 1)
 
     def bucket(self, time: Any) -> Any:
         """The bucket of a time, or of each of a column."""
@@ -63,7 +65,8 @@ class Retention:
 
     def order(self, time: int, key: bytes, row: bytes) -> tuple[int, bytes, bytes]:
         """Where Kafka has a row among all: by segment, then bytes; in memory by time, key and the rest."""
-        return (time // self._segment, row[8:], row) if self._persistent else (time, key, row)
+        by_segment = self._persistent and not self._time_ordered
+        return (time // self._segment, row[8:], row) if by_segment else (time, key, row)
 
     def is_live(self, time: Any, observed: Any) -> Any:
         """Whether rows are taken in when the stream time is ``observed``; for one row or by the column."""
