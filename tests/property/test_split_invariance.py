@@ -79,7 +79,7 @@ STATELESS = [
     lambda: Filter(wrap(lambda v: v is not None)),
     lambda: Filter(wrap(pl.col("value").str.len_chars() > 1)),
     lambda: Filter(wrap(lambda k, v: k == "a", 2), negate=True),
-    lambda: DropNullKeys(),
+    DropNullKeys,
     lambda: MapValues(wrap(lambda v: None if v == "x" else f"{v}!")),
     lambda: MapValues(wrap(pl.col("value") + pl.col("key"))),
     lambda: SelectKey(wrap(lambda v: v[:1] if v else None)),
@@ -88,7 +88,7 @@ STATELESS = [
     lambda: FlatMapValues(wrap(lambda v: (v or "").split())),
     lambda: FlatMapValues(wrap(pl.col("value").str.split(" "))),
     lambda: FlatMap(wrap(lambda k, v: [(k, v), ("b", v)], 2)),
-    lambda: PassThrough(),
+    PassThrough,
 ]
 RECORDS = st.lists(
     st.tuples(
@@ -188,7 +188,14 @@ def test_counts_and_reduces(verb, records, split):
 def test_windows(advance, grace, records, split):
     built = Built()
     store = StoreSpec(
-        "windows", "window", STRING, LONG, timestamped=True, window_size_ms=100, retention_ms=100 + grace, persistent=False
+        "windows",
+        "window",
+        STRING,
+        LONG,
+        timestamped=True,
+        window_size_ms=100,
+        retention_ms=100 + grace,
+        persistent=False,
     )
     built.add(DropNullKeys())
     built.add(WindowedAggregate(Aggregation("count"), WindowSpec("time", 100, advance, grace), "windows"), store)
@@ -235,7 +242,9 @@ def test_processors_with_stores_and_punctuation(shared, records, split):
 def test_reduce_by_operator():
     built = Built()
     counts = StoreSpec("sums", "timestamped", STRING, STRING, timestamped=True)
-    built.add(StreamAggregate(Aggregation("reduce", Function.wrap(operator.add, verb="t", allowed=(2,))), "sums"), counts)
+    built.add(
+        StreamAggregate(Aggregation("reduce", Function.wrap(operator.add, verb="t", allowed=(2,))), "sums"), counts
+    )
     built.add(TableToStream())
     built.sink("out")
     records = [("a", "1", 0, False), ("a", "2", 5, False), ("b", "3", 1, True), ("a", "4", 2, False)]

@@ -288,13 +288,21 @@ class TopologyTestDriver:
     ) -> tuple[Serde[Any], Serde[Any]]:
         key = key_serde or (node.key_serde if node else None) or self.config.get("default.key.serde")
         value = value_serde or (node.value_serde if node else None) or self.config.get("default.value.serde")
-        return Serdes.of(key), Serdes.of(value)
+        return _serde(key, "key"), _serde(value, "value")
 
 
 def _config(config: StreamsConfig | Mapping[str, Any] | None) -> StreamsConfig:
     if isinstance(config, StreamsConfig):
         return config
     return StreamsConfig({"application.id": _APPLICATION, **(config or {})})
+
+
+def _serde(serde: Any, what: str) -> Serde[Any]:
+    if serde is None:
+        raise TopologyError(
+            f"no {what} serde is known for this topic", hint=f"Pass {what}_serde, or set default.{what}.serde."
+        )
+    return Serdes.of(serde)
 
 
 def _in_order(output: TaskOutput) -> list[RawRecord]:
