@@ -1,0 +1,168 @@
+"""The file source: a growing text file, line by line, into a topic. Exactly once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.connect.positions import FilePosition, ensure_positions_topic, load_position, save_position
+from penstock.connect.tail import Piece, Tail
+from penstock.errors import LogError, TopicExistsError, UnknownTopicError
+from penstock.log.base import TopicLog
+
+__all__ = ["FileSource", "FileSourceStatus"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileSourceStatus:
+    """What a file source has done: in this run, and over all runs."""
+
+    lines: int
+    total_lines: int
+    offset_bytes: int
+    behind_bytes: int
+
+
+class FileSource:
+    r"""Kafka Connect's FileStreamSource, with exactly-once positions: lines and position are one log transaction.
+
+    A line is one record without key: its bytes are the value (bytes that are no UTF-8 included: the topology's serde
+    and exception handler decide about them), the time of reading is its timestamp. Lines go round the partitions in
+    turn, so all partitions keep the same pace. A last line without newline waits until it is whole.
+
+    Args:
+        log: The topic log to write to.
+        path: The file. It need not exist yet when following.
+        topic: The topic; created if it is not there.
+        name: The connector's name, under which its position is kept; the file's absolute path by default.
+        partitions: For a topic that is to be created.
+        on_note: Called with a sentence when the file was rotated, cut or is missing.
+
+    Example:
+        >>> import tempfile
+        >>> from penstock.log.open import open_log
+        >>> path = Path(tempfile.mkdtemp(), "app.log")
+        >>> _ = path.write_text("one\ntwo\n")
+        >>> log = open_log("memory://")
+        >>> FileSource(log, path, "lines").run_once()
+        2
+        >>> FileSource(log, path, "lines").run_once()
+        0
+    """
+
+    def __init__(
+        self,
+        log: TopicLog,
+        path: str | Path,
+        topic: str,
+        *,
+        name: str = "",
+        partitions: int = 1,
+        on_note: Callable[[str], object] | None = None,
+    ) -> None:
+        self.path = Path(path).expanduser().absolute()
+        if self.path.is_dir():
+            raise LogError(f"{self.path} is a folder", hint="Give the path of a text file.")
+        self.topic = topic
+        self.name = name or f"file:{self.path}"
+        self._log = log
+        self._on_note = on_note or (lambda _: None)
+        self._stop = threading.Event()
+        self._lines = 0
+        ensure_positions_topic(log)
+        self._partitions = _ensure_topic(log, topic, partitions)
+        self._tail = Tail(self.path, load_position(log, self.name))
+        self._committed = self._tail.position
+
+    def status(self) -> FileSourceStatus:
+        """What is committed so far."""
+        now = self._committed
+        return FileSourceStatus(self._lines, now.lines, now.offset_bytes, self._tail.behind_bytes())
+
+    @property
+    def position(self) -> FilePosition:
+        """The committed position."""
+        return self._committed
+
+    def poll(self, *, final: bool = False) -> int:
+        """Appends what the file has at present, at most one piece; gives the number of lines."""
+        piece = self._tail.read(final=final)
+        for note in self._tail.notes:
+            self._on_note(note)
+        self._tail.notes.clear()
+        if piece is None:
+            return 0
+        self._append(piece)
+        return len(piece.lines)
+
+    def run_once(self) -> int:
+        """Reads the file to its end, a last line without newline included; gives the number of lines.
+
+        Raises:
+            LogError: The file does not exist.
+        """
+        if not self.path.exists():
+            raise LogError(f"there is no file {self.path}", hint="Check the path, or follow it until it appears.")
+        try:
+            return sum(iter(lambda: self.poll(final=True), 0))
+        finally:
+            self.close()
+
+    def follow(self, interval_s: float = 0.1) -> None:
+        """Reads the file and waits for more, until ``stop()``; what is there at that moment is still read."""
+        if not self.path.exists():
+            self._on_note(f"there is no file {self.path} yet; waiting for it")
+        try:
+            while not self._stop.is_set():
+                if not self.poll():
+                    self._stop.wait(interval_s)
+            while self.poll():
+                pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Closes the file; the next ``poll`` opens it again at the same place."""
+        self._tail.close()
+
+    def stop(self) -> None:
+        """Lets ``follow`` return; may be called from another thread or a signal handler."""
+        self._stop.set()
+
+    def _append(self, piece: Piece) -> None:
+        count = len(piece.lines)
+        first = piece.position.lines - count
+        values = pa.array(piece.lines, pa.large_binary())
+        times = pa.array(np.full(count, time.time_ns() // 1_000_000))
+        everything = pa.RecordBatch.from_arrays(
+            [times, pa.nulls(count, pa.large_binary()), values], ["timestamp", "key", "value"]
+        )
+        target = (first + np.arange(count)) % self._partitions
+        with self._log.transaction(f"connect-{self.name}") as transaction:
+            for partition in range(min(self._partitions, count) if self._partitions > 1 else 1):
+                number = (first + partition) % self._partitions
+                part = (
+                    everything if self._partitions == 1 else everything.take(pa.array(np.flatnonzero(target == number)))
+                )
+                transaction.append(self.topic, number, part)
+            save_position(transaction, self.name, piece.position)
+        self._committed = piece.position
+        self._lines += count
+
+
+def _ensure_topic(log: TopicLog, topic: str, partitions: int) -> int:
+    try:
+        return log.topic(topic).partitions
+    except UnknownTopicError:
+        pass
+    try:
+        log.create_topic(topic, partitions)
+    except TopicExistsError:
+        return log.topic(topic).partitions  # somebody else was faster
+    return partitions

@@ -1,0 +1,80 @@
+"""Where connectors stand: a compacted topic, written in the same transaction as the records."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from penstock.errors import LogError, TopicExistsError, UnknownTopicError
+from penstock.log.base import LogTransaction, TopicLog
+
+__all__ = ["POSITIONS_TOPIC", "FilePosition", "ensure_positions_topic", "load_position", "save_position"]
+
+POSITIONS_TOPIC = "connect-offsets"
+
+
+@dataclass(frozen=True, slots=True)
+class FilePosition:
+    """How much of a file is in the log.
+
+    Attributes:
+        inode: Of the file that was read; another one under the same path means a rotation.
+        offset_bytes: All lines before this byte are in the log.
+        lines: How many lines that were, over all files of the path.
+        head: The first bytes of the file, in hexadecimal: tells a new file that got the old one's inode.
+    """
+
+    inode: int = 0
+    offset_bytes: int = 0
+    lines: int = 0
+    head: str = ""
+
+
+def ensure_positions_topic(log: TopicLog) -> None:
+    """Creates the topic of positions if it is not there."""
+    try:
+        log.topic(POSITIONS_TOPIC)
+    except UnknownTopicError:
+        try:
+            log.create_topic(POSITIONS_TOPIC, 1, {"cleanup.policy": "compact"})
+        except TopicExistsError:
+            return  # another connector was faster
+
+
+def load_position(log: TopicLog, connector: str) -> FilePosition | None:
+    """The last position that was committed; None at the first start."""
+    key = connector.encode()
+    position, end = log.beginning_offset(POSITIONS_TOPIC, 0), log.end_offset(POSITIONS_TOPIC, 0)
+    found: bytes | None = None
+    while position < end:
+        fetched = log.read(POSITIONS_TOPIC, 0, position)
+        keys = fetched.records.column("key").to_pylist()
+        at = max((row for row, name in enumerate(keys) if name == key), default=None)
+        if at is not None:
+            found = fetched.records.column("value")[at].as_py()
+        position = fetched.next_offset
+    if found is None:
+        return None
+    try:
+        return FilePosition(**json.loads(found))
+    except (ValueError, TypeError) as error:
+        raise LogError(
+            f"the position of connector {connector!r} in topic {POSITIONS_TOPIC} cannot be read: {error}",
+            hint="Start the connector under another name; it then reads its file from the start.",
+            topic=POSITIONS_TOPIC,
+        ) from error
+
+
+def save_position(transaction: LogTransaction, connector: str, position: FilePosition) -> None:
+    """Adds the position to a transaction."""
+    record = pa.RecordBatch.from_pydict(
+        {
+            "timestamp": pa.array([time.time_ns() // 1_000_000], pa.int64()),
+            "key": pa.array([connector.encode()], pa.large_binary()),
+            "value": pa.array([json.dumps(asdict(position)).encode()], pa.large_binary()),
+        }
+    )
+    transaction.append(POSITIONS_TOPIC, 0, record)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from penstock.connect.file_source import FileSource
+from penstock.connect.positions import POSITIONS_TOPIC
+from penstock.errors import LogError
+from penstock.log.open import open_log
+
+
+@pytest.fixture
+def log():
+    with open_log("memory://") as log:
+        yield log
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "access.log"
+
+
+@pytest.fixture
+def source_of(log, path):
+    made = []
+
+    def make(**options):
+        made.append(FileSource(log, path, "lines", **options))
+        return made[-1]
+
+    yield make
+    for source in made:
+        source.close()
+
+
+def values(log, topic="lines"):
+    out = []
+    for partition in range(log.topic(topic).partitions):
+        end = log.end_offset(topic, partition)
+        for batch in log.read_range(topic, partition, 0, end):
+            out += batch.column("value").to_pylist()
+    return out
+
+
+def test_goes_on_where_it_stopped(source_of, log, path):
+    path.write_bytes(b"a\nb\n")
+    assert source_of().run_once() == 2
+    with path.open("ab") as file:
+        file.write(b"c\nd")
+    source = source_of()
+    assert source.poll() == 1
+    assert source.poll() == 0, "d is not whole"
+    with path.open("ab") as file:
+        file.write(b"dd\r\n")
+    assert source.poll() == 1
+    assert values(log) == [b"a", b"b", b"c", b"ddd"]
+    assert source.status().total_lines == 4
+    assert source.status().lines == 2
+    assert source.status().behind_bytes == 0
+
+
+def test_lines_go_round_the_partitions_across_runs(source_of, log, path):
+    path.write_text("".join(f"{n}\n" for n in range(5)))
+    source_of(partitions=3).run_once()
+    with path.open("a") as file:
+        file.write("5\n6\n")
+    source_of().run_once()
+    assert values(log) == [b"0", b"3", b"6", b"1", b"4", b"2", b"5"]
+
+
+def test_position_and_lines_are_one_transaction(source_of, log, path, monkeypatch):
+    path.write_text("a\nb\n")
+    source = source_of()
+    monkeypatch.setattr("penstock.connect.file_source.save_position", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        source.poll()
+    assert values(log) == []
+    assert log.end_offset(POSITIONS_TOPIC, 0) == 0
+
+
+def test_rotation_reads_the_old_file_to_its_end(source_of, log, path, tmp_path):
+    path.write_text("a\nb\n")
+    source = source_of()
+    source.poll()
+    with path.open("a") as old:
+        path.rename(tmp_path / "access.log.1")
+        path.write_text("d\n")
+        old.write("c\n")
+    while source.poll():
+        pass
+    assert values(log) == [b"a", b"b", b"c", b"d"]
+
+
+def test_rotation_while_stopped(source_of, log, path, tmp_path):
+    path.write_text("a\nb\n")
+    source = source_of()
+    source.poll()
+    source.close()
+    with path.open("a") as old:
+        old.write("c\n")
+    path.rename(tmp_path / "access.log.1")
+    path.write_text("d\n")
+    source = source_of()
+    while source.poll():
+        pass
+    assert values(log) == [b"a", b"b", b"c", b"d"]
+
+
+def test_truncation_starts_anew(source_of, log, path):
+    path.write_text("aaaa\nb\n")
+    notes = []
+    source = source_of(on_note=notes.append)
+    source.poll()
+    path.write_text("c\n")
+    source.poll()
+    assert values(log) == [b"aaaa", b"b", b"c"]
+    assert "truncated" in notes[0]
+
+
+def test_bytes_that_do_not_decode_are_kept(source_of, log, path):
+    path.write_bytes(b"\xff\xfe\n\n")
+    source_of().run_once()
+    assert values(log) == [b"\xff\xfe", b""]
+
+
+def test_a_missing_file_is_an_error_once_and_awaited_when_following(source_of, log, path):
+    notes = []
+    source = source_of(on_note=notes.append)
+    with pytest.raises(LogError, match="there is no file"):
+        source.run_once()
+    thread = threading.Thread(target=source.follow, kwargs={"interval_s": 0.01})
+    thread.start()
+    time.sleep(0.03)
+    path.write_text("late\n")
+    deadline = time.monotonic() + 5
+    while not values(log) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    source.stop()
+    thread.join(5)
+    assert values(log) == [b"late"]
+    assert "waiting" in notes[0]
+
+
+def test_a_line_longer_than_a_piece(source_of, log, path):
+    path.write_bytes(b"x" * 5_000_000 + b"\nshort\n")
+    source_of().run_once()
+    assert [len(v) for v in values(log)] == [5_000_000, 5]
+
+
+def test_a_folder_is_refused(log, tmp_path):
+    with pytest.raises(LogError, match="folder"):
+        FileSource(log, tmp_path, "lines")

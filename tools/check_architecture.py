@@ -1,0 +1,169 @@
+"""Checks the rules of the tree, so that nobody has to remember them.
+
+1. Packages import downwards only (LAYERS).
+2. pyspark is imported in penstock/spark alone, and nothing below that package imports it.
+3. A source file has at most 400 lines and says what it exports in ``__all__``.
+4. Public classes and functions of a module have docstrings, and so has every module.
+5. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
+
+Run it without arguments; it prints one line a finding and exits with 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["check_file", "check_tree", "main"]
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src" / "penstock"
+MAX_LINES = 400
+HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
+
+# A package may import itself and what stands in an earlier row; in the same row only itself.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "version", "durations"),
+    ("config",),
+    ("serde",),
+    ("state", "log", "topology"),
+    ("api", "plan"),
+    ("runtime",),
+    ("testing", "spark"),
+    ("app",),
+    ("groups", "query", "connect", "sql", "metrics", "web", "datagen"),
+    ("demo",),
+    ("cli",),
+)
+RANK = {package: rank for rank, row in enumerate(LAYERS) for package in row}
+# state knows what a store is; datagen only makes records.
+ALSO: dict[str, frozenset[str]] = {"state": frozenset({"topology"})}
+ONLY: dict[str, frozenset[str]] = {"datagen": frozenset({"errors", "log", "durations"})}
+
+
+def package_of(module: str) -> str:
+    """``penstock.log.base`` -> ``log``; ``penstock`` -> the empty string."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of every module that is imported, those only for type checkers left out."""
+    skipped = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for statement in node.body
+        for child in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            if node.module == "penstock":
+                yield from ((node.lineno, f"penstock.{alias.name}") for alias in node.names)
+            else:
+                yield node.lineno, node.module
+
+
+def check_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Findings about the import order."""
+    package = package_of(module)
+    if package and package not in RANK:
+        yield 1, f"package {package!r} has no place in the layers: add it to LAYERS"
+        return
+    for line, name in imports(tree):
+        if name.split(".", 1)[0] == "pyspark" and package != "spark":
+            yield line, "pyspark is imported outside penstock.spark"
+        if not name.startswith("penstock.") or not package:
+            continue
+        target = package_of(name)
+        if target in (package, "") or target not in RANK:
+            continue
+        allowed = RANK[target] < RANK[package] or target in ALSO.get(package, ())
+        if package in ONLY:
+            allowed = target in ONLY[package]
+        if not allowed:
+            yield line, f"penstock.{package} must not import penstock.{target}"
+
+
+def check_text(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Findings about length, ``__all__`` and docstrings."""
+    length = text.count("\n")
+    if length > MAX_LINES:
+        yield MAX_LINES, f"{length} lines; a file has one idea and at most {MAX_LINES} lines"
+    if not ast.get_docstring(tree):
+        yield 1, "the module has no docstring"
+    bodies = [node for node in tree.body if not isinstance(node, ast.Expr)]
+    exported = _exported(tree)
+    if bodies and exported is None:
+        yield 1, "__all__ is missing"
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name not in (exported or ()):
+            continue
+        small = isinstance(node, ast.ClassDef) and len(node.body) <= 2
+        if not ast.get_docstring(node) and not _is_data(node) and not small:
+            yield node.lineno, f"{node.name} has no docstring"
+
+
+def _exported(tree: ast.Module) -> set[str] | None:
+    for node in tree.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
+            value = node.value
+            if isinstance(value, ast.List | ast.Tuple):
+                return {e.value for e in value.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)}
+            return set()
+    return None
+
+
+def _is_data(node: ast.ClassDef | ast.FunctionDef) -> bool:
+    """Whether it is a dataclass without methods: its fields say what it is."""
+    return isinstance(node, ast.ClassDef) and all(isinstance(b, ast.AnnAssign | ast.Pass | ast.Expr) for b in node.body)
+
+
+def check_file(path: Path, module: str) -> list[tuple[int, str]]:
+    """All findings in one source file: (line, text)."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    return [*check_text(text, tree), *check_imports(module, tree)]
+
+
+def check_tree(root: Path = SOURCES) -> list[str]:
+    """All findings under the package's folder, as ``file:line: text``."""
+    findings = []
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root.parent).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        shown = path.relative_to(root.parent.parent)
+        findings += [f"{shown}:{line}: {text}" for line, text in check_file(path, module)]
+    return findings
+
+
+def check_light_import() -> list[str]:
+    """Whether ``import penstock`` stays free of the heavy libraries."""
+    code = f"import sys, penstock; print(*(m for m in {HEAVY!r} if m in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if loaded.returncode:
+        return [f"import penstock fails: {loaded.stderr.strip().splitlines()[-1]}"]
+    return [f"import penstock loads {name}" for name in loaded.stdout.split()]
+
+
+def main() -> int:
+    """Prints the findings; the exit code says whether there were any."""
+    findings = [*check_tree(), *check_light_import()]
+    for finding in findings:
+        print(finding)
+    print(f"architecture: {len(findings) or 'no'} finding{'s' if len(findings) != 1 else ''}")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
