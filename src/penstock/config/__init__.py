@@ -13,7 +13,9 @@ from penstock.errors import ConfigError
 
 __all__ = ["CONFIG_DEFS", "ConfigDef", "StreamsConfig"]
 
-_SECRET = re.compile(r"password|secret|jaas|credential|token|ssl\.key|\.key\.pem|keystore\.key", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|secret|jaas|credential|token|access\.key|ssl\.key|\.key\.pem|keystore\.key", re.IGNORECASE
+)
 _USER_INFO = re.compile(r"(?<=://)([^/@\s:]+):[^/@\s]+@")
 
 
@@ -104,12 +106,7 @@ class StreamsConfig(Mapping[str, Any]):
     def masked(self) -> dict[str, Any]:
         """What was set, with secrets as stars."""
         return {
-            name: "***"
-            if _SECRET.search(name)
-            else _USER_INFO.sub(r"\1:***@", value)
-            if isinstance(value, str)
-            else value
-            for name, value in self._given.items()
+            name: "***" if _SECRET.search(name) else _without_password(value) for name, value in self._given.items()
         }
 
     def explain(self) -> str:
@@ -151,11 +148,16 @@ def _read(given: str, name: str, value: Any) -> Any:
         ) from None
     if name == "application.id" and not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", read):
         raise ConfigError(
-            f"application.id is {value!r}; it must be letters, digits, '.', '_' and '-', because topics are named after it",
-            hint='For example "access-log".',
+            f"application.id is {value!r}; it must be letters, digits, '.', '_' and '-'",
+            hint='Topics are named after it; for example "access-log".',
             setting=name,
         )
     return read
+
+
+def _without_password(value: Any) -> Any:
+    """A URL without the password in it."""
+    return _USER_INFO.sub(r"\1:***@", value) if isinstance(value, str) else value
 
 
 def _unknown(name: str) -> ConfigError:

@@ -216,8 +216,9 @@ _CLIENTS = (
 _WITHOUT_EFFECT = (
     "allow.os.group.write.access", "buffered.records.per.partition", "built.in.metrics.version", "config.providers",
     "default.client.supplier", "default.list.key.serde.type", "default.list.value.serde.type", "enable.metrics.push",
-    "group.protocol", "log.summary.interval.ms", "max.poll.records", "max.warmup.replicas", "metadata.recovery.strategy",
-    "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters", "metrics.num.samples", "metrics.sample.window.ms",
+    "group.protocol", "log.summary.interval.ms", "max.poll.records", "max.warmup.replicas",
+    "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
+    "metrics.num.samples", "metrics.sample.window.ms",
     "num.stream.threads", "poll.ms", "probing.rebalance.interval.ms", "processor.wrapper.class",
     "rack.aware.assignment.non_overlap_cost", "rack.aware.assignment.strategy", "rack.aware.assignment.tags",
     "rack.aware.assignment.traffic_cost", "receive.buffer.bytes", "rocksdb.config.setter", "send.buffer.bytes",
@@ -226,7 +227,7 @@ _WITHOUT_EFFECT = (
 
 
 def _table() -> dict[str, ConfigDef]:
-    groups = {
+    groups: dict[str, tuple[tuple[str, Kind, Any, str], ...]] = {
         "Application": _APP,
         "Records": _RECORDS,
         "Errors": _ERRORS,

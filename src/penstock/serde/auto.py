@@ -36,17 +36,17 @@ _READERS: dict[bytes, Callable[[bytes], Any]] = {
     b"i": lambda body: _LONG.unpack(body)[0],
     b"I": lambda body: int.from_bytes(body, "big", signed=True),
     b"d": lambda body: _DOUBLE.unpack(body)[0],
-    b"j": lambda body: json.loads(body),
+    b"j": json.loads,
     b"U": lambda body: UUID(bytes=body),
     b"N": lambda body: Decimal(body.decode()),
     b"T": lambda body: datetime.fromisoformat(body.decode()),
     b"D": lambda body: date.fromisoformat(body.decode()),
     b"P": lambda body: int.from_bytes(body, "big", signed=True) * _MICROSECOND,
-    b"l": lambda body: _unpack(body),
+    b"l": lambda body: list(_unpack(body)),
     b"u": lambda body: tuple(_unpack(body)),
     b"e": lambda body: set(_unpack(body)),
     b"E": lambda body: frozenset(_unpack(body)),
-    b"m": lambda body: _pairs(_unpack(body)),
+    b"m": lambda body: _pairs(*_unpack(body)),
     b"w": lambda body: _windowed(*_unpack(body)),
 }
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -54,7 +54,7 @@ _JSON_SCALARS = {str, int, bool, type(None)}
 
 
 class AutoSerde(BaseSerde):
-    """None, bool, int, float, str, bytes, list, tuple, set, dict, datetime, date, timedelta, Decimal, UUID, Windowed."""
+    """Python's own types (numbers, text, bytes, containers, dates, Decimal, UUID) and `Windowed`."""
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class AutoSerde(BaseSerde):
                 return super().encode(column)
         if kinds == {int}:
             try:
-                return _encode_series(pl.Series("", column.items(), pl.Int64)) or super().encode(column)
+                return _encode_numbers(pl.Series("", column.items(), pl.Int64))
             except (OverflowError, TypeError, pl.exceptions.PolarsError):
                 return super().encode(column)
         return super().encode(column)
@@ -119,14 +119,8 @@ def _encode_series(series: pl.Series) -> pa.Array | None:
         return pa.nulls(len(series), pa.large_binary())
     if series.dtype in (pl.String, pl.Binary):
         return join(b"s" if series.dtype == pl.String else b"b", large_binary(series.to_arrow()))
-    if series.dtype.is_integer() and series.dtype not in (pl.UInt64, pl.Int128) or series.dtype == pl.Float64:
-        wide = ">f8" if series.dtype == pl.Float64 else ">i8"
-        valid = series.is_not_null().to_numpy() if series.null_count() else None
-        values = series.drop_nulls().to_numpy().astype(wide).view(np.uint8).reshape(-1, 8)
-        matrix = np.empty((len(values), 9), np.uint8)
-        matrix[:, 0] = ord("d" if wide == ">f8" else "i")
-        matrix[:, 1:] = values
-        return from_fixed_width(matrix, valid)
+    if (series.dtype.is_integer() and series.dtype not in (pl.UInt64, pl.Int128)) or series.dtype == pl.Float64:
+        return _encode_numbers(series)
     if isinstance(series.dtype, pl.Struct) and all(
         field.dtype in (pl.String, pl.Boolean) or field.dtype.is_integer() for field in series.dtype.fields
     ):
@@ -135,16 +129,27 @@ def _encode_series(series: pl.Series) -> pa.Array | None:
     return None
 
 
+def _encode_numbers(series: pl.Series) -> pa.Array:
+    """The tag and eight bytes."""
+    tag, wide = (b"d", ">f8") if series.dtype == pl.Float64 else (b"i", ">i8")
+    valid = series.is_not_null().to_numpy() if series.null_count() else None
+    values = series.drop_nulls().to_numpy().astype(wide).view(np.uint8).reshape(-1, 8)
+    matrix = np.empty((len(values), 9), np.uint8)
+    matrix[:, 0] = tag[0]
+    matrix[:, 1:] = values
+    return from_fixed_width(matrix, valid)
+
+
 def _write(value: Any) -> bytes:
     kind = type(value)
     if kind is str:
-        return b"s" + value.encode()
+        return b"".join((b"s", value.encode()))
     if kind is bool:
         return b"t" if value else b"f"
     if kind is int:
         if -(1 << 63) <= value < 1 << 63:
             return b"i" + _LONG.pack(value)
-        return b"I" + value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+        return b"".join((b"I", value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)))
     if kind is float:
         return b"d" + _DOUBLE.pack(value)
     if kind is dict:
@@ -158,7 +163,8 @@ def _write_rare(value: Any) -> bytes:
     if value is None:
         return b"n"
     if isinstance(value, bytes | bytearray | memoryview):
-        return b"b" + bytes(value)
+        raw: bytes = bytes(value)
+        return b"b" + raw
     if isinstance(value, list):
         return b"l" + _pack(value)
     if type(value) is tuple:
@@ -218,7 +224,7 @@ def _unpack(body: bytes) -> list[Any]:
     return items
 
 
-def _pairs(items: list[Any]) -> dict[Any, Any]:
+def _pairs(*items: Any) -> dict[Any, Any]:
     return dict(zip(items[::2], items[1::2], strict=True))
 
 

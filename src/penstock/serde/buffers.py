@@ -12,7 +12,16 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["bytes_column", "fixed_width", "from_fixed_width", "join", "large_binary", "parts", "series_of"]
+__all__ = [
+    "bytes_column",
+    "fixed_width",
+    "from_fixed_width",
+    "join",
+    "large_binary",
+    "parts",
+    "series_of",
+    "without_suffix",
+]
 
 LARGE_BINARY = pa.large_binary()
 
@@ -72,6 +81,22 @@ def from_fixed_width(matrix: NDArray[np.uint8], valid: NDArray[np.bool_] | None 
     np.cumsum(valid * width, out=offsets[1:])
     bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.LargeBinaryArray.from_buffers(LARGE_BINARY, len(valid), [bitmap, pa.py_buffer(offsets), body])
+
+
+def without_suffix(data: pa.Array, suffix: int) -> pa.Array:
+    """The rows without their last ``suffix`` bytes; every row that is not null must have as many."""
+    data = large_binary(data)
+    if not len(data):
+        return data
+    body, offsets = parts(data)
+    valid = np.asarray(data.is_valid())
+    lengths = np.where(valid, np.diff(offsets) - suffix, 0)
+    cut = np.zeros(len(data) + 1, np.int64)
+    np.cumsum(lengths, out=cut[1:])
+    kept = body[np.arange(cut[-1]) + np.repeat(offsets[:-1] - cut[:-1], lengths)] if cut[-1] else body[:0]
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [bitmap, pa.py_buffer(cut), pa.py_buffer(np.ascontiguousarray(kept))]
+    return pa.LargeBinaryArray.from_buffers(LARGE_BINARY, len(data), buffers)
 
 
 def join(*pieces: pa.Array | bytes) -> pa.Array:

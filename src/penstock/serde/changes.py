@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import SerializationError
 from penstock.serde.base import Serde
-from penstock.serde.buffers import bytes_column, join, large_binary
+from penstock.serde.buffers import bytes_column, join, large_binary, series_of, without_suffix
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde, show
 
@@ -63,17 +63,25 @@ class ChangeSerde(BaseSerde):
         rows: list[bytes | None] = []
         try:
             for new, old in zip(news.to_pylist(), before.to_pylist(), strict=True):
-                rows.append(self._join(new, old))  # noqa: PERF401 - its length says which row failed
+                rows.append(self._join(new, old))
         except SerializationError as error:
             raise self.at_row(error, len(rows)) from error
         return bytes_column(rows)
 
     def decode_changes(self, data: pa.Array) -> tuple[Column, Column, NDArray[np.bool_]]:
         """New values, old values, and whether each change is the latest of its key; null rows give two nulls."""
+        data = large_binary(data)
+        if len(data) and not data.null_count:
+            flags = series_of(data).bin.slice(-1).unique().to_list()
+            if flags in ([b"\x00"], [b"\x01"]):  # all deletions or all insertions
+                column = self.inner.decode(without_suffix(data, 1))
+                nulls = Column.nulls(len(data))
+                pair = (nulls, column) if flags == [b"\x00"] else (column, nulls)
+                return *pair, np.ones(len(data), np.bool_)
         news: list[bytes | None] = []
         olds: list[bytes | None] = []
         latest = np.ones(len(data), np.bool_)
-        for row, change in enumerate(large_binary(data).to_pylist()):
+        for row, change in enumerate(data.to_pylist()):
             try:
                 new, old, latest[row] = (None, None, True) if change is None else self._split(change)
             except SerializationError as error:
@@ -83,12 +91,9 @@ class ChangeSerde(BaseSerde):
         return self.inner.decode(bytes_column(news)), self.inner.decode(bytes_column(olds)), latest
 
     def encode(self, column: Column) -> pa.Array:
-        items = [(None, None) if item is None else item for item in column.items()]
-        present = ~column.null_mask()
-        pairs = [item for item in column.items() if item is not None]
-        if len(pairs) < len(items):
-            rows = iter(self.encode(Column.of_items(pairs)).to_pylist())
-            return bytes_column([next(rows) if there else None for there in present.tolist()])
+        items = column.items()
+        if None in items:
+            return super().encode(column)
         return self.encode_changes(
             Column.of_items([new for new, _ in items]), Column.of_items([old for _, old in items])
         )

@@ -70,8 +70,9 @@ class Column:
                     hint="Give a Python function instead of an expression, or a serde with a schema.",
                 ) from error
             if series.dtype == pl.Object:
+                odd = next(v for v in self.items() if v is not None)
                 raise SerializationError(
-                    f"values of type {type(next(v for v in self._items if v is not None)).__name__} have no column type",
+                    f"values of type {type(odd).__name__} have no column type",
                     hint="Give a Python function instead of an expression, or a serde with a schema.",
                 )
             self._series = series

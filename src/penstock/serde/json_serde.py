@@ -100,12 +100,12 @@ def json_text(series: pl.Series) -> pa.Array | None:
     return _encoded(series)
 
 
-def _simple(dtype: pl.DataType) -> bool:
+def _simple(dtype: Any) -> bool:
     if isinstance(dtype, pl.List):
-        return _simple(dtype.inner)  # type: ignore[arg-type]
+        return _simple(dtype.inner)
     if isinstance(dtype, pl.Struct):
-        return bool(dtype.fields) and all(_simple(field.dtype) for field in dtype.fields)  # type: ignore[arg-type]
-    return dtype.is_integer() or dtype in (pl.String, pl.Boolean, pl.Null)
+        return bool(dtype.fields) and all(_simple(field.dtype) for field in dtype.fields)
+    return bool(dtype.is_integer()) or dtype in (pl.String, pl.Boolean, pl.Null)
 
 
 def _encoded(series: pl.Series) -> pa.Array:
@@ -125,7 +125,7 @@ def struct_schema(schema: Any) -> pl.Struct:
         return schema
     if isinstance(schema, pa.Schema):
         empty = pl.from_arrow(schema.empty_table())
-        return pl.Struct(dict(empty.schema))  # type: ignore[union-attr,arg-type]
+        return pl.Struct(dict(empty.schema))  # type: ignore[union-attr]
     if not isinstance(schema, Mapping) or not schema:
         raise ConfigError(
             f"{schema!r} is no schema",

@@ -135,7 +135,7 @@ class Serdes:
             return serde
         raise ConfigError(
             f"{serde!r} is no serde",
-            hint='Give Serdes.string(), a name such as "long", or an object with serialize, deserialize, encode, decode.',
+            hint='Give Serdes.string(), a name such as "long", or an object with all methods of Serde.',
         )
 
 

@@ -73,9 +73,9 @@ class BytesSerde(BaseSerde):
     def serialize(self, value: Any) -> bytes | None:
         if value is None or type(value) is bytes:
             return value
-        if isinstance(value, bytearray | memoryview | bytes):
-            return bytes(value)
-        self.refuse(value, "bytes")
+        if not isinstance(value, bytearray | memoryview | bytes):
+            self.refuse(value, "bytes")
+        return bytes(value)
 
     def deserialize(self, data: bytes | None) -> bytes | None:
         return data

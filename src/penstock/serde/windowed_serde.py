@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import SerializationError
 from penstock.serde.base import Serde
-from penstock.serde.buffers import from_fixed_width, join, large_binary, parts
+from penstock.serde.buffers import from_fixed_width, join, large_binary, parts, without_suffix
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
@@ -50,7 +50,7 @@ class _WindowedSerde(BaseSerde):
         at = np.where(valid, ends, 0)[:, None] + np.arange(self._suffix_bytes)
         suffix = body[at] if valid.all() else np.where(valid[:, None], body[np.minimum(at, max(len(body) - 1, 0))], 0)
         times = np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), -1)
-        return self._column(self.inner.decode(_cut(data, body, offsets, valid, self._suffix_bytes)), times)
+        return self._column(self.inner.decode(without_suffix(data, self._suffix_bytes)), times)
 
     def _times(self, windowed: WindowedColumn) -> Any:
         raise NotImplementedError
@@ -68,21 +68,6 @@ class _WindowedSerde(BaseSerde):
         if key is None:
             raise SerializationError("a windowed key needs a key that is not null", serde=self.name)
         return key
-
-
-def _cut(data: pa.Array, body: Any, offsets: Any, valid: Any, suffix: int) -> pa.Array:
-    """The rows without their last ``suffix`` bytes."""
-    if not len(data):
-        return data
-    lengths = np.where(valid, np.diff(offsets) - suffix, 0)
-    new_offsets = np.zeros(len(data) + 1, np.int64)
-    np.cumsum(lengths, out=new_offsets[1:])
-    shift = np.repeat(offsets[:-1] - new_offsets[:-1], lengths)
-    kept = body[np.arange(new_offsets[-1]) + shift] if len(shift) else np.empty(0, np.uint8)
-    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(data), [bitmap, pa.py_buffer(new_offsets), pa.py_buffer(kept)]
-    )
 
 
 class TimeWindowedSerde(_WindowedSerde):
