@@ -103,7 +103,9 @@ def _round(
 
 
 def _evaluate(function: Function, rows: Rows, aggregates: list[Any], node: str) -> list[Any]:
-    table = frame(rows.with_keys(plain_keys(rows)), None).with_columns(Column.of_items(aggregates).series().alias("aggregate"))
+    table = frame(rows.with_keys(plain_keys(rows)), None).with_columns(
+        Column.of_items(aggregates).series().alias("aggregate")
+    )
     result = table.select(function.fn)
     if result.width != 1 or len(result) != len(rows):
         raise ProcessingError(

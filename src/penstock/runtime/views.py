@@ -10,8 +10,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
-from penstock.errors import InvalidStateError
 from penstock.runtime.calls import apply
 from penstock.runtime.place import Place
 from penstock.runtime.rows import Rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import TableView, TaskContext
     from penstock.topology.topology import Topology
 
-__all__ = ["DerivedView", "StoreTableView", "is_read", "read_store", "write_store"]
+__all__ = ["DerivedView", "StoreTableView", "is_read", "read_store", "spread", "take_or_null", "write_store"]
 
 _BEFORE = -1  # the rank of what was there before the batch
 
@@ -185,18 +185,7 @@ def take_or_null(values: Column, index: NDArray[np.int64]) -> Column:
     if not missing.any():
         return values.take(index)
     if values.is_columnar:
-        import polars as pl
-
         positions = pl.Series(index, dtype=pl.Int64).set(pl.Series(missing), None)
         return Column.of_series(values.series().gather(positions))
     items = [*values.items(), None]
     return Column.of_items([items[i] for i in index.tolist()])
-
-
-def unknown_view(node: str) -> InvalidStateError:
-    """The error for a table that is not kept and can't be looked up."""
-    return InvalidStateError(
-        f"table {node!r} has no store, so its values can't be looked up",
-        hint="Give the table Materialized(...).",
-        node=node,
-    )
