@@ -1,1 +1,1 @@
-"""From the logical graph to sub-topologies, tasks, stages and topics."""
+"""Logical to physical: tasks, partition counts, levels, the plan as JSON, its evolution, and ``explain``."""

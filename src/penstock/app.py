@@ -1,0 +1,367 @@
+"""KafkaStreams: a topology as a running application."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from penstock.config import StreamsConfig
+from penstock.errors import AppFailedError, InvalidStateError, PenstockError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.log.coordination import Lease
+    from penstock.log.embedded import EmbeddedLog
+    from penstock.plan.plan import PhysicalPlan
+    from penstock.spark.engine import Engine
+    from penstock.spark.progress import BatchProgress
+    from penstock.topology.topology import Topology
+
+__all__ = ["KafkaStreams", "State", "StateListener"]
+
+_log = logging.getLogger(__name__)
+_LEASE_TTL_MS = 30_000
+_HEARTBEAT_S = 5.0
+
+
+class State(enum.Enum):
+    """Kafka's ``KafkaStreams.State``."""
+
+    CREATED = "CREATED"
+    REBALANCING = "REBALANCING"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    NOT_RUNNING = "NOT_RUNNING"
+    PENDING_ERROR = "PENDING_ERROR"
+    ERROR = "ERROR"
+
+
+StateListener = Callable[[State, State], None]
+_ENDED = (State.NOT_RUNNING, State.ERROR)
+
+
+class KafkaStreams:
+    """Runs a topology on Spark; Kafka's ``KafkaStreams``.
+
+    Args:
+        topology: What ``StreamsBuilder.build()`` gave.
+        config: Settings by Kafka's names; ``application.id`` and ``bootstrap.servers`` are required.
+        session: The Spark session to use; by default the active one, else a new one from the ``spark.*`` settings.
+
+    Example:
+        KafkaStreams(topology, {"application.id": "os-check", "bootstrap.servers": "sqlite:///logs.db"}).run()
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any],
+        *,
+        session: SparkSession | None = None,
+    ) -> None:
+        self.topology = topology
+        self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+        self.config.require("application.id", "bootstrap.servers")
+        self._session = session
+        self._owns_session = False
+        self._state = State.CREATED
+        self._changed = threading.Condition()
+        self._state_listener: StateListener | None = None
+        self._on_error: Callable[[PenstockError], None] | None = None
+        self._progress_listeners: list[Callable[[BatchProgress], None]] = []
+        self._engine: Engine | None = None
+        self._log: EmbeddedLog | None = None
+        self._lease: Lease | None = None
+        self._plan: PhysicalPlan | None = None
+        self._watcher: threading.Thread | None = None
+        self._error: PenstockError | None = None
+        self._stop = threading.Event()
+        self._positions: dict[str, int] = {}
+        self._committed_batch = -1
+
+    @property
+    def state(self) -> State:
+        """The present state."""
+        return self._state
+
+    @property
+    def error(self) -> PenstockError | None:
+        """What made the application fail; None while it has not."""
+        return self._error
+
+    def set_state_listener(self, listener: StateListener) -> None:
+        """Calls ``listener(new, old)`` at each change of state; Kafka's ``setStateListener``."""
+        self._require_created("set_state_listener")
+        self._state_listener = listener
+
+    def set_uncaught_exception_handler(self, handler: Callable[[PenstockError], None]) -> None:
+        """Calls ``handler(error)`` when the application fails, before it goes to ERROR."""
+        self._require_created("set_uncaught_exception_handler")
+        self._on_error = handler
+
+    def add_progress_listener(self, listener: Callable[[BatchProgress], None]) -> None:
+        """Calls ``listener(progress)`` after each micro-batch that did something."""
+        self._progress_listeners.append(listener)
+
+    def start(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
+        """Checks everything, then starts; returns once the query runs.
+
+        Args:
+            until: "latest" stops when the records that are there now are processed.
+
+        Raises:
+            UnknownTopicError: A source topic does not exist.
+            CoPartitionError: Topics that are joined have different partition counts.
+            CheckpointMismatchError: The checkpoint is of another application or topology.
+            FencedError: Another instance of the application runs.
+            EnvironmentProblemError: Java, a directory or a port.
+        """
+        self._require_created("start")
+        self._become(State.REBALANCING)
+        try:
+            self._launch(until_latest=until == "latest")
+        except BaseException as error:
+            self._error = error if isinstance(error, PenstockError) else None
+            self._release()
+            self._become(State.ERROR)
+            raise
+        self._become(State.RUNNING)
+        self._watcher = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
+        self._watcher.start()
+
+    def _launch(self, *, until_latest: bool) -> None:
+        from penstock.spark.launch import Places, missing_sinks, open_app_log, plan_for, prepare_job
+
+        log = self._log = open_app_log(self.config)
+        self._plan = plan_for(self.topology, self.config, log)
+        places = Places.of(self.config)
+        places.check()
+        application = self.config["application.id"]
+        owner = self.config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
+        self._lease = log.acquire_lease(application, owner, _LEASE_TTL_MS)
+        for topic in missing_sinks(self.topology, log):
+            log.create_topic(topic, int(self.config["num.partitions"]))
+            self._plan = plan_for(self.topology, self.config, log)
+        from penstock.spark.engine import Engine
+        from penstock.spark.session import session_for
+
+        settings = {f"spark.{name}": value for name, value in self.config.with_prefix("spark.").items()}
+        session = self._session
+        if session is None:
+            session, self._owns_session = session_for(settings, application, places.checkpoint)
+        else:
+            session, _ = session_for(settings, application, places.checkpoint, session=session)
+        self._session = session
+        job = prepare_job(
+            self.topology,
+            self.config,
+            self._plan,
+            log,
+            self._lease,
+            parallelism=session.sparkContext.defaultParallelism,
+            until_latest=until_latest,
+        )
+        self._engine = Engine(session, job, self._batch_done)
+        self._engine.start(int(self.config["commit.interval.ms"]))
+
+    def _batch_done(self, progress: BatchProgress) -> None:
+        log, plan = self._log, self._plan
+        if not self._progress_listeners or log is None or plan is None:
+            return
+        for task in progress.tasks:
+            self._positions |= task.get("ends", {})
+        ends = log.end_offsets(list(plan.external_topics))
+        names = {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}
+        lag = {name: end - self._positions[name] for name, end in names.items() if name in self._positions}
+        progress = replace(progress, lag=lag)
+        for listener in self._progress_listeners:
+            try:
+                listener(progress)
+            except Exception:
+                _log.exception("a progress listener raised")
+
+    def _watch(self) -> None:
+        engine, log, lease = self._engine, self._log, self._lease
+        assert engine is not None and log is not None and lease is not None  # noqa: S101, PT018 - set by _launch
+        beat = time.monotonic()
+        try:
+            while not engine.wait(0.2):
+                self._commit_group()
+                if self._stop.is_set():
+                    engine.stop()
+                if time.monotonic() - beat > _HEARTBEAT_S:
+                    log.renew_lease(lease)
+                    beat = time.monotonic()
+        except PenstockError as error:
+            if not self._stop.is_set():
+                self._fail(error)
+                return
+        self._become(State.PENDING_SHUTDOWN)
+        self._commit_group()
+        self._release()
+        self._become(State.NOT_RUNNING)
+
+    def _commit_group(self) -> None:
+        """Offsets of what Spark has committed, for lag tools; the truth is in the checkpoint."""
+        from penstock.spark import faults
+
+        committed = self._engine.committed() if self._engine is not None else None
+        if committed is not None and committed[0] > self._committed_batch and self._log is not None:
+            faults.reach(5, committed[0], "driver", os.getpid())
+            self._log.commit_offsets(self.config["application.id"], committed[1])
+            self._committed_batch = committed[0]
+
+    def _fail(self, error: PenstockError) -> None:
+        self._error = error
+        self._become(State.PENDING_ERROR)
+        if self._on_error is not None:
+            try:
+                self._on_error(error)
+            except Exception:
+                _log.exception("the uncaught exception handler raised")
+        self._release()
+        self._become(State.ERROR)
+
+    def _release(self) -> None:
+        if self._engine is not None:
+            self._engine.stop()
+        if self._log is not None:
+            if self._lease is not None:
+                self._log.release_lease(self._lease)
+            self._log.close()
+        if self._owns_session and self._session is not None:
+            self._session.stop()
+
+    def close(self, timeout_ms: int | None = None) -> bool:
+        """Stops; what the running batch has not committed is done after the next start. Safe to call twice.
+
+        Args:
+            timeout_ms: How long to wait; by default ``penstock.shutdown.timeout.ms``.
+
+        Returns:
+            Whether it has stopped within that time.
+        """
+        if self._state is State.CREATED:
+            self._become(State.NOT_RUNNING)
+            return True
+        self._stop.set()
+        wait_ms = self.config["penstock.shutdown.timeout.ms"] if timeout_ms is None else timeout_ms
+        return self._await_end(wait_ms / 1000)
+
+    def wait(self, timeout_ms: int | None = None) -> bool:
+        """Waits until it has stopped; raises what made it fail. Gives whether it has stopped."""
+        ended = self._await_end(None if timeout_ms is None else timeout_ms / 1000)
+        if self._error is not None:
+            raise self._error
+        return ended
+
+    def _await_end(self, timeout_s: float | None) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._state in _ENDED, timeout_s)
+
+    def run(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
+        """Starts and blocks until it is stopped by a signal, by ``close`` or by an error, which it raises.
+
+        SIGINT and SIGTERM stop it cleanly; a second one ends the process at once, which loses nothing either.
+
+        Args:
+            until: "latest" stops when the records that are there at the start are processed.
+        """
+        before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            self.start(until=until)
+            while not self.wait(500):
+                pass
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
+        if self._stop.is_set() or self._watcher is None:
+            os._exit(128 + number)
+        self._stop.set()
+
+    def reset(self) -> None:
+        """Forgets all that the application has done: state, checkpoint, ledger, committed offsets.
+
+        Outputs stay in their topics. The next start reads from the beginning (``auto.offset.reset``). Kafka's
+        ``cleanUp()`` together with its application reset tool.
+        """
+        self._require_created("reset")
+        from penstock.spark.launch import Places, open_app_log
+        from penstock.spark.storage import remove_tree
+
+        application = self.config["application.id"]
+        places = Places.of(self.config)
+        with open_app_log(self.config) as log:
+            lease = log.acquire_lease(application, "reset", _LEASE_TTL_MS)
+            remove_tree(places.checkpoint)
+            remove_tree(places.replicas)
+            log.clear_ledger(application)
+            log.delete_group(application)
+            log.release_lease(lease)
+
+    def to_dataframe(self, topic: str) -> DataFrame:
+        """An output topic as a streaming DataFrame: partition, offset, timestamp, key, value."""
+        if self._session is None or self._log is None:
+            raise InvalidStateError("the application has no Spark session yet", hint="Call start() first.")
+        from penstock.spark.frames import topic_frame
+
+        return topic_frame(self._session, self._log, topic)
+
+    def metadata(self) -> dict[str, Any]:
+        """State, tasks and places, as plain data."""
+        from penstock.spark.launch import Places
+
+        places = Places.of(self.config)
+        tasks = [f"{s.id}_{p}" for s in self._plan.subtopologies for p in range(s.tasks)] if self._plan else []
+        return {
+            "application_id": self.config["application.id"],
+            "state": self._state.value,
+            "log": self._log.url if self._log is not None else str(self.config["bootstrap.servers"]),
+            "checkpoint": places.checkpoint,
+            "replicas": places.replicas,
+            "tasks": tasks,
+            "epoch": self._lease.epoch if self._lease is not None else None,
+        }
+
+    def __enter__(self) -> Self:
+        if self._state is State.CREATED:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_created(self, call: str) -> None:
+        if self._state is not State.CREATED:
+            raise InvalidStateError(
+                f"{call}() is for applications that have not been started; this one is {self._state.value}",
+                hint="Make a new KafkaStreams object to start again.",
+            )
+
+    def _become(self, state: State) -> None:
+        with self._changed:
+            old, self._state = self._state, state
+            self._changed.notify_all()
+        if self._state_listener is not None and old is not state:
+            try:
+                self._state_listener(state, old)
+            except Exception:
+                _log.exception("the state listener raised")
+        if state is State.ERROR and self._error is None:
+            self._error = AppFailedError("the application did not start")

@@ -1,0 +1,125 @@
+"""How many partitions internal topics get, and whether inputs that meet are co-partitioned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from penstock.errors import CoPartitionError, TopologyError, UnknownTopicError
+from penstock.topology.nodes import SinkNode, SourceNode
+from penstock.topology.topology import SubTopology, Topology
+
+__all__ = ["partition_counts", "source_topics"]
+
+
+def source_topics(topology: Topology, existing: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The topics that each source node reads; patterns are matched against the topics that exist.
+
+    Raises:
+        UnknownTopicError: No topic matches a pattern.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for node in topology.sources:
+        topics = node.topics
+        if node.pattern is not None:
+            topics = tuple(sorted(t for t in existing if re.fullmatch(node.pattern, t)))
+            if not topics:
+                raise UnknownTopicError(
+                    f"{node.name}: no topic matches the pattern {node.pattern!r}",
+                    hint="Create one before the start: penstock topics create NAME.",
+                    node=node.name,
+                )
+        found[node.name] = topics
+    return found
+
+
+def partition_counts(topology: Topology, known: Mapping[str, int]) -> dict[str, int]:
+    """Partition counts of all topics that are read or written: those known, and what the internal ones get.
+
+    An internal topic takes the number that `Repartitioned` gave; else that of the topics it is joined with; else the
+    largest number among the inputs of the sub-topologies that write it, as in Kafka Streams.
+
+    Args:
+        topology: The topology.
+        known: Partition counts of the topics that exist.
+
+    Raises:
+        CoPartitionError: Topics that are joined have different counts.
+    """
+    topics = source_topics(topology, known)
+    counts = dict(known)
+    counts |= {t.name: t.partitions for t in topology.internal_topics.values() if t.partitions is not None}
+    groups = [sorted({t for name in group for t in topics[name]}) for group in topology.copartition_groups]
+    subs = topology.subtopologies()
+    waiting = [name for name in topology.internal_topics if name not in counts]
+    while waiting:
+        found = {name: count for name in waiting if (count := _inherited(topology, subs, topics, groups, counts, name))}
+        if not found:
+            raise TopologyError(
+                f"the partition counts of {', '.join(waiting)} depend on each other",
+                hint="Give one of them a number: repartition(Repartitioned(partitions=...)).",
+            )
+        counts |= found
+        _level(groups, topology, counts, known)
+        waiting = [name for name in waiting if name not in counts]
+    for group in groups:
+        _check(group, counts, topology)
+    return counts
+
+
+def _inherited(
+    topology: Topology,
+    subs: tuple[SubTopology, ...],
+    topics: Mapping[str, tuple[str, ...]],
+    groups: list[list[str]],
+    counts: Mapping[str, int],
+    name: str,
+) -> int | None:
+    fixed = {counts[t] for g in groups if name in g for t in g if t in counts and t not in topology.internal_topics}
+    if fixed:
+        return max(fixed)
+    inputs: set[str] = set()
+    for sub in subs:
+        nodes = [topology.nodes[n] for n in sub.nodes]
+        if any(isinstance(n, SinkNode) and n.topic == name for n in nodes):
+            inputs |= {t for n in nodes if isinstance(n, SourceNode) for t in topics[n.name]}
+    inputs.discard(name)
+    ready = [counts[t] for t in inputs if t in counts]
+    complete = len(ready) == len(inputs) or _in_cycle(topology, inputs - counts.keys(), name)
+    return max(ready) if ready and complete else None
+
+
+def _in_cycle(topology: Topology, missing: set[str], name: str) -> bool:
+    """Whether only internal topics of a cycle are missing, which can then take what is known."""
+    return bool(missing) and all(t in topology.internal_topics for t in missing) and name not in missing
+
+
+def _level(groups: list[list[str]], topology: Topology, counts: dict[str, int], known: Mapping[str, int]) -> None:
+    """Internal topics without a number of their own follow the largest of their group."""
+    for group in groups:
+        ready = [counts[t] for t in group if t in counts]
+        for topic in group:
+            internal = topology.internal_topics.get(topic)
+            if internal is not None and internal.partitions is None and topic in counts and topic not in known:
+                counts[topic] = max(ready)
+
+
+def _check(group: list[str], counts: Mapping[str, int], topology: Topology) -> None:
+    sizes = {t: counts[t] for t in group if t in counts}
+    if len(set(sizes.values())) <= 1:
+        return
+    large = max(sizes, key=lambda t: sizes[t])
+    small = min(sizes, key=lambda t: sizes[t])
+    internal = [t for t in (small, large) if t in topology.internal_topics]
+    remedy = (
+        f"Give the repartition of {internal[0]!r} the same number of partitions as the other."
+        if internal
+        else f"Put a repartition() before the join on the side of {small!r}, or create {small!r} with {sizes[large]} "
+        "partitions."
+    )
+    raise CoPartitionError(
+        f"{large!r} has {sizes[large]} partitions and {small!r} has {sizes[small]}, but they are joined",
+        hint=remedy,
+        topics=tuple(group),
+        counts=sizes,
+    )

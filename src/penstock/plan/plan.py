@@ -1,0 +1,161 @@
+"""The physical plan: tasks, stages, topics and stores of one application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.errors import TopologyError, UnknownTopicError
+from penstock.plan.levels import levels_of
+from penstock.plan.partitions import partition_counts, source_topics
+from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from penstock.topology.operations import Process
+from penstock.topology.topology import SubTopology, Topology
+
+__all__ = ["PhysicalPlan", "PlannedSubTopology", "TaskRun", "plan_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSubTopology:
+    """One sub-topology and its tasks.
+
+    ``levels`` are the stages in which it runs, one for all but the cycles of foreign-key joins. ``keeps_state``: it has
+    stores or numbers (stream time) that outlive a batch. ``ticks``: wall-clock time may make it do something.
+    """
+
+    id: int
+    nodes: tuple[str, ...]
+    stores: tuple[str, ...]
+    external_topics: tuple[str, ...]
+    internal_topics: tuple[str, ...]
+    sink_topics: tuple[str, ...]
+    tasks: int
+    levels: tuple[int, ...]
+    keeps_state: bool
+    ticks: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TaskRun:
+    """One run of a task in a batch: sub-topology, partition and phase (0, or 1 in the second stage of a cycle)."""
+
+    subtopology: int
+    partition: int
+    phase: int = 0
+
+    @property
+    def task_id(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+
+@dataclass(frozen=True)
+class PhysicalPlan:
+    """What runs where. ``partitions`` has the counts of all topics; internal ones by logical name."""
+
+    application_id: str
+    subtopologies: tuple[PlannedSubTopology, ...]
+    partitions: Mapping[str, int]
+    internal_topics: tuple[str, ...]
+
+    @property
+    def levels(self) -> int:
+        return max(level for sub in self.subtopologies for level in sub.levels) + 1
+
+    def runs(self, level: int) -> list[TaskRun]:
+        """The task runs of a stage, in order."""
+        return [
+            TaskRun(sub.id, partition, sub.levels.index(level))
+            for sub in self.subtopologies
+            if level in sub.levels
+            for partition in range(sub.tasks)
+        ]
+
+    def subtopology(self, number: int) -> PlannedSubTopology:
+        """A sub-topology by its number."""
+        return next(s for s in self.subtopologies if s.id == number)
+
+    def readers(self, topic: str) -> list[PlannedSubTopology]:
+        """The sub-topologies that read a topic."""
+        return [s for s in self.subtopologies if topic in s.external_topics or topic in s.internal_topics]
+
+    def entry_level(self, sub: PlannedSubTopology, *, after: int = -1) -> int:
+        """The stage in which a sub-topology takes in rows that are there after stage ``after``."""
+        return next(level for level in sub.levels if level > after)
+
+    @property
+    def external_topics(self) -> tuple[str, ...]:
+        """All topics that are read from the log."""
+        return tuple(dict.fromkeys(t for s in self.subtopologies for t in s.external_topics))
+
+    @property
+    def ticks(self) -> bool:
+        return any(s.ticks for s in self.subtopologies)
+
+
+def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -> PhysicalPlan:
+    """Plans a topology.
+
+    Args:
+        topology: The topology.
+        application_id: The ``application.id``.
+        known: Partition counts of the topics that exist.
+
+    Raises:
+        UnknownTopicError: A source topic is not there.
+        CoPartitionError: Topics that are joined have different counts.
+    """
+    if not topology.subtopologies():
+        raise TopologyError("the topology reads nothing", hint="Start with builder.stream(...) or builder.table(...).")
+    topics = source_topics(topology, known)
+    _check_known(topology, topics, known)
+    counts = partition_counts(topology, known)
+    subs = topology.subtopologies()
+    read = {s.id: _read_by(s, topology, topics) for s in subs}
+    feeds = {
+        s.id: [o.id for o in subs if any(t in read[o.id] for t in s.sink_topics if t in topology.internal_topics)]
+        for s in subs
+    }
+    levels = levels_of(feeds)
+    planned = tuple(
+        _planned(s, topology, read[s.id], counts, tuple(i for i, level in enumerate(levels) if s.id in level))
+        for s in subs
+    )
+    return PhysicalPlan(application_id, planned, counts, tuple(topology.internal_topics))
+
+
+def _read_by(sub: SubTopology, topology: Topology, topics: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    names = [n for n in sub.nodes if isinstance(topology.nodes[n], SourceNode)]
+    return tuple(dict.fromkeys(t for n in names for t in topics[n]))
+
+
+def _planned(
+    sub: SubTopology, topology: Topology, read: tuple[str, ...], counts: Mapping[str, int], levels: tuple[int, ...]
+) -> PlannedSubTopology:
+    nodes = [topology.nodes[n] for n in sub.nodes]
+    processes = any(isinstance(n, ProcessorNode) and isinstance(n.operation, Process) for n in nodes)
+    extracts = any(isinstance(n, SourceNode) and n.timestamp_extractor is not None for n in nodes)
+    waits = any(isinstance(n, ProcessorNode) and type(n.operation).__name__ == "Suppress" for n in nodes)
+    return PlannedSubTopology(
+        id=sub.id,
+        nodes=sub.nodes,
+        stores=tuple(s for s in sub.stores if s not in topology.global_stores),
+        external_topics=tuple(t for t in read if t not in topology.internal_topics),
+        internal_topics=tuple(t for t in read if t in topology.internal_topics),
+        sink_topics=tuple(n.topic for n in nodes if isinstance(n, SinkNode) and n.topic is not None),
+        tasks=max(counts[t] for t in read),
+        levels=levels,
+        keeps_state=bool(sub.stores) or processes or extracts,
+        ticks=processes or waits,
+    )
+
+
+def _check_known(topology: Topology, topics: Mapping[str, tuple[str, ...]], known: Mapping[str, int]) -> None:
+    for name, wanted in topics.items():
+        for topic in wanted:
+            if topic not in known and topic not in topology.internal_topics:
+                raise UnknownTopicError(
+                    f"{name} reads topic {topic!r}, which does not exist",
+                    hint=f"Create it before the start: penstock topics create {topic}.",
+                    topic=topic,
+                    node=name,
+                )

@@ -1,0 +1,59 @@
+"""A task's input of one batch, from ranges of the log and from rows of earlier stages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.log.base import RECORD_SCHEMA
+from penstock.runtime.task import TopicBatch
+from penstock.spark.envelope import Envelope, Kind, unpack_records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.log.base import TopicLog
+
+__all__ = ["topic_batches"]
+
+_OFFSETS_A_BATCH = 1 << 32
+
+
+def topic_batches(inbox: Sequence[Envelope], log: TopicLog, batch: int) -> list[TopicBatch]:
+    """The input in the shape that a task takes; partitions in order.
+
+    Rows of an internal topic that come from several tasks are merged as a broker would see them arrive: by time, each
+    task's own order kept. The merge is the same in every attempt, whatever order the shuffle delivers.
+    """
+    found: list[TopicBatch] = []
+    arrived: dict[tuple[str, int], list[Envelope]] = defaultdict(list)
+    for envelope in inbox:
+        if envelope.kind is Kind.RANGE:
+            start, end = envelope.range
+            records = list(log.read_range(envelope.topic, envelope.partition, start, end))
+            if records:
+                joined = records[0] if len(records) == 1 else pa.concat_batches(records)
+                found.append(TopicBatch(envelope.topic, envelope.partition, joined))
+        elif envelope.kind is Kind.RECORDS:
+            arrived[envelope.topic, envelope.partition].append(envelope)
+    for (topic, partition), envelopes in arrived.items():
+        parts = [unpack_records(e.payload) for e in sorted(envelopes, key=lambda e: e.origin)]
+        found.append(TopicBatch(topic, partition, _with_offsets(_merged(parts), batch * _OFFSETS_A_BATCH)))
+    return sorted(found, key=lambda b: (b.topic, b.partition))
+
+
+def _merged(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0]
+    joined = pa.concat_batches(parts)
+    newest = np.concatenate([np.maximum.accumulate(p.column("timestamp").to_numpy()) for p in parts])
+    return joined.take(pa.array(np.argsort(newest, kind="stable")))
+
+
+def _with_offsets(rows: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    offsets = pa.array(np.arange(first, first + rows.num_rows))
+    columns = [offsets, *(rows.column(name) for name in RECORD_SCHEMA.names[1:])]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)

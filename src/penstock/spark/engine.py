@@ -1,0 +1,127 @@
+"""The one streaming query of an application."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from penstock.errors import AppFailedError, PenstockError
+from penstock.spark.envelope import ENVELOPE_DDL, Kind
+from penstock.spark.failures import error_from
+from penstock.spark.offsets import offsets_from
+from penstock.spark.progress import BatchProgress, progress_of
+from penstock.spark.session import quiet_pandas
+from penstock.spark.stage import run_stage, shuffle_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.log.base import TopicPartition
+    from penstock.spark.job import SparkJob
+
+__all__ = ["Engine"]
+
+_log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Starts, watches and stops the query.
+
+    Args:
+        session: Made by `session_for`.
+        job: What to run.
+        on_batch: Called on the driver after each batch that did something.
+    """
+
+    def __init__(self, session: SparkSession, job: SparkJob, on_batch: Callable[[BatchProgress], None]) -> None:
+        self._session = session
+        self._job = job
+        self._on_batch = on_batch
+        self._query: StreamingQuery | None = None
+
+    def start(self, interval_ms: int) -> None:
+        """Starts the query; batches begin at most every ``interval_ms``."""
+        with quiet_pandas():
+            frame = self._stages()
+            writer = (
+                frame.writeStream.queryName(self._job.plan.application_id)
+                .option("checkpointLocation", f"{self._job.checkpoint}/spark")
+                .foreachBatch(self._collect)
+            )
+            if self._job.until_latest:
+                writer = writer.trigger(availableNow=True)
+            else:
+                writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
+            self._query = writer.start()
+
+    def _stages(self) -> DataFrame:
+        data = self._job.dump()
+        frame = self._session.readStream.format("penstock-tasks").option("job", base64.b64encode(data).decode()).load()
+        for level in range(1, self._job.plan.levels):
+            width = shuffle_width(self._job, level)
+            frame = frame.repartitionById(width, F.col("slot")).mapInArrow(_stage(data, level), ENVELOPE_DDL)
+        return frame
+
+    def _collect(self, frame: DataFrame, batch: int) -> None:
+        with quiet_pandas():
+            rows = frame.select("kind", "payload").collect()
+        reports = [bytes(row.payload) for row in rows if row.kind == Kind.REPORT]
+        if reports:
+            self._on_batch(progress_of(batch, reports))
+
+    def is_running(self) -> bool:
+        """Whether the query is active."""
+        return self._query is not None and bool(self._query.isActive)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits for its end; True when it has ended. Raises what made it fail."""
+        assert self._query is not None, "start() comes first"  # noqa: S101
+        try:
+            return bool(self._query.awaitTermination(timeout_s))
+        except Exception as error:
+            raise self._failure(error) from None
+
+    def stop(self) -> None:
+        """Ends the query; a running batch is given up, which loses nothing."""
+        if self._query is not None:
+            try:
+                self._query.stop()
+            except Exception as error:  # noqa: BLE001 - it is over either way
+                _log.debug("the query did not stop cleanly: %s", error)
+
+    def committed(self) -> tuple[int, dict[TopicPartition, int]] | None:
+        """The newest batch that Spark has committed, and where its input ended."""
+        last = self._query.lastProgress if self._query is not None else None
+        if last is None or not last["sources"]:
+            return None
+        end = last["sources"][0]["endOffset"]
+        document = json.loads(end) if isinstance(end, str) else end
+        return (int(last["batchId"]), offsets_from(document)[0]) if document else None
+
+    @staticmethod
+    def _failure(error: Exception) -> PenstockError:
+        found = error_from(str(error))
+        if found is not None:
+            return found
+        text = str(error).strip() or type(error).__name__
+        return AppFailedError(
+            f"the Spark query failed: {text.splitlines()[0][:500]}",
+            hint="Start the application again: it continues where it stopped. The full text is in `.details`.",
+            details=text,
+        )
+
+
+def _stage(data: bytes, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_stage(data, level, batches)
+
+    return stage

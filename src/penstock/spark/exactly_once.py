@@ -1,0 +1,214 @@
+"""One task, one batch: find or process and publish the segment, write outputs with the ledger, hand on the rest.
+
+Whatever step a crash hits, running the batch again gives the same: a published segment counts and nothing runs again;
+outputs and the ledger entry are one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.log.open import open_log
+from penstock.runtime.task import StreamTask
+from penstock.spark import faults
+from penstock.spark.arrivals import topic_batches
+from penstock.spark.envelope import Envelope, Kind, pack_records
+from penstock.spark.stage import run_name, slot_of
+from penstock.state.memory import MemoryTaskState
+from penstock.state.task_store import TaskStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.log.embedded import EmbeddedLog
+    from penstock.plan.plan import PlannedSubTopology, TaskRun
+    from penstock.runtime.task import TaskOutput
+    from penstock.spark.job import SparkJob
+
+__all__ = ["run_task"]
+
+Outputs = Mapping[str, pa.RecordBatch]
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What a task tells the driver about its batch."""
+
+    metrics: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def mark(self, step: str, since: float) -> float:
+        now = time.perf_counter()
+        self.seconds[step] = self.seconds.get(step, 0.0) + now - since
+        return now
+
+
+def run_task(job: SparkJob, level: int, run: TaskRun, batch: int, inbox: Sequence[Envelope]) -> list[Envelope]:
+    """Runs a task on its input of a batch, exactly once.
+
+    Args:
+        job: The application.
+        level: The stage.
+        run: The task, and which of its runs in this batch.
+        batch: Spark's batch number.
+        inbox: Its input: ranges of the log, rows of earlier stages, ticks of the clock.
+
+    Returns:
+        Rows for later stages, and a report for the driver.
+    """
+    sub = job.plan.subtopology(run.subtopology)
+    number = batch * len(sub.levels) + run.phase
+    facts = _Facts()
+    faults.reach(0, batch, run.task_id, job.driver_pid)
+    log = _log(job.log_url)
+    # Without state and without internal rows the transaction alone is atomic: there is nothing that a segment could add.
+    needs_segment = sub.keeps_state or any(t in job.plan.internal_topics for t in sub.sink_topics)
+    steps = _through_segment if needs_segment else _directly
+    outputs = steps(job, sub, run, batch, number, inbox, log, facts)
+    started = time.perf_counter()
+    _write(job, run, number, outputs, log, always=not needs_segment)
+    faults.reach(3, batch, run.task_id, job.driver_pid)
+    facts.mark("write", started)
+    envelopes = list(_handed_on(job, level, run, outputs))
+    faults.reach(4, batch, run.task_id, job.driver_pid)
+    facts.metrics |= {"task": run.task_id, "level": level, "seconds": facts.seconds}
+    facts.metrics["ends"] = {f"{e.topic}-{e.partition}": e.range[1] for e in inbox if e.kind is Kind.RANGE}
+    report = Envelope(-1, 0, Kind.REPORT, run_name(run), "", -1, run.task_id, json.dumps(facts.metrics).encode())
+    return [*envelopes, report]
+
+
+def _directly(
+    job: SparkJob,
+    sub: PlannedSubTopology,
+    run: TaskRun,
+    batch: int,
+    number: int,  # noqa: ARG001 - the same shape as _through_segment
+    inbox: Sequence[Envelope],
+    log: EmbeddedLog,
+    facts: _Facts,
+) -> Outputs:
+    output = _process(job, sub, run, batch, inbox, log, MemoryTaskState([]), facts)
+    faults.reach(1, batch, run.task_id, job.driver_pid)
+    return output.records
+
+
+def _through_segment(
+    job: SparkJob,
+    sub: PlannedSubTopology,
+    run: TaskRun,
+    batch: int,
+    number: int,
+    inbox: Sequence[Envelope],
+    log: EmbeddedLog,
+    facts: _Facts,
+) -> Outputs:
+    started = time.perf_counter()
+    specs = [job.topology.stores[name] for name in sub.stores]
+    # Opened anew for every batch: Spark gives a task to any free worker process of the machine, and they then all work
+    # on one replica in turn, where each keeping its own would mean applying every change once a process.
+    with TaskStore.open(
+        job.checkpoint,
+        job.replica_root,
+        run.task_id,
+        specs,
+        application_id=job.plan.application_id,
+        fingerprint=job.fingerprint,
+        accepts=job.accepts,
+        snapshot_every=int(job.config["penstock.snapshot.interval.batches"]),
+    ) as store:
+        segment = store.find(number, discard_damaged=True)
+        if segment is None:
+            state = store.begin(number)
+            started = facts.mark("state", started)
+            facts.metrics["entries"] = {name: len(state.map(name)) for name in sub.stores}  # type: ignore[arg-type]
+            output = _process(job, sub, run, batch, inbox, log, state, facts)
+            faults.reach(1, batch, run.task_id, job.driver_pid)
+            started = time.perf_counter()
+            offsets = {f"{e.topic}-{e.partition}": list(e.range) for e in inbox if e.kind is Kind.RANGE}
+            if any(e.kind is Kind.RECORDS for e in inbox):
+                offsets["batch"] = [batch, batch + 1]
+            segment = store.publish(number, output.records, offsets, discard_damaged=True)
+            facts.metrics["segment_bytes"] = segment.size_bytes
+            facts.mark("publish", started)
+        else:
+            facts.metrics["recovered"] = 1
+        faults.reach(2, batch, run.task_id, job.driver_pid)
+        return segment.outputs
+
+
+def _process(
+    job: SparkJob,
+    sub: PlannedSubTopology,
+    run: TaskRun,
+    batch: int,
+    inbox: Sequence[Envelope],
+    log: EmbeddedLog,
+    state: Any,
+    facts: _Facts,
+) -> TaskOutput:
+    started = time.perf_counter()
+    records = topic_batches(inbox, log, batch)
+    started = facts.mark("read", started)
+    task = StreamTask(job.topology, job.config, run.task_id, state, nodes=sub.nodes, partitions=job.plan.partitions)
+    try:
+        output = task.process(records, int(time.time() * 1000))
+    finally:
+        task.close()
+    facts.mark("process", started)
+    facts.metrics |= output.metrics
+    return output
+
+
+def _write(job: SparkJob, run: TaskRun, number: int, outputs: Outputs, log: EmbeddedLog, *, always: bool) -> None:
+    """Outputs and ledger entry in one transaction. ``always``: the ledger is all that tells that the batch is done."""
+    external = {t: rows for t, rows in outputs.items() if t not in job.plan.internal_topics and rows.num_rows}
+    if not external and not (always and job.exactly_once):
+        return
+    epoch = job.epoch if job.exactly_once else None
+    with log.transaction(f"{job.plan.application_id}-{run.task_id}", epoch) as transaction:
+        for topic, rows in external.items():
+            for partition, part in _by_partition(rows):
+                transaction.append(topic, max(partition, 0), part.drop_columns(["partition"]))
+        if job.exactly_once:
+            transaction.put_ledger(job.plan.application_id, run.task_id, number)
+
+
+def _handed_on(job: SparkJob, level: int, run: TaskRun, outputs: Outputs) -> Iterator[Envelope]:
+    from penstock.plan.plan import TaskRun
+
+    for topic, rows in outputs.items():
+        if topic not in job.plan.internal_topics:
+            continue
+        for partition, part in _by_partition(rows):
+            payload = pack_records(part.drop_columns(["partition"]))
+            for reader in job.plan.readers(topic):
+                to = job.plan.entry_level(reader, after=level)
+                target = TaskRun(reader.id, partition, reader.levels.index(to))
+                slot = slot_of(job, to, target)
+                yield Envelope(to, slot, Kind.RECORDS, run_name(target), topic, partition, run_name(run), payload)
+
+
+def _by_partition(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    partitions = rows.column("partition").to_numpy()
+    found = np.unique(partitions)
+    if len(found) == 1:
+        yield int(found[0]), rows
+        return
+    order = np.argsort(partitions, kind="stable")
+    starts = np.searchsorted(partitions[order], found)
+    for partition, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
+        yield int(partition), rows.take(pa.array(order[start:end]))
+
+
+@lru_cache(maxsize=4)
+def _log(url: str) -> EmbeddedLog:
+    """One handle a worker process; workers never fork, so it is never shared."""
+    return open_log(url)

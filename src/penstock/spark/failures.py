@@ -1,0 +1,43 @@
+"""How an error gets from a worker through two languages to the user, whole."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import re
+import traceback
+
+from penstock.errors import AppFailedError, PenstockError
+
+__all__ = ["WorkerError", "error_from", "wrapped"]
+
+_MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):end")
+
+
+class WorkerError(Exception):
+    """Carries a PenstockError, pickled, in its text: Spark passes on nothing else."""
+
+
+def wrapped(error: Exception) -> WorkerError:
+    """What a worker raises so that the driver can raise ``error``."""
+    if not isinstance(error, PenstockError):
+        text = "".join(traceback.format_exception_only(error)).strip()
+        where = traceback.extract_tb(error.__traceback__)
+        last = f" ({where[-1].filename}:{where[-1].lineno})" if where else ""
+        error = AppFailedError(f"a worker failed: {text}{last}", traceback="".join(traceback.format_exception(error)))
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)  # noqa: S301 - facts that do not come back would hide the error
+    except Exception:  # noqa: BLE001 - a user's record may refuse in any way
+        facts = {name: value for name, value in error.facts.items() if isinstance(value, str | int | float)}
+        data = pickle.dumps(type(error)(error.message, hint=error.hint, **facts))
+    return WorkerError(f"{error.message} penstock-error:{base64.b64encode(data).decode()}:end")
+
+
+def error_from(text: str) -> PenstockError | None:
+    """The error in the text of a Spark exception; None if it has none."""
+    found = _MARK.search(text)
+    if found is None:
+        return None
+    error = pickle.loads(base64.b64decode(found.group(1)))  # noqa: S301 - our own bytes
+    return error if isinstance(error, PenstockError) else None

@@ -1,0 +1,36 @@
+"""Kills the application at a chosen step, for the fault tests.
+
+``PENSTOCK_FAULT=step:batch:task`` ends driver, JVM and worker with SIGKILL when that task reaches that step of that
+batch; the steps are those of the exactly-once protocol: 0 before processing, 1 processed, 2 segment published,
+3 outputs written, 4 task done, 5 batch committed by Spark but not yet to the consumer group (the task is ``driver``).
+``*`` stands for any task.
+Without the variable nothing of this runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+__all__ = ["FAULT", "reach"]
+
+FAULT = os.environ.get("PENSTOCK_FAULT", "")
+
+
+def reach(step: int, batch: int, task: str, driver_pid: int) -> None:
+    """Called by a task (or, for step 5, by the driver) on the way; returns unless this is the chosen point."""
+    if not FAULT:
+        return
+    wanted = FAULT.split(":")
+    if wanted[:2] != [str(step), str(batch)] or wanted[2] not in ("*", task):
+        return
+    others = () if os.getpid() == driver_pid else (driver_pid, os.getppid(), _parent_of(os.getppid()))
+    for pid in (*others, os.getpid()):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _parent_of(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
+        return int(file.read().rpartition(")")[2].split()[1])

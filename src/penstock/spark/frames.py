@@ -1,0 +1,93 @@
+"""Topics of the embedded log as streaming DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from penstock.log.base import TopicPartition
+from penstock.log.open import open_log
+from penstock.spark.offsets import offsets_from, offsets_to
+from penstock.spark.session import quiet_pandas
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.log.embedded import EmbeddedLog
+
+__all__ = ["TopicSource", "topic_frame"]
+
+_DDL = "topic string, partition int, offset bigint, timestamp bigint, key binary, value binary"
+_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+
+
+class _Range(InputPartition):
+    def __init__(self, tp: TopicPartition, start: int, end: int) -> None:
+        super().__init__((tp, start, end))
+
+
+class TopicSource(DataSource):
+    """``spark.readStream.format("penstock").option("log", url).option("topic", name)``: the records of a topic."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> str:
+        return _DDL
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
+        return _TopicReader(self.options["log"], self.options["topic"])
+
+
+class _TopicReader(DataSourceStreamReader):
+    def __init__(self, url: str, topic: str) -> None:
+        self._url = url
+        self._topic = topic
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        with open_log(self._url) as log:
+            return offsets_to(log.beginning_offsets([self._topic]), 0)
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override] # noqa: N802 - the form without limits
+        with open_log(self._url) as log:
+            return offsets_to(log.end_offsets([self._topic]), 0)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        before, after = offsets_from(start)[0], offsets_from(end)[0]
+        return [_Range(tp, before.get(tp, 0), stop) for tp, stop in after.items() if stop > before.get(tp, 0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        tp, start, end = partition.value
+        with open_log(self._url) as log:
+            for records in log.iterate(tp.topic, tp.partition, start, end):
+                rows = records.num_rows
+                columns = [
+                    pa.array([tp.topic] * rows, pa.string()),
+                    pa.array([tp.partition] * rows, pa.int32()),
+                    records.column("offset"),
+                    records.column("timestamp"),
+                    records.column("key").cast(pa.binary()),
+                    records.column("value").cast(pa.binary()),
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def topic_frame(session: SparkSession, log: EmbeddedLog, topic: str) -> DataFrame:
+    """The records of a topic as a streaming DataFrame; raises UnknownTopicError."""
+    log.topic(topic)
+    with quiet_pandas():
+        session.dataSource.register(TopicSource)
+        return session.readStream.format("penstock").option("log", log.url).option("topic", topic).load()

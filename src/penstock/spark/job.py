@@ -1,0 +1,101 @@
+"""What every worker of an application is given, once: topology, plan and settings."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.plan.plan import PhysicalPlan
+    from penstock.topology.topology import Topology
+
+__all__ = ["SparkJob", "load_job"]
+
+
+@dataclass(frozen=True)
+class SparkJob:
+    """One started application. ``program`` is the pickled (topology, settings); the rest is needed by the source too.
+
+    Attributes:
+        plan: The physical plan.
+        program: Topology and StreamsConfig, pickled.
+        log_url: Of the embedded log.
+        epoch: Of the lease; writes of older instances are fenced by it.
+        checkpoint: Where the segments are.
+        replica_root: A directory of each machine, for replicas.
+        fingerprint: Of the topology.
+        accepts: Fingerprints of earlier topologies that may be continued.
+        exactly_once: Whether outputs go with a ledger entry.
+        parallelism: How many Spark tasks a stage has at most.
+        max_records_per_batch: Of all topics together.
+        max_records_per_partition: Of one topic partition, in a batch.
+        tick_ms: How often wall-clock time is looked at on idle topics; 0 never.
+        offset_reset: Where to begin, by topic: "earliest" or "latest".
+        until_latest: Stop at the records that are there at the start.
+        driver_pid: The driver's process.
+    """
+
+    plan: PhysicalPlan
+    program: bytes
+    log_url: str
+    epoch: int
+    checkpoint: str
+    replica_root: str
+    fingerprint: str
+    accepts: tuple[str, ...]
+    exactly_once: bool
+    parallelism: int
+    max_records_per_batch: int
+    max_records_per_partition: int
+    tick_ms: int
+    offset_reset: dict[str, str]
+    until_latest: bool
+    driver_pid: int
+
+    @cached_property
+    def _program(self) -> tuple[Topology, StreamsConfig]:
+        loaded: tuple[Any, Any] = pickle.loads(self.program)  # noqa: S301 - our own bytes
+        return loaded
+
+    @property
+    def topology(self) -> Topology:
+        return self._program[0]
+
+    @property
+    def config(self) -> StreamsConfig:
+        return self._program[1]
+
+    def dump(self) -> bytes:
+        """As bytes; `load_job` is the way back."""
+        return pickle.dumps(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_program"}
+
+
+def load_job(data: bytes) -> SparkJob:
+    """The job in these bytes; unpickled once a process."""
+    return _load(hashlib.blake2b(data, digest_size=16).digest(), _Bytes(data))
+
+
+class _Bytes:
+    """Bytes that do not take part in the cache's comparison."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Bytes)
+
+
+@lru_cache(maxsize=4)
+def _load(digest: bytes, data: _Bytes) -> SparkJob:  # noqa: ARG001 - the digest is the key
+    job: SparkJob = pickle.loads(data.data)  # noqa: S301 - our own bytes
+    return job

@@ -1,0 +1,167 @@
+"""From a topology and settings to a running query: the checks before the start, then the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import CheckpointMismatchError, ConfigError, EnvironmentProblemError, TopologyError
+from penstock.log.open import open_log
+from penstock.plan.document import document_of, fingerprint_of
+from penstock.plan.evolution import require_compatible
+from penstock.plan.plan import PhysicalPlan, plan_of
+from penstock.spark.job import SparkJob
+from penstock.spark.program import pickle_program
+from penstock.spark.storage import read_document, write_document
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.log.coordination import Lease
+    from penstock.log.embedded import EmbeddedLog
+    from penstock.topology.topology import Topology
+
+__all__ = ["Places", "missing_sinks", "open_app_log", "plan_for", "prepare_job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where an application keeps its things."""
+
+    checkpoint: str
+    replicas: str
+
+    @classmethod
+    def of(cls, config: StreamsConfig) -> Places:
+        """The checkpoint location (by default under ``state.dir``) and the directory of replicas."""
+        state_dir = config.get("state.dir") or str(Path(tempfile.gettempdir()) / "penstock")
+        home = Path(state_dir).expanduser().absolute() / config["application.id"]
+        given = config.get("penstock.checkpoint.location")
+        checkpoint = str(given).rstrip("/") if given else str(home / "checkpoint")
+        if "://" not in checkpoint:
+            checkpoint = str(Path(checkpoint).expanduser().absolute())
+        return cls(checkpoint, str(home / "replicas"))
+
+    def check(self) -> None:
+        """Raises EnvironmentProblemError unless the local ones are writable."""
+        for setting, place in (("penstock.checkpoint.location", self.checkpoint), ("state.dir", self.replicas)):
+            if "://" in place:
+                continue
+            try:
+                Path(place).mkdir(parents=True, exist_ok=True)
+                with tempfile.NamedTemporaryFile(dir=place):
+                    pass
+            except OSError as error:
+                raise EnvironmentProblemError(
+                    f"the directory {place} is not writable: {error.strerror}",
+                    hint=f"Set {setting} (or state.dir) to a directory that this user may write to.",
+                    directory=place,
+                ) from error
+
+
+def open_app_log(config: StreamsConfig) -> EmbeddedLog:
+    """Opens the log that ``bootstrap.servers`` names; it must be one that other processes can open too."""
+    config.require("application.id", "bootstrap.servers")
+    url = str(config["bootstrap.servers"])
+    if url.startswith("memory:"):
+        raise ConfigError(
+            f"bootstrap.servers is {url!r}, a log that only this process sees, but Spark works in other processes",
+            hint='Use a file, "sqlite:///penstock.db"; for tests without Spark there is TopologyTestDriver.',
+        )
+    return open_log(url)
+
+
+def plan_for(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> PhysicalPlan:
+    """The physical plan over the topics that exist; raises UnknownTopicError or CoPartitionError."""
+    if topology.global_stores:
+        raise TopologyError(
+            f"global stores ({', '.join(sorted(topology.global_stores))}) run in the test driver only so far",
+            hint="Use builder.table() on a co-partitioned topic.",
+        )
+    return plan_of(topology, config["application.id"], {t.name: t.partitions for t in log.topics()})
+
+
+def missing_sinks(topology: Topology, log: EmbeddedLog) -> list[str]:
+    """Sink topics that do not exist yet."""
+    existing = {t.name for t in log.topics()}
+    wanted = dict.fromkeys(n.topic for n in topology.sinks if n.topic is not None and not n.internal)
+    return [t for t in wanted if t not in existing and t not in topology.internal_topics]
+
+
+def prepare_job(
+    topology: Topology,
+    config: StreamsConfig,
+    plan: PhysicalPlan,
+    log: EmbeddedLog,
+    lease: Lease,
+    *,
+    parallelism: int,
+    until_latest: bool,
+) -> SparkJob:
+    """Everything that workers need; compares the checkpoint with the topology and notes the new plan in it.
+
+    Raises:
+        CheckpointMismatchError: The checkpoint is of another application or an incompatible topology.
+        TopologyError: A function cannot be pickled.
+    """
+    program = pickle_program(topology, config)
+    places = Places.of(config)
+    document = document_of(plan, topology)
+    fingerprint = fingerprint_of(document)
+    accepts = _continue(places.checkpoint, document, fingerprint, plan, log)
+    most = int(config["penstock.max.records.per.batch"])
+    return SparkJob(
+        plan=plan,
+        program=program,
+        log_url=log.url,
+        epoch=lease.epoch,
+        checkpoint=places.checkpoint,
+        replica_root=places.replicas,
+        fingerprint=fingerprint,
+        accepts=tuple(accepts),
+        exactly_once=config["processing.guarantee"] == "exactly_once_v2",
+        parallelism=parallelism,
+        max_records_per_batch=most,
+        max_records_per_partition=int(config["penstock.max.records.per.partition"] or most),
+        tick_ms=int(config["penstock.tick.interval.ms"]) if plan.ticks else 0,
+        offset_reset=_resets(topology, plan, config),
+        until_latest=until_latest,
+        driver_pid=os.getpid(),
+    )
+
+
+def _continue(
+    checkpoint: str, document: Mapping[str, Any], fingerprint: str, plan: PhysicalPlan, log: EmbeddedLog
+) -> list[str]:
+    """Fingerprints whose segments may be continued; writes the plan if it is new or has changed."""
+    stored = read_document(checkpoint, "plan.json")
+    if stored is None:
+        if log.ledger(plan.application_id):
+            raise CheckpointMismatchError(
+                f"application {plan.application_id!r} has run before, but its checkpoint {checkpoint} is not there",
+                hint="Set state.dir or penstock.checkpoint.location to where it ran, or call KafkaStreams.reset() to "
+                "start from the beginning.",
+                checkpoint=checkpoint,
+            )
+        history: list[str] = []
+    else:
+        old = json.loads(stored)
+        require_compatible(old["plan"], document, checkpoint)
+        history = list(old["fingerprints"])
+    if fingerprint not in history:
+        history.append(fingerprint)
+    write_document(checkpoint, "plan.json", json.dumps({"fingerprints": history, "plan": document}, indent=1))
+    return history
+
+
+def _resets(topology: Topology, plan: PhysicalPlan, config: StreamsConfig) -> dict[str, str]:
+    default = str(config["auto.offset.reset"])
+    resets = dict.fromkeys(plan.external_topics, default)
+    for node in topology.sources:
+        if node.offset_reset is not None:
+            resets |= {t: node.offset_reset for t in node.topics}
+    return resets

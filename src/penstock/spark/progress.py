@@ -1,0 +1,56 @@
+"""What a batch did, as progress listeners see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["BatchProgress", "progress_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """Figures of one micro-batch.
+
+    Attributes:
+        batch: Its number.
+        records_in: Records read from source topics and, by later stages, from internal ones.
+        records_out: Records written to sink topics and internal ones.
+        dropped: Kafka's ``dropped-records``: late, null keys, skipped.
+        stream_time_ms: The largest timestamp seen; -1 for none.
+        lag: Records that wait, by ``topic-partition``.
+        store_entries: Rows per store over all tasks that ran, as they were before the batch.
+        segment_bytes: Bytes of state segments written.
+        tasks: What each task reported, seconds per step included.
+    """
+
+    batch: int
+    records_in: int
+    records_out: int
+    dropped: int
+    stream_time_ms: int
+    lag: Mapping[str, int] = field(default_factory=dict)
+    store_entries: Mapping[str, int] = field(default_factory=dict)
+    segment_bytes: int = 0
+    tasks: tuple[Mapping[str, Any], ...] = ()
+
+
+def progress_of(batch: int, reports: Iterable[bytes]) -> BatchProgress:
+    """Sums up what the tasks of a batch reported."""
+    tasks = tuple(json.loads(report) for report in reports)
+    entries: dict[str, int] = {}
+    for task in tasks:
+        for store, count in task.get("entries", {}).items():
+            entries[store] = entries.get(store, 0) + count
+    return BatchProgress(
+        batch,
+        sum(t.get("records_in", 0) for t in tasks),
+        sum(t.get("records_out", 0) for t in tasks),
+        sum(t.get("dropped", 0) for t in tasks),
+        max((t.get("stream_time_ms", -1) for t in tasks), default=-1),
+        store_entries=entries,
+        segment_bytes=sum(t.get("segment_bytes", 0) for t in tasks),
+        tasks=tasks,
+    )

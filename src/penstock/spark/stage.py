@@ -1,0 +1,121 @@
+"""What runs inside a Python worker: the tasks of one stage, one after the other.
+
+Heavy imports happen here, in functions, so only after PySpark's daemon has forked the worker.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from penstock.spark.envelope import Envelope, Kind, decode, encode
+from penstock.spark.failures import wrapped
+from penstock.spark.job import load_job
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.plan.plan import TaskRun
+    from penstock.spark.job import SparkJob
+    from penstock.spark.source import Bin
+
+__all__ = ["run_first_stage", "run_stage", "slot_of"]
+
+
+def run_first_stage(data: bytes, work: Bin) -> Iterator[pa.RecordBatch]:
+    """The tasks of a bin: reads their ranges from the log; ranges and ticks of later stages are passed on."""
+    _one_thread_a_worker()
+    job = load_job(data)
+    inbox: dict[TaskRun, list[Envelope]] = defaultdict(list)
+    passed: list[Envelope] = []
+    for piece in work.ranges:
+        envelope = Envelope(
+            piece.level,
+            slot_of(job, piece.level, piece.run),
+            Kind.RANGE,
+            run_name(piece.run),
+            piece.topic,
+            piece.partition,
+            "",
+            f"[{piece.start}, {piece.end}]".encode(),
+        )
+        if piece.level == 0:
+            inbox[piece.run].append(envelope)
+        else:
+            passed.append(envelope)
+    for level, run in work.ticks:
+        tick = Envelope(level, slot_of(job, level, run), Kind.TICK, run_name(run), "", -1, "", b"")
+        if level == 0:
+            inbox[run].append(tick)
+        else:
+            passed.append(tick)
+    if passed:
+        yield encode(passed)
+    yield from _run_all(job, 0, inbox)
+
+
+def run_stage(data: bytes, level: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The tasks whose envelopes came to this worker; envelopes of later stages are passed on."""
+    _one_thread_a_worker()
+    job = load_job(data)
+    inbox: dict[TaskRun, list[Envelope]] = defaultdict(list)
+    passed: list[Envelope] = []
+    for envelope in decode(batches):
+        if envelope.level == level:
+            inbox[run_of(envelope.run)].append(envelope)
+        else:
+            passed.append(envelope)
+    if passed:
+        yield encode(passed)
+    yield from _run_all(job, level, inbox)
+
+
+def _run_all(job: SparkJob, level: int, inbox: dict[TaskRun, list[Envelope]]) -> Iterator[pa.RecordBatch]:
+    if not inbox:
+        return
+    from pyspark import TaskContext
+
+    from penstock.spark.exactly_once import run_task
+
+    context = TaskContext.get()
+    assert context is not None  # noqa: S101 - Spark sets it in workers
+    batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
+    for run in sorted(inbox):
+        try:
+            envelopes = run_task(job, level, run, batch, inbox[run])
+        except Exception as error:
+            raise wrapped(error) from None
+        yield encode(envelopes)
+
+
+def slot_of(job: SparkJob, level: int, run: TaskRun) -> int:
+    """Where a task run goes in its stage's shuffle."""
+    return job.plan.runs(level).index(run) % shuffle_width(job, level)
+
+
+def shuffle_width(job: SparkJob, level: int) -> int:
+    """How many Spark tasks a stage has."""
+    return max(1, min(job.parallelism, len(job.plan.runs(level))))
+
+
+def run_name(run: TaskRun) -> str:
+    """A task run as text."""
+    return f"{run.subtopology}_{run.partition}_{run.phase}"
+
+
+def run_of(name: str) -> TaskRun:
+    """A task run from its text."""
+    from penstock.plan.plan import TaskRun
+
+    return TaskRun(*map(int, name.split("_")))
+
+
+def _one_thread_a_worker() -> None:
+    """Each worker has one core: Polars and Arrow must not start a pool for all cores of the machine."""
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
