@@ -76,6 +76,7 @@ class KafkaStreams:
         self._owns_session = False
         self._state = State.CREATED
         self._changed = threading.Condition()
+        self._ended = False  # after the listeners have been told
         self._state_listener: StateListener | None = None
         self._on_error: Callable[[PenstockError], None] | None = None
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
@@ -187,7 +188,7 @@ class KafkaStreams:
         for listener in self._progress_listeners:
             try:
                 listener(progress)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged; the application goes on
                 _log.exception("a progress listener raised")
 
     def _watch(self) -> None:
@@ -227,7 +228,7 @@ class KafkaStreams:
         if self._on_error is not None:
             try:
                 self._on_error(error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged; the application goes on
                 _log.exception("the uncaught exception handler raised")
         self._release()
         self._become(State.ERROR)
@@ -267,7 +268,7 @@ class KafkaStreams:
 
     def _await_end(self, timeout_s: float | None) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: self._state in _ENDED, timeout_s)
+            return self._changed.wait_for(lambda: self._ended, timeout_s)
 
     def run(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
         """Starts and blocks until it is stopped by a signal, by ``close`` or by an error, which it raises.
@@ -321,6 +322,25 @@ class KafkaStreams:
 
         return topic_frame(self._session, self._log, topic)
 
+    def explain(self) -> str:
+        """How it will run: stages, tasks, stores, and which operators run by column. Starts nothing."""
+        from penstock.plan.explain import explain_text
+
+        return explain_text(*self._explained())
+
+    def explain_json(self) -> dict[str, Any]:
+        """As `explain`, as plain data."""
+        from penstock.plan.explain import explain_json
+
+        return explain_json(*self._explained())
+
+    def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None]]:
+        from penstock.spark.launch import open_app_log, plan_for, sliced_reasons
+
+        with open_app_log(self.config) as log:
+            plan = plan_for(self.topology, self.config, log)
+        return plan, self.topology, sliced_reasons(self.topology, self.config, plan)
+
     def metadata(self) -> dict[str, Any]:
         """State, tasks and places, as plain data."""
         from penstock.spark.launch import Places
@@ -355,13 +375,14 @@ class KafkaStreams:
             )
 
     def _become(self, state: State) -> None:
-        with self._changed:
-            old, self._state = self._state, state
-            self._changed.notify_all()
+        old, self._state = self._state, state
         if self._state_listener is not None and old is not state:
             try:
                 self._state_listener(state, old)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged; the application goes on
                 _log.exception("the state listener raised")
         if state is State.ERROR and self._error is None:
             self._error = AppFailedError("the application did not start")
+        with self._changed:
+            self._ended = state in _ENDED
+            self._changed.notify_all()

@@ -62,9 +62,11 @@ def _stores(
         if now is None:
             reasons.append(f"store {name!r} is gone, and its contents would be lost")
             continue
-        for fact in ("kind", "key_serde", "value_serde", "timestamped", "window_size_ms", "retain_duplicates"):
-            if was[fact] != now[fact]:
-                reasons.append(f"store {name!r}: its {fact.replace('_', ' ')} was {was[fact]} and now is {now[fact]}")
+        reasons += [
+            f"store {name!r}: its {fact.replace('_', ' ')} was {was[fact]} and now is {now[fact]}"
+            for fact in ("kind", "key_serde", "value_serde", "timestamped", "window_size_ms", "retain_duplicates")
+            if was[fact] != now[fact]
+        ]
         for fact in ("retention_ms", "history_ms"):
             if was[fact] > now[fact]:
                 migrations.append(f"store {name!r}: {fact} falls from {was[fact]} to {now[fact]}; older rows expire")
@@ -121,7 +123,7 @@ def require_compatible(old: Mapping[str, Any], new: Mapping[str, Any], where: st
         listed = "\n".join(f"  - {reason}" for reason in change.reasons)
         raise CheckpointMismatchError(
             f"the checkpoint {where} cannot be continued by this topology:\n{listed}",
-            hint="Give stores and operators names so that they keep their identity, or start with a new application.id.",
+            hint="Name stores and operators, so that they keep their identity, or start with a new application.id.",
             checkpoint=where,
             reasons=change.reasons,
         )

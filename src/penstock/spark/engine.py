@@ -86,8 +86,8 @@ class Engine:
         """Waits for its end; True when it has ended. Raises what made it fail."""
         assert self._query is not None, "start() comes first"  # noqa: S101
         try:
-            return bool(self._query.awaitTermination(timeout_s))
-        except Exception as error:
+            return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
+        except Exception as error:  # noqa: BLE001 - Spark wraps in many ways
             raise self._failure(error) from None
 
     def stop(self) -> None:

@@ -69,7 +69,7 @@ def run_task(job: SparkJob, level: int, run: TaskRun, batch: int, inbox: Sequenc
     facts = _Facts()
     faults.reach(0, batch, run.task_id, job.driver_pid)
     log = _log(job.log_url)
-    # Without state and without internal rows the transaction alone is atomic: there is nothing that a segment could add.
+    # Without state and internal rows the transaction alone is atomic: there is nothing that a segment could add.
     needs_segment = sub.keeps_state or any(t in job.plan.internal_topics for t in sub.sink_topics)
     steps = _through_segment if needs_segment else _directly
     outputs = steps(job, sub, run, batch, number, inbox, log, facts)
@@ -80,6 +80,9 @@ def run_task(job: SparkJob, level: int, run: TaskRun, batch: int, inbox: Sequenc
     envelopes = list(_handed_on(job, level, run, outputs))
     faults.reach(4, batch, run.task_id, job.driver_pid)
     facts.metrics |= {"task": run.task_id, "level": level, "seconds": facts.seconds}
+    facts.metrics["records_written"] = sum(
+        rows.num_rows for topic, rows in outputs.items() if topic not in job.plan.internal_topics
+    )
     facts.metrics["ends"] = {f"{e.topic}-{e.partition}": e.range[1] for e in inbox if e.kind is Kind.RANGE}
     report = Envelope(-1, 0, Kind.REPORT, run_name(run), "", -1, run.task_id, json.dumps(facts.metrics).encode())
     return [*envelopes, report]
@@ -128,7 +131,7 @@ def _through_segment(
         if segment is None:
             state = store.begin(number)
             started = facts.mark("state", started)
-            facts.metrics["entries"] = {name: len(state.map(name)) for name in sub.stores}  # type: ignore[arg-type]
+            facts.metrics["entries"] = {name: len(state.map(name)) for name in sub.stores}
             output = _process(job, sub, run, batch, inbox, log, state, facts)
             faults.reach(1, batch, run.task_id, job.driver_pid)
             started = time.perf_counter()
@@ -156,6 +159,7 @@ def _process(
 ) -> TaskOutput:
     started = time.perf_counter()
     records = topic_batches(inbox, log, batch)
+    facts.metrics["records_read"] = sum(r.records.num_rows for r in records if r.topic not in job.plan.internal_topics)
     started = facts.mark("read", started)
     task = StreamTask(job.topology, job.config, run.task_id, state, nodes=sub.nodes, partitions=job.plan.partitions)
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.log.embedded import EmbeddedLog
     from penstock.topology.topology import Topology
 
-__all__ = ["Places", "missing_sinks", "open_app_log", "plan_for", "prepare_job"]
+__all__ = ["Places", "missing_sinks", "open_app_log", "plan_for", "prepare_job", "sliced_reasons"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,20 @@ def plan_for(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> Phy
             hint="Use builder.table() on a co-partitioned topic.",
         )
     return plan_of(topology, config["application.id"], {t.name: t.partitions for t in log.topics()})
+
+
+def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan) -> dict[int, str | None]:
+    """Sub-topology -> why its records go one by one; None where whole batches run by column."""
+    from penstock.runtime.task import StreamTask
+    from penstock.state.memory import MemoryTaskState
+
+    reasons: dict[int, str | None] = {}
+    for sub in plan.subtopologies:
+        state = MemoryTaskState([topology.stores[name] for name in sub.stores])
+        task = StreamTask(topology, config, f"{sub.id}_0", state, nodes=sub.nodes, partitions=plan.partitions)
+        reasons[sub.id] = task.sliced_reason
+        task.close()
+    return reasons
 
 
 def missing_sinks(topology: Topology, log: EmbeddedLog) -> list[str]:
@@ -163,5 +177,5 @@ def _resets(topology: Topology, plan: PhysicalPlan, config: StreamsConfig) -> di
     resets = dict.fromkeys(plan.external_topics, default)
     for node in topology.sources:
         if node.offset_reset is not None:
-            resets |= {t: node.offset_reset for t in node.topics}
+            resets |= dict.fromkeys(node.topics, node.offset_reset)
     return resets

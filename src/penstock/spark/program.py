@@ -80,7 +80,7 @@ def _explained(topology: Topology, error: Exception) -> TopologyError:
             what = f"it captured {', '.join(bad)}" if bad else str(error)
             return TopologyError(
                 f"{node.name}: the function {where} cannot be sent to workers: {what}",
-                hint="Make such objects (connections, locks, open files) inside the function, or in a Processor's init().",
+                hint="Make such objects (connections, locks, files) inside the function, or in a Processor's init().",
                 node=node.name,
                 captured=bad,
             )

@@ -16,8 +16,8 @@ class BatchProgress:
 
     Attributes:
         batch: Its number.
-        records_in: Records read from source topics and, by later stages, from internal ones.
-        records_out: Records written to sink topics and internal ones.
+        records_in: Records read from source topics.
+        records_out: Records written to sink topics.
         dropped: Kafka's ``dropped-records``: late, null keys, skipped.
         stream_time_ms: The largest timestamp seen; -1 for none.
         lag: Records that wait, by ``topic-partition``.
@@ -46,8 +46,8 @@ def progress_of(batch: int, reports: Iterable[bytes]) -> BatchProgress:
             entries[store] = entries.get(store, 0) + count
     return BatchProgress(
         batch,
-        sum(t.get("records_in", 0) for t in tasks),
-        sum(t.get("records_out", 0) for t in tasks),
+        sum(t.get("records_read", 0) for t in tasks),
+        sum(t.get("records_written", 0) for t in tasks),
         sum(t.get("dropped", 0) for t in tasks),
         max((t.get("stream_time_ms", -1) for t in tasks), default=-1),
         store_entries=entries,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.spark.envelope import ENVELOPE_DDL
 from penstock.spark.job import load_job

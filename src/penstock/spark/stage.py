@@ -85,7 +85,7 @@ def _run_all(job: SparkJob, level: int, inbox: dict[TaskRun, list[Envelope]]) ->
     for run in sorted(inbox):
         try:
             envelopes = run_task(job, level, run, batch, inbox[run])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             raise wrapped(error) from None
         yield encode(envelopes)
 

@@ -1,0 +1,116 @@
+"""What ``explain`` shows: stages, tasks, stores, topics, and how each operator runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
+from penstock.topology.functions import Function
+from penstock.topology.nodes import ProcessorNode
+from penstock.topology.operations import Process
+from penstock.topology.topology import Topology
+
+__all__ = ["explain_json", "explain_text"]
+
+
+def explain_json(plan: PhysicalPlan, topology: Topology, sliced: Mapping[int, str | None]) -> dict[str, Any]:
+    """The plan as plain data.
+
+    Args:
+        plan: The physical plan.
+        topology: The topology that it is of.
+        sliced: Sub-topology -> why its records go one by one; None: whole batches by column.
+    """
+    return {
+        "application_id": plan.application_id,
+        "stages": [
+            {
+                "stage": level,
+                "shuffle": level > 0,
+                "subtopologies": [
+                    _subtopology(s, topology, plan, sliced.get(s.id)) for s in plan.subtopologies if level in s.levels
+                ],
+            }
+            for level in range(plan.levels)
+        ],
+        "internal_topics": {f"{plan.application_id}-{topic}": plan.partitions[topic] for topic in plan.internal_topics},
+        "stores": {
+            name: {"kind": spec.kind, "persistent": spec.persistent, "retention_ms": spec.retention_ms}
+            for name, spec in topology.stores.items()
+        },
+    }
+
+
+def _subtopology(sub: PlannedSubTopology, topology: Topology, plan: PhysicalPlan, sliced: str | None) -> dict[str, Any]:
+    return {
+        "id": sub.id,
+        "tasks": sub.tasks,
+        "reads": {t: plan.partitions[t] for t in (*sub.external_topics, *sub.internal_topics)},
+        "writes": list(sub.sink_topics),
+        "stores": list(sub.stores),
+        "columnar": sliced is None,
+        "sliced_reason": sliced,
+        "ticks": sub.ticks,
+        "operators": [
+            {"name": name, "runs": how_it_runs(node)}
+            for name in sub.nodes
+            if isinstance(node := topology.nodes[name], ProcessorNode)
+        ],
+    }
+
+
+def how_it_runs(node: ProcessorNode) -> str:
+    """Says "columns", or which Python function is called for each record."""
+    if isinstance(node.operation, Process):
+        return "a Processor, called for each record"
+    calls = [f.location for f in _functions(node.operation) if not f.is_expression]
+    return f"calls {', '.join(calls)} for each record" if calls else "columns"
+
+
+def _functions(value: Any) -> Iterator[Function]:
+    if isinstance(value, Function):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _functions(one)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _functions(getattr(value, field.name))
+
+
+def explain_text(plan: PhysicalPlan, topology: Topology, sliced: Mapping[int, str | None]) -> str:
+    """The plan for people; arguments as in `explain_json`."""
+    facts = explain_json(plan, topology, sliced)
+    lines = [f"Application {facts['application_id']}"]
+    for stage in facts["stages"]:
+        how = "after a shuffle by task" if stage["shuffle"] else "reads the log, no shuffle"
+        lines.append(f"\nStage {stage['stage']} ({how})")
+        for sub in stage["subtopologies"]:
+            lines += _lines(sub, topology)
+    if facts["internal_topics"]:
+        lines.append("\nRepartition topics (Spark's shuffle, not written)")
+        lines += [f"  {name}: {count} partitions" for name, count in facts["internal_topics"].items()]
+    return "\n".join(lines)
+
+
+def _lines(sub: Mapping[str, Any], topology: Topology) -> Iterator[str]:
+    yield f"  Sub-topology {sub['id']}: {sub['tasks']} tasks"
+    for topic, count in sub["reads"].items():
+        yield f"    reads  {topic} ({count} partitions)"
+    for topic in sub["writes"]:
+        yield f"    writes {topic}"
+    for name in sub["stores"]:
+        spec = topology.stores[name]
+        kept = f", kept {spec.retention_ms} ms" if spec.retention_ms else ""
+        yield f"    store  {name} ({spec.kind}, {'LMDB' if spec.persistent else 'in memory'}{kept})"
+    if sub["columnar"]:
+        yield "    runs whole batches by column"
+    else:
+        yield f"    runs record by record: {sub['sliced_reason']}"
+    if sub["ticks"]:
+        yield "    looks at the clock when no records come"
+    width = max((len(o["name"]) for o in sub["operators"]), default=0)
+    for operator in sub["operators"]:
+        yield f"      {operator['name']:{width}}  {operator['runs']}"

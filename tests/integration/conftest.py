@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import KafkaStreams
+from penstock.log.embedded import EmbeddedLog
+from penstock.log.open import open_log
+
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+START = 1_790_000_000_000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of this folder start Spark."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One session for all tests."""
+    from penstock.spark.session import quiet_pandas, session_for
+
+    with quiet_pandas():
+        session, _ = session_for({"spark.master": "local[2]"}, "tests", str(tmp_path_factory.mktemp("checkpoint")))
+        yield session
+        session.stop()
+
+
+class Bench:
+    """A log, an application's settings, and shorthands."""
+
+    def __init__(self, root: Path, spark: Any) -> None:
+        self.root = root
+        self.url = f"sqlite:///{root / 'log.db'}"
+        self.log: EmbeddedLog = open_log(self.url)
+        self.spark = spark
+        self._names = itertools.count()
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        return {
+            "application.id": "app",
+            "bootstrap.servers": self.url,
+            "state.dir": str(self.root / "state"),
+            "default.key.serde": "string",
+            "default.value.serde": "string",
+            **more,
+        }
+
+    def app(self, topology: Any, **more: Any) -> KafkaStreams:
+        return KafkaStreams(topology, self.config(**more), session=self.spark)
+
+    def run(self, topology: Any, **more: Any) -> KafkaStreams:
+        app = self.app(topology, **more)
+        app.run(until="latest")
+        return app
+
+    def write(self, topic: str, rows: list[tuple[str | None, str | None, int]], partition: int = 0) -> None:
+        columns = {
+            "timestamp": pa.array([START + t for _, _, t in rows], pa.int64()),
+            "key": pa.array([None if k is None else k.encode() for k, _, _ in rows], pa.large_binary()),
+            "value": pa.array([None if v is None else v.encode() for _, v, _ in rows], pa.large_binary()),
+        }
+        self.log.append(topic, partition, pa.RecordBatch.from_pydict(columns))
+
+    def read(self, topic: str, value: Callable[[bytes], Any] = bytes.decode) -> list[tuple[str | None, Any]]:
+        found: list[tuple[str | None, Any]] = []
+        for partition in range(self.log.topic(topic).partitions):
+            records = self.log.read(topic, partition, 0, 1_000_000).records
+            for key, one in zip(records.column("key").to_pylist(), records.column("value").to_pylist(), strict=True):
+                found.append((None if key is None else key.decode(), None if one is None else value(one)))
+        return found
+
+
+@pytest.fixture
+def bench(tmp_path: Path, spark: Any) -> Iterator[Bench]:
+    made = Bench(tmp_path, spark)
+    yield made
+    made.log.close()
+
+
+def long(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
