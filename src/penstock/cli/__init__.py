@@ -1,1 +1,1 @@
-"""The penstock command."""
+"""The `penstock` command."""

@@ -1,0 +1,159 @@
+"""`penstock datagen` and `penstock connect`: where records come from."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.options import Bootstrap, open_log_at
+from penstock.cli.output import console
+from penstock.errors import ConfigError, TopicExistsError
+
+if TYPE_CHECKING:
+    from penstock.datagen.base import Generated, Settings
+    from penstock.log.embedded import EmbeddedLog
+
+__all__ = ["register"]
+
+connectors = typer.Typer(help="Connectors between files and topics.", no_args_is_help=True)
+
+
+class Kind(enum.StrEnum):
+    """What to generate."""
+
+    ACCESS_LOG = "access-log"
+    SHOP = "shop"
+    CLICKS = "clicks"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(datagen)
+    app.add_typer(connectors, name="connect")
+
+
+def datagen(
+    kind: Annotated[Kind, typer.Argument(help="access-log; shop: users, items and orders; clicks: page views.")],
+    *,
+    count: Annotated[int | None, typer.Option("--count", "-n", help="How many; without it, for ever.")] = None,
+    rate: Annotated[float, typer.Option(help="Records per second of event time.")] = 100.0,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal records.")] = 0,
+    disorder: Annotated[str, typer.Option(help="How late records may come, e.g. 5s.")] = "0",
+    start: Annotated[str | None, typer.Option(help="Time of the first event; by default now.")] = None,
+    paced: Annotated[
+        bool | None,
+        typer.Option("--paced/--at-once", help="At that rate in real time too; by default only without --count."),
+    ] = None,
+    to_topics: Annotated[
+        bool, typer.Option("--to-topics", help="Into topics of the log: access_log, users, items, orders, clicks.")
+    ] = False,
+    partitions: Annotated[int, typer.Option(min=1, help="Of topics that are created.")] = 1,
+    bootstrap: Bootstrap = "penstock.db",
+) -> None:
+    """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
+    from penstock.datagen.base import Settings
+    from penstock.datagen.base import paced as at_pace
+    from penstock.durations import duration_ms, timestamp_ms
+
+    settings = Settings(
+        seed=seed,
+        count=count,
+        rate=rate,
+        start_ms=timestamp_ms(start, "--start") if start else None,
+        disorder_ms=duration_ms(disorder, "--disorder"),
+    )
+    records = _generator(kind, settings)
+    real_time = count is None if paced is None else paced
+    groups = at_pace(records, rate) if real_time else _grouped(records)
+    if to_topics:
+        with open_log_at(bootstrap, create=True) as log:
+            sent = sum(_append(log, group, partitions) for group in groups)
+        console(stderr=True).print(f"{sent:,} records")
+        return
+    for group in groups:
+        for record in group:
+            sys.stdout.write((record.value if kind is Kind.ACCESS_LOG else _as_json(record)) + "\n")
+        if real_time:
+            sys.stdout.flush()
+
+
+def _generator(kind: Kind, settings: Settings) -> Iterator[Generated]:
+    from penstock.datagen.access_log import access_log
+    from penstock.datagen.clicks import clicks
+    from penstock.datagen.shop import shop
+
+    if kind is Kind.SHOP:
+        return shop(settings)
+    return clicks(settings) if kind is Kind.CLICKS else access_log(settings)
+
+
+def _grouped(records: Iterator[Generated], size: int = 10_000) -> Iterator[list[Generated]]:
+    import itertools
+
+    while group := list(itertools.islice(records, size)):
+        yield group
+
+
+def _as_json(record: Generated) -> str:
+    return json.dumps(
+        {"topic": record.topic, "key": record.key, "timestamp": record.timestamp_ms, "value": json.loads(record.value)}
+    )
+
+
+def _append(log: EmbeddedLog, group: Iterable[Generated], partitions: int) -> int:
+    from penstock.cli.records import Producer
+
+    producers: dict[str, Producer] = {}
+    for record in group:
+        if record.topic not in producers:
+            if record.topic not in {topic.name for topic in log.topics()}:
+                with contextlib.suppress(TopicExistsError):  # another process was faster
+                    log.create_topic(record.topic, partitions)
+            producers[record.topic] = Producer(log, record.topic, "string", "string")
+        producers[record.topic].add(record.key, record.value, record.timestamp_ms)
+    for producer in producers.values():
+        producer.flush()
+    return sum(producer.sent for producer in producers.values())
+
+
+@connectors.command("file")
+def connect_file(
+    *,
+    path: Annotated[Path, typer.Option(help="The text file.")],
+    topic: Annotated[str, typer.Option(help="The topic; created if it is not there.")],
+    follow: Annotated[
+        bool, typer.Option("--follow/--once", help="Go on with what is added, or stop at the end.")
+    ] = True,
+    name: Annotated[str, typer.Option(help="The connector's name: its position is kept under it.")] = "",
+    partitions: Annotated[int, typer.Option(min=1, help="Of a topic that is created.")] = 1,
+    bootstrap: Bootstrap = "penstock.db",
+) -> None:
+    """Read a growing text file, line by line, into a topic; goes on exactly where it stopped."""
+    from penstock.connect.file_source import FileSource
+
+    out = console(stderr=True)
+    if not topic:
+        raise ConfigError("--topic is empty")
+    with open_log_at(bootstrap, create=True) as log:
+        source = FileSource(log, path, topic, name=name, partitions=partitions, on_note=out.print)
+        try:
+            if follow:
+                source.follow()
+            else:
+                source.run_once()
+        except KeyboardInterrupt:
+            source.stop()
+        finally:
+            status = source.status()
+            out.print(
+                f"{status.lines:,} line(s) to {topic}; {status.total_lines:,} in all, "
+                f"{status.behind_bytes:,} bytes left"
+            )
+            source.close()

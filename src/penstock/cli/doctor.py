@@ -1,0 +1,43 @@
+"""`penstock doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import Json
+from penstock.cli.output import console, print_json, print_table
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(doctor)
+
+
+def doctor(
+    *,
+    state_dir: Annotated[Path | None, typer.Option(help="The directory that is to hold state.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Look for what a run needs: Java, packages, disk, ports; say how to get what is missing.
+
+    Exits with 1 if something is.
+    """
+    from penstock.cli.environment import examine
+
+    findings = examine(state_dir)
+    missing = [f for f in findings if not f.ok]
+    if as_json:
+        print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})
+    else:
+        print_table(["", "what", "found"], (["ok" if f.ok else "MISSING", f.name, f.found] for f in findings))
+        for finding in missing:
+            console().print(f"\n{finding.name}: {finding.remedy}")
+        console().print("\neverything is there" if not missing else f"\n{len(missing)} to repair")
+    if missing:
+        raise typer.Exit(1)

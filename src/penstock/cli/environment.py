@@ -1,0 +1,147 @@
+"""What this machine has: versions, Java, places that must be writable."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.version import __version__
+
+__all__ = ["Finding", "examine", "java_version", "versions"]
+
+_PACKAGES = ("pyspark", "polars", "pyarrow", "numpy", "pandas", "lmdb", "obstore", "cloudpickle")
+_MIN_JAVA = 17
+_MIN_FREE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at; ``remedy`` is empty when it is fine."""
+
+    name: str
+    found: str
+    ok: bool
+    remedy: str = ""
+
+
+def versions() -> dict[str, str]:
+    """Penstock's version, and those of what it runs on."""
+    found = {"penstock": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    found["java"] = java_version() or "missing"
+    return found
+
+
+def java_version() -> str | None:
+    """The version of the Java that Spark would start; None without one."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java:
+        return None
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "([^"]+)"', told.stderr + told.stdout)
+    return found[1] if found else None
+
+
+def examine(state_dir: Path | None = None, port: int | None = None) -> list[Finding]:
+    """Looks at everything that a run needs.
+
+    Args:
+        state_dir: Where state is to be kept; by default the system's directory for temporary files.
+        port: A port that is to be free; Spark's web page takes 4040 unless it is busy.
+    """
+    directory = state_dir or Path(tempfile.gettempdir())
+    return [
+        _python(),
+        *_packages(),
+        _java(),
+        _address(),
+        _port(port or 4040),
+        *_places(directory),
+        Finding("processors", str(os.cpu_count() or 1), ok=True),
+    ]
+
+
+def _python() -> Finding:
+    return Finding("Python", platform.python_version(), ok=True)
+
+
+def _packages() -> list[Finding]:
+    findings = []
+    for name, number in versions().items():
+        if name in _PACKAGES:
+            missing = number == "missing"
+            remedy = f"pip install {name}" if missing else ""
+            if name == "pyspark" and not missing and not (4, 2) <= _pair(number) < (5, 0):
+                remedy = 'pip install "pyspark>=4.2,<5"'
+            findings.append(Finding(name, number, ok=not remedy, remedy=remedy))
+    return findings
+
+
+def _pair(number: str) -> tuple[int, int]:
+    major, minor = [*re.findall(r"\d+", number), "0", "0"][:2]
+    return int(major), int(minor)
+
+
+def _java() -> Finding:
+    number = java_version()
+    home = os.environ.get("JAVA_HOME")
+    install = "Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17"
+    if number is None:
+        remedy = f"JAVA_HOME is {home}, which has no working bin/java" if home else f"Install Java 17. {install}"
+        return Finding("Java", "missing", ok=False, remedy=remedy)
+    major = _pair(number)[0]
+    if major < _MIN_JAVA:
+        return Finding("Java", number, ok=False, remedy=f"Spark needs Java {_MIN_JAVA} or later. {install}")
+    return Finding("Java", number, ok=True)
+
+
+def _address() -> Finding:
+    name = socket.gethostname()
+    try:
+        return Finding("host name", f"{name} ({socket.gethostbyname(name)})", ok=True)
+    except OSError:
+        remedy = "Spark asks for the address of its host: add the name to /etc/hosts, or set SPARK_LOCAL_IP=127.0.0.1"
+        return Finding("host name", f"{name} has no address", ok="SPARK_LOCAL_IP" in os.environ, remedy=remedy)
+
+
+def _port(port: int) -> Finding:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return Finding(f"port {port}", "busy: Spark's web page takes the next free one", ok=True)
+    return Finding(f"port {port}", "free", ok=True)
+
+
+def _places(directory: Path) -> list[Finding]:
+    name = f"directory {directory}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        remedy = "Give a directory that this user may write to (state.dir)."
+        return [Finding(name, f"not writable: {error.strerror}", ok=False, remedy=remedy)]
+    free = shutil.disk_usage(directory).free
+    enough = free >= _MIN_FREE_BYTES
+    remedy = "" if enough else "Less than 1 GiB is free: state and topics need room."
+    return [
+        Finding(name, "writable", ok=True),
+        Finding("free disk", f"{free / 2**30:.1f} GiB", ok=enough, remedy=remedy),
+    ]

@@ -1,0 +1,84 @@
+"""The command's entry point: which commands there are, and how errors end them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock.cli import apps, data, demo, doctor, groups, topics
+from penstock.cli.options import Json
+from penstock.cli.output import console, print_error, print_json
+from penstock.errors import PenstockError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="penstock",
+    help="Kafka Streams for Python, running on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def root(
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
+) -> None:
+    """Kafka Streams for Python, running on Spark."""
+    del debug  # taken out of the arguments by main(), so that it may stand anywhere
+
+
+@app.command()
+def version(*, as_json: Json = False) -> None:
+    """Print the versions of Penstock and of what it runs on."""
+    from penstock.cli.environment import versions
+
+    found = versions()
+    if as_json:
+        print_json(found)
+        return
+    for name, number in found.items():
+        console().print(f"{name} {number}")
+
+
+apps.register(app)
+app.add_typer(topics.app, name="topics")
+app.add_typer(groups.app, name="groups")
+data.register(app)
+app.add_typer(demo.app, name="demo")
+doctor.register(app)
+
+
+def main() -> None:
+    """Runs the command. Exit codes: 0, 1 for an error of ours, 2 for a wrong call, 70 for a bug, 130 for Ctrl-C."""
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments, prog_name="penstock")
+    except PenstockError as error:
+        if debug:
+            raise
+        print_error(error.message, error.hint)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `penstock topics consume ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if debug:
+            raise
+        print_error(
+            f"{type(error).__name__}: {error}", "This is not a message for users: please report it, with --debug."
+        )
+        sys.exit(70)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.errors import ConfigError, LogError
+
+if TYPE_CHECKING:
+    from penstock.log.embedded import EmbeddedLog
+
+__all__ = ["Bootstrap", "ConfigFile", "ConfigPairs", "Json", "open_log_at", "read_config"]
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-servers", "-b", envvar="PENSTOCK_BOOTSTRAP_SERVERS",
+        help="The topic log: a file, or sqlite:///path.", show_default=True,
+    ),
+]  # fmt: skip
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+ConfigPairs = Annotated[
+    list[str], typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting; may be repeated.")
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config-file", help="A file of settings: key=value lines, TOML or JSON.")
+]
+
+
+def open_log_at(url: str, *, create: bool = False) -> EmbeddedLog:
+    """The log at a URL or path; an error when its file is not there, unless it may be created."""
+    from penstock.log.open import open_log
+    from penstock.log.url import parse_log_url
+
+    place = parse_log_url(url)
+    if place.path is not None and not create and not place.path.exists():
+        raise LogError(
+            f"there is no topic log at {place.path}",
+            hint="Give its file with --bootstrap-servers (or set PENSTOCK_BOOTSTRAP_SERVERS).",
+        )
+    return open_log(url)
+
+
+def read_config(pairs: list[str], file: Path | None) -> dict[str, Any]:
+    """Settings of a file, overridden by ``key=value`` pairs.
+
+    Raises:
+        ConfigError: A pair without ``=``, or a file that cannot be read.
+    """
+    settings = _read_file(file) if file else {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise ConfigError(f"--config {pair!r} is not KEY=VALUE", hint="For example: --config application.id=shop")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    import json
+    import tomllib
+
+    try:
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".json":
+            return _flat(json.loads(text))
+        if file.suffix == ".toml":
+            return _flat(tomllib.loads(text))
+    except OSError as error:
+        raise ConfigError(f"the settings file {file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"the settings file {file} has an error: {error}") from error
+    lines = (line.strip() for line in text.splitlines())
+    pairs = [line for line in lines if line and not line.startswith(("#", "!"))]
+    return read_config(pairs, None)
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables become dotted names: ``[application] id = "x"`` is ``application.id``."""
+    flat: dict[str, Any] = {}
+    for name, item in value.items():
+        if isinstance(item, dict):
+            flat |= _flat(item, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = item
+    return flat

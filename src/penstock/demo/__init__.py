@@ -1,0 +1,21 @@
+"""The demo: the access-log job with a growing log file, a live view and a proof at the end.
+
+Reading order: `access_log` (the topology; the same file as examples/access_log.py), `job`, `writer`, `counts`, `view`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.demo.job import run_demo
+
+__all__ = ["run_demo"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "run_demo":
+        raise AttributeError(f"module 'penstock.demo' has no attribute {name!r}")
+    from penstock.demo.job import run_demo
+
+    return run_demo

@@ -1,0 +1,244 @@
+"""Runs the access-log job: writer, file source, application, view; at the end the proof."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from penstock.app import KafkaStreams, State
+from penstock.connect.file_source import FileSource
+from penstock.demo.counts import Proof, TopicCounts, prove
+from penstock.demo.view import Figures, View
+from penstock.demo.writer import LogWriter
+from penstock.errors import LogError
+from penstock.groups.lag import lag
+from penstock.log.embedded import EmbeddedLog
+from penstock.log.open import open_log
+
+if TYPE_CHECKING:
+    from penstock.spark.progress import BatchProgress
+    from penstock.topology.topology import Topology
+
+__all__ = ["run_demo"]
+
+PARTITIONS = 2
+_FOREVER = {"retention.ms": "-1"}  # the log may be of last year
+_DRAIN_S = 120.0
+
+
+def run_demo(
+    topology: Topology | None = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    path: str | Path | None = None,
+    follow: bool = False,
+    seconds: float = 60.0,
+    directory: str | Path = ".demo",
+    rate: float = 1000.0,
+) -> Proof:
+    """Runs the job and prints what it does; Ctrl-C ends it cleanly, and the next run goes on where it stopped.
+
+    Args:
+        topology: By default the one of `penstock.demo.access_log`.
+        config: Its settings.
+        path: A log file of yours; by default one is written while the job runs.
+        follow: Go on until Ctrl-C.
+        seconds: How long to run otherwise, once the application is up.
+        directory: Where everything is kept. A file of yours has a folder of its own in it.
+        rate: Lines per second that are written.
+
+    Raises:
+        LogError: ``path`` does not exist.
+    """
+    from penstock.demo import access_log
+
+    home = Path(directory).expanduser().absolute()
+    if path is not None:
+        file = Path(path).expanduser().absolute()
+        if not file.is_file():
+            raise LogError(f"there is no file {file}", hint="Give the path of an access log in the combined format.")
+        home /= file.name
+    else:
+        file = home / "access.log"
+    home.mkdir(parents=True, exist_ok=True)
+    job = _Job(topology or access_log.topology, config or access_log.config, home, file)
+    writer = LogWriter(file, rate) if path is None else None
+    return job.run(writer, seconds=None if follow else seconds)
+
+
+class _Job:
+    def __init__(self, topology: Topology, config: Mapping[str, Any], home: Path, file: Path) -> None:
+        self._home, self._file = home, file
+        self._url = f"sqlite:///{home / 'topics.db'}"
+        settings = {
+            "spark.master": "local[2]",
+            "spark.ui.enabled": "false",
+            **config,
+            "bootstrap.servers": self._url,
+            "state.dir": str(home / "state"),
+        }
+        self._app = KafkaStreams(topology, settings)
+        self._id = str(self._app.config["application.id"])
+        self._letters = str(self._app.config["errors.dead.letter.queue.topic.name"] or "")
+        self._app.add_progress_listener(self._on_batch)
+        self._stopping = threading.Event()
+        self._figures = Figures(
+            places={"file": str(file), "topics": str(home / "topics.db"), "state": str(home / "state")}
+        )
+        self._recent: list[tuple[float, int]] = []
+
+    def run(self, writer: LogWriter | None, *, seconds: float | None) -> Proof:
+        console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+        with open_log(self._url) as log, _signals(self._stopping) as catch, View(console) as view:
+            self._create_topics(log)
+            source = FileSource(log, self._file, "access_log", on_note=view.note)
+            before = source.status().total_lines
+            if before:
+                view.note(f"going on after line {before:,} of {self._file}")
+            counts = TopicCounts(log)
+            reader = threading.Thread(target=source.follow, name="file-source", daemon=True)
+            if writer:
+                writer.start()
+            reader.start()
+            view.show(self._figures)
+            try:
+                with _output_to(self._home / "spark.log"):
+                    self._app.start()
+                catch()  # PySpark has put a handler of its own in place
+                self._watch(log, source, counts, view, seconds)
+                self._figures.phase = "finishing what has been read"
+                if writer:
+                    writer.stop()
+                source.stop()
+                reader.join(30)
+                self._drain(log, source, counts, view)
+            finally:
+                self._stopping.set()
+                source.stop()
+                self._app.close()
+            if self._app.error:
+                raise self._app.error
+            proof = prove(counts, self._file, source.position.offset_bytes)
+        _summary(console, proof, before, self._figures, self._home)
+        return proof
+
+    def _create_topics(self, log: EmbeddedLog) -> None:
+        existing = {topic.name for topic in log.topics()}
+        wanted = {"access_log": PARTITIONS, "os-check": 1, self._letters: 1}
+        for topic, partitions in wanted.items():
+            if topic and topic not in existing:
+                log.create_topic(topic, partitions, _FOREVER)
+
+    def _on_batch(self, progress: BatchProgress) -> None:
+        figures = self._figures
+        figures.batches = progress.batch
+        figures.dropped += progress.dropped
+        figures.state_rows = sum(progress.store_entries.values()) or figures.state_rows
+
+    def _watch(
+        self, log: EmbeddedLog, source: FileSource, counts: TopicCounts, view: View, seconds: float | None
+    ) -> None:
+        started = time.monotonic()
+        self._figures.phase = "running"
+        while not self._stopping.is_set() and self._app.state is State.RUNNING:
+            self._measure(log, source, counts, time.monotonic() - started)
+            view.show(self._figures)
+            if seconds is not None and time.monotonic() - started >= seconds:
+                return
+            self._stopping.wait(0.5)
+
+    def _measure(self, log: EmbeddedLog, source: FileSource, counts: TopicCounts, seconds: float) -> None:
+        counts.poll()
+        figures = self._figures
+        figures.seconds = seconds
+        figures.lines = source.status().total_lines
+        figures.counts = counts.counts
+        figures.counted = counts.total
+        figures.bad = log.end_offset(self._letters, 0) if self._letters else 0
+        figures.lag = {f"{row.topic}-{row.partition}": row.lag for row in lag(log, self._id, ["access_log"])}
+        figures.state_bytes = _tree_bytes(self._home / "state")
+        self._recent = [*self._recent[-10:], (time.monotonic(), figures.lines - sum(figures.lag.values()))]
+        (first, before), (last, now) = self._recent[0], self._recent[-1]
+        figures.rate = max(now - before, 0) / (last - first) if last > first else 0.0
+
+    def _drain(self, log: EmbeddedLog, source: FileSource, counts: TopicCounts, view: View) -> None:
+        """Waits until the application has processed all that is in the topic."""
+        deadline = time.monotonic() + _DRAIN_S
+        begun = time.monotonic() - self._figures.seconds
+        while self._app.state is State.RUNNING and time.monotonic() < deadline:
+            self._measure(log, source, counts, time.monotonic() - begun)
+            view.show(self._figures)
+            if not sum(self._figures.lag.values()):
+                return
+            time.sleep(0.2)
+
+
+def _summary(console: Console, proof: Proof, before: int, figures: Figures, home: Path) -> None:
+    lines = proof.good + proof.bad
+    console.print(
+        f"\n{lines:,} lines ({lines - before:,} in this run): {proof.good:,} good, {proof.bad:,} bad ones in the dead "
+        f"letter topic; {proof.counted:,} hits counted in {proof.windows:,} windows; {figures.batches + 1:,} batches"
+    )
+    if proof.verified:
+        console.print("verified: a recount of the file gives exactly these counts, window by window", style="green")
+    elif proof.late:
+        console.print(f"{proof.late:,} hits came later than the grace of their window and were not counted")
+    else:
+        console.print(f"NOT verified: {proof.wrong:,} counts differ from a recount of the file", style="bold red")
+    console.print(f"everything is in {home}; run it again to go on, or delete that folder to start anew")
+
+
+def _tree_bytes(folder: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # files come and go
+                total += os.stat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH116, PTH118 - twice as fast
+    return total
+
+
+@contextlib.contextmanager
+def _signals(stopping: threading.Event) -> Iterator[Any]:
+    """SIGINT and SIGTERM set the event; a second one ends the process at once, which loses nothing."""
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+        if stopping.is_set():
+            os._exit(128 + number)
+        stopping.set()
+
+    def catch() -> None:
+        for number in before:
+            signal.signal(number, handle)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    catch()
+    try:
+        yield catch
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Lets processes that start in this block (Spark's) write their errors to a file instead of the live view."""
+    kept = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

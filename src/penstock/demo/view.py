@@ -1,0 +1,121 @@
+"""What one sees while the demo runs: a live table on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Figures", "View"]
+
+_WINDOWS_SHOWN = 8
+_PLAIN_EVERY_S = 5.0
+
+
+@dataclass
+class Figures:
+    """What there is to show at one moment."""
+
+    seconds: float = 0.0
+    phase: str = "starting Spark"
+    lines: int = 0
+    counted: int = 0
+    rate: float = 0.0
+    bad: int = 0
+    dropped: int = 0
+    batches: int = 0
+    state_bytes: int = 0
+    state_rows: int = 0
+    lag: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+class View:
+    """Shows figures; use it in a ``with`` block."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+        self._said_at = -_PLAIN_EVERY_S
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def note(self, text: str) -> None:
+        """A sentence of its own."""
+        self._console.print(text)
+
+    def show(self, figures: Figures) -> None:
+        """The present figures; without a terminal one line every five seconds."""
+        if self._live:
+            self._live.update(_screen(figures))
+        elif figures.seconds - self._said_at >= _PLAIN_EVERY_S:
+            self._said_at = figures.seconds
+            self._console.print(_line(figures))
+
+
+def _line(figures: Figures) -> str:
+    windows = len({start for start, _ in figures.counts})
+    lag = " ".join(f"{place}={behind}" for place, behind in sorted(figures.lag.items())) or "none"
+    return (
+        f"{figures.seconds:4.0f}s  {figures.phase}: {figures.lines:,} lines read, {figures.counted:,} counted in "
+        f"{windows} windows, {figures.rate:,.0f} records/s, lag {lag}, state {_size(figures.state_bytes)}"
+    )
+
+
+def _screen(figures: Figures) -> Group:
+    head = Text.assemble(
+        ("access_log -> os-check  ", "bold"),
+        f"{figures.phase}, {figures.seconds:.0f} s  ",
+        (f"{figures.rate:,.0f} records/s  ", "bold green"),
+        f"{figures.lines:,} lines  {figures.counted:,} counted  {figures.bad:,} bad  batch {figures.batches:,}",
+    )
+    lag = "  ".join(f"{place} {behind:,}" for place, behind in sorted(figures.lag.items())) or "none"
+    rows = f" in {figures.state_rows:,} rows" if figures.state_rows else ""
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("lag", lag)
+    facts.add_row("state", f"{_size(figures.state_bytes)}{rows}; {figures.dropped:,} records dropped (bad or late)")
+    for name, place in figures.places.items():
+        facts.add_row(name, place)
+    return Group(head, Text(), _table(figures.counts), Text(), facts)
+
+
+def _table(counts: Mapping[tuple[int, str], int]) -> Table:
+    systems = sorted({system for _, system in counts})
+    starts = sorted({start for start, _ in counts})[-_WINDOWS_SHOWN:]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("window (UTC)", no_wrap=True)
+    for name in (*systems, "all"):
+        table.add_column(name, justify="right")
+    for start in starts:
+        when = dt.datetime.fromtimestamp(start / 1000, dt.UTC)
+        row = [counts.get((start, system), 0) for system in systems]
+        table.add_row(f"{when:%d %b %H:%M}", *(f"{count:,}" for count in row), f"{sum(row):,}")
+    return table
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} GiB"

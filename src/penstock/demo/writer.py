@@ -1,0 +1,67 @@
+"""Writes a generated access log while the job runs; goes on after the last line that is there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from penstock.datagen.access_log import access_log
+from penstock.datagen.base import Settings, paced
+from penstock.demo.access_log import hit_time
+
+__all__ = ["LogWriter"]
+
+# The log's clock runs ten times as fast, so that minutes come and go while one looks on.
+SPEED = 10
+DISORDER_MS = 5_000
+_TAIL_BYTES = 1 << 16
+
+
+class LogWriter:
+    """A thread that appends lines to a file.
+
+    Args:
+        path: The file.
+        rate: Lines per second of real time.
+    """
+
+    def __init__(self, path: Path, rate: float) -> None:
+        self.path = path
+        self.lines = 0
+        self._rate = rate
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="access-log-writer", daemon=True)
+
+    def start(self) -> None:
+        """Begins to write."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after a whole line."""
+        self._stop.set()
+        self._thread.join(10)
+
+    def _write(self) -> None:
+        written = self.path.stat().st_size if self.path.exists() else 0
+        start_ms = _last_time(self.path) if written else time.time_ns() // 1_000_000 - 600_000
+        settings = Settings(
+            seed=written,  # another stretch of visits in each run
+            rate=self._rate / SPEED,
+            start_ms=start_ms,
+            disorder_ms=DISORDER_MS,
+        )
+        with self.path.open("a", encoding="utf-8") as file:
+            for group in paced(access_log(settings), self._rate, stopped=self._stop.is_set):
+                file.write("".join(record.value + "\n" for record in group))
+                file.flush()
+                self.lines += len(group)
+
+
+def _last_time(path: Path) -> int:
+    """The latest time among the last lines, and a second: what comes now is not older."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    return max(hit_time(SimpleNamespace(value=line), 0) for line in lines) + 1000
