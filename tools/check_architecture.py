@@ -3,7 +3,7 @@
 1. Packages import downwards only (LAYERS).
 2. pyspark is imported in penstock/spark alone, and nothing below that package imports it.
 3. A source file has at most 400 lines and says what it exports in ``__all__``.
-4. Public classes and functions of a module have docstrings, and so has every module.
+4. Public classes and functions have docstrings (short ones need none), and so has every module.
 5. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
 
 Run it without arguments; it prints one line a finding and exits with 1 if there are any.
@@ -22,11 +22,13 @@ __all__ = ["check_file", "check_tree", "main"]
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "penstock"
 MAX_LINES = 400
+MIN_DOCUMENTED_LINES = 15  # what is shorter may speak for itself
 HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 
 # A package may import itself and what stands in an earlier row; in the same row only itself.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "version", "durations"),
+    ("errors", "version"),
+    ("durations",),
     ("config",),
     ("serde",),
     ("state", "log", "topology"),
@@ -106,16 +108,18 @@ def check_text(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in tree.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name not in (exported or ()):
             continue
-        small = isinstance(node, ast.ClassDef) and len(node.body) <= 2
+        small = (node.end_lineno or node.lineno) - node.lineno < MIN_DOCUMENTED_LINES
         if not ast.get_docstring(node) and not _is_data(node) and not small:
             yield node.lineno, f"{node.name} has no docstring"
 
 
 def _exported(tree: ast.Module) -> set[str] | None:
     for node in tree.body:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign):
+            targets = [node.target]
         if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
             value = node.value
             if isinstance(value, ast.List | ast.Tuple):
