@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import Bootstrap, open_log_at
+from penstock.cli.options import Bootstrap, instant_ms, open_log_at
 from penstock.cli.output import console
 from penstock.errors import ConfigError, TopicExistsError
 
@@ -60,13 +60,13 @@ def datagen(
     """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
     from penstock.datagen.base import Settings
     from penstock.datagen.base import paced as at_pace
-    from penstock.durations import duration_ms, timestamp_ms
+    from penstock.durations import duration_ms
 
     settings = Settings(
         seed=seed,
         count=count,
         rate=rate,
-        start_ms=timestamp_ms(start, "--start") if start else None,
+        start_ms=instant_ms(start, "--start"),
         disorder_ms=duration_ms(disorder, "--disorder"),
     )
     records = _generator(kind, settings)

@@ -10,7 +10,6 @@ import typer
 from penstock.cli.options import Bootstrap, Json, open_log_at
 from penstock.cli.output import print_json, print_table
 from penstock.errors import LogError
-from penstock.groups.lag import lag as group_lag
 
 __all__ = ["app"]
 
@@ -37,6 +36,8 @@ def lag(
     as_json: Json = False,
 ) -> None:
     """Show how many records each partition is behind its end."""
+    from penstock.groups.lag import lag as group_lag
+
     with open_log_at(bootstrap) as log:
         committed = log.committed_offsets(group)
         if not committed:

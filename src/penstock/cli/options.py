@@ -12,7 +12,7 @@ from penstock.errors import ConfigError, LogError
 if TYPE_CHECKING:
     from penstock.log.embedded import EmbeddedLog
 
-__all__ = ["Bootstrap", "ConfigFile", "ConfigPairs", "Json", "open_log_at", "read_config"]
+__all__ = ["Bootstrap", "ConfigFile", "ConfigPairs", "Json", "instant_ms", "open_log_at", "read_config"]
 
 Bootstrap = Annotated[
     str,
@@ -42,6 +42,19 @@ def open_log_at(url: str, *, create: bool = False) -> EmbeddedLog:
             hint="Give its file with --bootstrap-servers (or set PENSTOCK_BOOTSTRAP_SERVERS).",
         )
     return open_log(url)
+
+
+def instant_ms(text: str | None, option: str) -> int | None:
+    """Milliseconds of an ISO time, or of a number that is milliseconds already; None for None.
+
+    >>> instant_ms("1970-01-01T00:00:01Z", "--start"), instant_ms("250", "--start"), instant_ms(None, "--start")
+    (1000, 250, None)
+    """
+    from penstock.durations import timestamp_ms
+
+    if text is None:
+        return None
+    return int(text) if text.lstrip("-").isdigit() else timestamp_ms(text, option)
 
 
 def read_config(pairs: list[str], file: Path | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.options import Bootstrap, Json, open_log_at, read_config
+from penstock.cli.options import Bootstrap, Json, instant_ms, open_log_at, read_config
 from penstock.cli.output import console, print_json, print_table
 
 __all__ = ["app"]
@@ -104,10 +104,9 @@ def produce(
 ) -> None:
     """Append records: one of --key and --value, or one a line."""
     from penstock.cli.records import Producer
-    from penstock.durations import timestamp_ms
     from penstock.errors import LogError
 
-    when = timestamp_ms(timestamp, "--timestamp") if timestamp else None
+    when = instant_ms(timestamp, "--timestamp")
     with open_log_at(bootstrap) as log:
         producer = Producer(log, topic, key_format, value_format, partition=partition)
 
@@ -152,12 +151,8 @@ def consume(
 ) -> None:
     """Print a topic's records, oldest first in each partition."""
     from penstock.cli.records import Consumer, line_of
-    from penstock.durations import timestamp_ms
 
-    span = (
-        timestamp_ms(from_time, "--from-time") if from_time else None,
-        timestamp_ms(to_time, "--to-time") if to_time else None,
-    )
+    span = (instant_ms(from_time, "--from-time"), instant_ms(to_time, "--to-time"))
     with open_log_at(bootstrap) as log:
         consumer = Consumer(log, topic, key_format, value_format, start=start, span=span, partition=partition)
         shown = 0
