@@ -32,6 +32,7 @@ __all__ = ["KafkaStreams", "State", "StateListener"]
 _log = logging.getLogger(__name__)
 _LEASE_TTL_MS = 30_000
 _HEARTBEAT_S = 5.0
+_LOOK_S = 0.1
 
 
 class State(enum.Enum):
@@ -196,7 +197,7 @@ class KafkaStreams:
         assert engine is not None and log is not None and lease is not None  # noqa: S101, PT018 - set by _launch
         beat = time.monotonic()
         try:
-            while not engine.wait(0.2):
+            while not engine.wait(_LOOK_S):
                 self._commit_group()
                 if self._stop.is_set():
                     engine.stop()

@@ -1,0 +1,222 @@
+"""Runs a recorded case through Spark, in real micro-batches over the embedded log.
+
+The inputs are appended in chunks in which Kafka's own rule (the partition with the smallest head goes first) keeps the
+order of the case; each chunk is processed before the next is appended. Inside one sub-topology the outputs must then be
+those of the Java driver, record for record. Between sub-topologies, and with caching, the promise is a weaker one: the
+last record per key and the final contents of the stores. What ``peek`` and ``foreach`` see stays in the workers.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from compare import by_topic, first_difference, sorted_store
+from interpreter import Interpreted, NotBuilt, interpret
+
+from penstock import KafkaStreams
+from penstock.config import StreamsConfig
+from penstock.errors import PenstockError
+from penstock.log.base import HEADERS_TYPE
+from penstock.log.embedded import EmbeddedLog
+from penstock.log.open import open_log
+from penstock.plan.partitions import source_topics
+from penstock.spark.launch import Places, plan_for
+from penstock.state.task_store import TaskStore
+from penstock.state.views import open_view
+
+__all__ = ["run_case"]
+
+Case = dict[str, Any]
+Row = dict[str, Any]
+LONGEST = 12
+PATIENCE_S = 60
+
+
+@cache
+def session() -> Any:
+    """One Spark session for all cases."""
+    from penstock.spark.session import session_for
+
+    return session_for({"spark.master": "local[2]"}, "conformance", tempfile.gettempdir())[0]
+
+
+def run_case(case: Case) -> str | None:
+    """The first difference; None when the case agrees."""
+    run = interpret(case)
+    if any("advance_wall_clock_ms" in record for record in case["inputs"]):
+        raise NotBuilt("a wall clock that stands still, on Spark")
+    root = Path(tempfile.mkdtemp(prefix="penstock-case-"))
+    try:
+        return _SparkCase(case, run, root).run()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def chunks(records: list[Row]) -> list[list[Row]]:
+    """The inputs in order, cut so that merging each chunk by time gives that very order."""
+    cut: list[list[Row]] = []
+    for record in records:
+        last = cut[-1] if cut else []
+        if last and len(last) < LONGEST and _stays_in_order([*last, record]):
+            last.append(record)
+        else:
+            cut.append([record])
+    return cut
+
+
+def _stays_in_order(records: list[Row]) -> bool:
+    newest: dict[str, int] = {}
+    ranks = []
+    for record in records:
+        topic = record["topic"]
+        newest[topic] = max(newest.get(topic, -1), record["timestamp"])
+        ranks.append((newest[topic], topic))
+    return ranks == sorted(ranks)
+
+
+class _SparkCase:
+    def __init__(self, case: Case, run: Interpreted, root: Path) -> None:
+        self.case = case
+        self.interpreted = run
+        self.log: EmbeddedLog = open_log(f"sqlite:///{root / 'log.db'}?synchronous=off")
+        for topic in run.serdes:
+            self.log.create_topic(topic, 1, {"retention.ms": "-1"})
+        self.config = StreamsConfig(
+            {
+                "application.id": "app",
+                "bootstrap.servers": self.log.url,
+                "state.dir": str(root / "state"),
+                "commit.interval.ms": 0,
+                **run.config,
+            }
+        )
+        self.dropped = 0
+        self.batch = -1
+
+    def run(self) -> str | None:
+        deadly = bool(self.case["outputs"]) and any("error" in row for row in self.case["outputs"][-1])
+        plan = plan_for(self.interpreted.topology, self.config, self.log)
+        app = KafkaStreams(self.interpreted.topology, self.config, session=session())
+        app.add_progress_listener(self._on_batch)
+        app.start()
+        try:
+            for chunk in chunks(self.case["inputs"][: len(self.case["outputs"])]):
+                self._append(chunk)
+                self._settle(app)
+        except PenstockError as error:
+            return None if deadly else f"{type(error).__name__}: {error}"
+        finally:
+            app.close()
+        if deadly:
+            return "the application should have failed"
+        exact = len(plan.subtopologies) == 1 and int(self.config["statestore.cache.max.bytes"]) == 0
+        return self._compare(plan, exact=exact)
+
+    def _on_batch(self, progress: Any) -> None:
+        self.dropped += progress.dropped
+        self.batch = progress.batch
+
+    def _append(self, records: list[Row]) -> None:
+        by_topic: dict[str, list[Row]] = {}
+        for record in records:
+            by_topic.setdefault(record["topic"], []).append(record)
+        for topic, rows in by_topic.items():
+            keys, values = self.interpreted.serdes[topic]
+            headers = [
+                [{"key": n, "value": None if t is None else t.encode()} for n, t in row["headers"]]
+                if row.get("headers")
+                else None
+                for row in rows
+            ]
+            columns = {
+                "timestamp": pa.array([row["timestamp"] for row in rows], pa.int64()),
+                "key": pa.array([keys.serialize(row["key"]) for row in rows], pa.large_binary()),
+                "value": pa.array([values.serialize(row["value"]) for row in rows], pa.large_binary()),
+                "headers": pa.array(headers, HEADERS_TYPE),
+            }
+            self.log.append(topic, 0, pa.RecordBatch.from_pydict(columns))
+
+    def _settle(self, app: KafkaStreams) -> None:
+        """Waits until everything that is in the source topics has been processed."""
+        found = source_topics(self.interpreted.topology, [t.name for t in self.log.topics()]).values()
+        topics = [t for each in found for t in each if t not in self.interpreted.topology.internal_topics]
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if app.error is not None:
+                raise app.error
+            done = self.log.committed_offsets("app")
+            if done and all(done.get(tp, 0) >= end for tp, end in self.log.end_offsets(topics).items()):
+                return
+            time.sleep(0.02)
+        raise TimeoutError("the application did not catch up")
+
+    def _compare(self, plan: Any, *, exact: bool) -> str | None:
+        rows = [row for caused in self.case["outputs"] for row in caused if not row["topic"].startswith("@")]
+        expected, actual = by_topic(rows), by_topic(self._written())
+        if not exact:
+            expected = {topic: _newest(found) for topic, found in expected.items()}
+            actual = {topic: _newest(found) for topic, found in actual.items()}
+        found = first_difference("outputs", expected, actual)
+        for store, recorded in self.case["stores"].items():
+            found = found or first_difference(f"store {store}", recorded, sorted_store(self._dump(plan, store)))
+        return found or first_difference("dropped records", self.case["dropped_records"], self.dropped)
+
+    def _written(self) -> list[Row]:
+        rows: list[Row] = []
+        sources = {t for node in self.interpreted.topology.sources for t in node.topics}
+        sinks = {node.topic for node in self.interpreted.topology.sinks}
+        for topic, (keys, values) in self.interpreted.serdes.items():
+            if topic in sources and topic not in sinks:
+                continue
+            records = self.log.read(topic, 0, 0, 1_000_000).records.to_pylist()
+            for record in records:
+                row = {
+                    "topic": topic,
+                    "key": self.interpreted.plain(keys.deserialize(record["key"])),
+                    "value": _without_clock(self.interpreted.plain(values.deserialize(record["value"]))),
+                    "timestamp": record["timestamp"],
+                }
+                if record["headers"]:
+                    row["headers"] = [
+                        [h["key"], None if h["value"] is None else h["value"].decode()] for h in record["headers"]
+                    ]
+                rows.append(row)
+        return rows
+
+    def _dump(self, plan: Any, name: str) -> list[Row]:
+        sub = next(s for s in plan.subtopologies if name in s.stores)
+        places = Places.of(self.config)
+        specs = [self.interpreted.topology.stores[s] for s in sub.stores]
+        with TaskStore.open(places.checkpoint, places.replicas, f"{sub.id}_0", specs, application_id="app") as store:
+            state = store.read_committed((self.batch + 1) * len(sub.levels) - 1)
+            view = open_view(self.interpreted.topology.stores[name], state.map(name), state.meta)
+            return self.interpreted.dump_store(_OneStore(view), name)
+
+
+class _OneStore:
+    """Looks like a driver to `Interpreted.dump_store`."""
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+
+    def store(self, name: str) -> Any:
+        return self._view
+
+
+def _without_clock(value: Any) -> Any:
+    """The Java driver's wall clock stands at 0."""
+    return re.sub(r"\|wt=\d+", "|wt=0", value) if isinstance(value, str) else value
+
+
+def _newest(rows: list[Row]) -> list[Row]:
+    newest: dict[str, Row] = {}
+    for row in rows:
+        newest[repr(row["key"])] = row
+    return [newest[key] for key in sorted(newest)]
