@@ -4,7 +4,8 @@
 2. pyspark is imported in penstock/spark alone, and nothing below that package imports it.
 3. A source file has at most 400 lines and says what it exports in ``__all__``.
 4. Public classes and functions have docstrings (short ones need none), and so has every module.
-5. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
+5. Test files have names of their own, as pytest imports them by basename.
+6. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
 
 Run it without arguments; it prints one line a finding and exits with 1 if there are any.
 """
@@ -17,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["check_file", "check_tree", "main"]
+__all__ = ["check_file", "check_test_names", "check_tree", "main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "penstock"
@@ -151,6 +152,17 @@ def check_tree(root: Path = SOURCES) -> list[str]:
     return findings
 
 
+def check_test_names(root: Path = ROOT / "tests") -> list[str]:
+    """Test files that share a basename."""
+    seen: dict[str, Path] = {}
+    findings = []
+    for path in sorted(root.rglob("test_*.py")):
+        first = seen.setdefault(path.name, path)
+        if first != path:
+            findings.append(f"{path.relative_to(root.parent)}:1: {first.relative_to(root.parent)} has the same name")
+    return findings
+
+
 def check_light_import() -> list[str]:
     """Whether ``import penstock`` stays free of the heavy libraries."""
     code = f"import sys, penstock; print(*(m for m in {HEAVY!r} if m in sys.modules))"
@@ -162,7 +174,7 @@ def check_light_import() -> list[str]:
 
 def main() -> int:
     """Prints the findings; the exit code says whether there were any."""
-    findings = [*check_tree(), *check_light_import()]
+    findings = [*check_tree(), *check_test_names(), *check_light_import()]
     for finding in findings:
         print(finding)
     print(f"architecture: {len(findings) or 'no'} finding{'s' if len(findings) != 1 else ''}")

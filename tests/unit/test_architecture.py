@@ -68,3 +68,10 @@ def test_untidy_files_are_found(script, tmp_path, text, finding):
 
 def test_the_import_of_the_package_is_light(script):
     assert script.check_light_import() == []
+
+
+def test_equal_names_of_test_files_are_found(script, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / "tests" / folder).mkdir(parents=True)
+        (tmp_path / "tests" / folder / "test_x.py").touch()
+    assert len(script.check_test_names(tmp_path / "tests")) == 1
