@@ -284,6 +284,8 @@ class KafkaStreams:
             before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             self.start(until=until)
+            for number in before:  # PySpark has put a handler of its own in place
+                signal.signal(number, self._on_signal)
             while not self.wait(500):
                 pass
         finally:
