@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.options import Bootstrap, ConfigFile, ConfigPairs, Json, open_log_at, read_config
-from penstock.cli.output import console, print_json, print_table
+from penstock.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from penstock.log.embedded import EmbeddedLog
@@ -126,21 +126,8 @@ def explain(
     if bootstrap:
         with open_log_at(bootstrap) as log:
             known = {topic.name: topic.partitions for topic in log.topics()}
-    facts = explained(topology, load_config(module), known, partitions)
+    text, facts = explained(topology, load_config(module), known, partitions)
     if as_json:
         print_json(facts)
-        return
-    out = console()
-    for stage in facts["stages"]:
-        out.print(f"stage {stage['stage']}: {stage['what']}", style="bold")
-        for sub in stage["subtopologies"]:
-            out.print(f"  sub-topology {sub['id']}: {sub['tasks']} task(s), reads {', '.join(sub['reads'])}")
-            out.print(f"    writes {', '.join(sub['writes']) or 'nothing'}; {sub['processing']}")
-            for operator in sub["operators"]:
-                out.print(f"    {operator['node']}: {operator['operation']}, {operator['how']}")
-    out.print()
-    print_table(
-        ["store", "kind", "kept", "changelog"],
-        ([s["name"], s["kind"], s["kept"], s["changelog"]] for s in facts["stores"]),
-        empty="no stores",
-    )
+    else:
+        typer.echo(text)
