@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from penstock import Consumed, Materialized, Repartitioned, StreamsBuilder
+from penstock.errors import CheckpointMismatchError, CoPartitionError, UnknownTopicError
+from penstock.plan.document import document_of, fingerprint_of
+from penstock.plan.evolution import compare, require_compatible
+from penstock.plan.explain import explain_text
+from penstock.plan.levels import levels_of
+from penstock.plan.plan import TaskRun, plan_of
+from penstock.serde import Serdes
+
+STRINGS = Consumed(key_serde=Serdes.string(), value_serde=Serdes.string())
+
+
+def counted(fn=lambda _, value: value, *, store: str = "counts", partitions: int | None = None):
+    builder = StreamsBuilder()
+    stream = builder.stream("words", STRINGS).select_key(fn)
+    if partitions is not None:
+        stream = stream.repartition(Repartitioned(partitions=partitions))
+    stream.group_by_key().count(Materialized(store)).to_stream().to("counts")
+    return builder.build()
+
+
+def test_levels_follow_the_repartition_topics() -> None:
+    assert levels_of({0: []}) == [[0]]
+    assert levels_of({0: [1], 1: [3], 2: [3], 3: []}) == [[0, 2], [1], [3]]
+
+
+def test_a_cycle_is_unrolled() -> None:
+    assert levels_of({0: [1], 1: [0]}) == [[0], [1], [0]]
+    assert levels_of({0: [1], 1: [2], 2: [1, 3], 3: []}) == [[0], [1], [2], [1], [3]]
+
+
+def test_tasks_and_stages() -> None:
+    plan = plan_of(counted(), "app", {"words": 3, "other": 9})
+    assert [(s.id, s.tasks, s.levels) for s in plan.subtopologies] == [(0, 3, (0,)), (1, 3, (1,))]
+    assert plan.runs(1) == [TaskRun(1, p) for p in range(3)]
+    assert plan.external_topics == ("words",)
+    assert plan.runs(1)[2].task_id == "1_2"
+    assert not plan.subtopology(0).keeps_state
+    assert plan.subtopology(1).keeps_state
+
+
+def test_repartitioned_gives_the_number() -> None:
+    plan = plan_of(counted(partitions=5), "app", {"words": 3})
+    assert [s.tasks for s in plan.subtopologies] == [3, 5]
+
+
+def test_a_repartition_follows_the_table_that_it_is_joined_with() -> None:
+    builder = StreamsBuilder()
+    table = builder.table("users", STRINGS)
+    builder.stream("orders", STRINGS).select_key(lambda _, v: v).join(table, lambda a, b: a + b).to("out")
+    plan = plan_of(builder.build(), "app", {"orders": 2, "users": 6})
+    (topic,) = plan.internal_topics
+    assert plan.partitions[topic] == 6
+
+
+def test_inputs_that_join_must_be_co_partitioned() -> None:
+    builder = StreamsBuilder()
+    builder.stream("orders", STRINGS).join(builder.table("users", STRINGS), lambda a, b: a + b).to("out")
+    with pytest.raises(CoPartitionError, match="'users' has 6 partitions and 'orders' has 2") as caught:
+        plan_of(builder.build(), "app", {"orders": 2, "users": 6})
+    assert "repartition()" in caught.value.hint
+
+
+def test_unknown_topics_and_patterns() -> None:
+    with pytest.raises(UnknownTopicError, match="'words', which does not exist") as caught:
+        plan_of(counted(), "app", {"word": 1})
+    assert "penstock topics create words" in caught.value.hint
+
+
+def test_explain_names_what_runs_for_each_record() -> None:
+    topology = counted()
+    plan = plan_of(topology, "app", {"words": 2})
+    text = explain_text(plan, topology, {0: None, 1: "because"})
+    assert "Stage 0 (reads the log, no shuffle)" in text
+    assert "runs record by record: because" in text
+    assert "test_plan.py" in text
+
+
+def test_a_changed_function_body_changes_nothing() -> None:
+    documents = [
+        document_of(plan_of(topology, "app", {"words": 2}), topology)
+        for topology in (counted(), counted(lambda _, value: value.upper()))
+    ]
+    assert fingerprint_of(documents[0]) == fingerprint_of(documents[1])
+    assert compare(*documents).verdict == "same"
+
+
+def document(topology, counts=None):
+    return json.loads(json.dumps(document_of(plan_of(topology, "app", counts or {"words": 2}), topology)))
+
+
+@pytest.mark.parametrize(
+    ("new", "reason"),
+    [
+        (document(counted(store="other")), "store 'counts' is gone"),
+        (document(counted(), {"words": 4}), "had 2 partitions and now has 4"),
+    ],
+)
+def test_what_is_refused(new, reason) -> None:
+    change = compare(document(counted()), new)
+    assert change.verdict == "refuse"
+    assert any(reason in r for r in change.reasons)
+    with pytest.raises(CheckpointMismatchError, match="cannot be continued"):
+        require_compatible(document(counted()), new, "/checkpoint")
+
+
+def test_another_serde_kind_or_place_of_a_store_is_refused() -> None:
+    old = document(counted())
+    for fact, value in (("value_serde", "json"), ("kind", "window")):
+        new = copy.deepcopy(old)
+        new["stores"]["counts"][fact] = value
+        assert compare(old, new).verdict == "refuse"
+    new = copy.deepcopy(old)
+    new["subtopologies"] = {
+        "0": old["subtopologies"]["0"],
+        "2": old["subtopologies"]["1"],
+        "1": {**old["subtopologies"]["0"]},
+    }
+    assert any("moves from sub-topology 1 to 2" in r for r in compare(old, new).reasons)
+
+
+def test_safe_and_migrating_changes() -> None:
+    old = document(counted())
+    new = copy.deepcopy(old)
+    new["stores"]["more"] = old["stores"]["counts"]
+    assert compare(old, new).verdict == "safe"
+    new["stores"]["counts"]["retention_ms"] = 10
+    assert compare(old, new).verdict == "safe"
+    assert compare(new, old).verdict == "refuse"
+    older = copy.deepcopy(old)
+    older["stores"]["counts"]["retention_ms"] = 10
+    assert compare(older, old).verdict == "migrate"
+
+
+def test_another_application_is_refused() -> None:
+    old = document(counted())
+    with pytest.raises(CheckpointMismatchError, match="is of application 'app', not of 'b'"):
+        require_compatible(old, {**old, "application": "b"}, "/checkpoint")
