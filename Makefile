@@ -10,7 +10,6 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
-LOG := .demo
 
 .PHONY: help demo test lint types architecture unit bench docs clean setup java
 
