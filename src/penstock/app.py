@@ -151,7 +151,7 @@ class KafkaStreams:
         application = self.config["application.id"]
         owner = self.config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
         self._lease = log.acquire_lease(application, owner, _LEASE_TTL_MS)
-        for topic in missing_sinks(self.topology, log):
+        for topic in missing_sinks(self.topology, self.config, log):
             log.create_topic(topic, int(self.config["num.partitions"]))
             self._plan = plan_for(self.topology, self.config, log)
         from penstock.spark.engine import Engine

@@ -99,11 +99,12 @@ def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan
     return reasons
 
 
-def missing_sinks(topology: Topology, log: EmbeddedLog) -> list[str]:
-    """Sink topics that do not exist yet."""
+def missing_sinks(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> list[str]:
+    """Topics that are written and do not exist yet, the dead letter topic among them."""
     existing = {t.name for t in log.topics()}
-    wanted = dict.fromkeys(n.topic for n in topology.sinks if n.topic is not None and not n.internal)
-    return [t for t in wanted if t not in existing and t not in topology.internal_topics]
+    wanted = [n.topic for n in topology.sinks if n.topic is not None and not n.internal]
+    wanted.append(config.get("errors.dead.letter.queue.topic.name") or "")
+    return [t for t in dict.fromkeys(wanted) if t and t not in existing and t not in topology.internal_topics]
 
 
 def prepare_job(
