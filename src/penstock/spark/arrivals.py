@@ -40,7 +40,10 @@ def topic_batches(inbox: Sequence[Envelope], log: TopicLog, batch: int) -> list[
         elif envelope.kind is Kind.RECORDS:
             arrived[envelope.topic, envelope.partition].append(envelope)
     for (topic, partition), envelopes in arrived.items():
-        parts = [unpack_records(e.payload) for e in sorted(envelopes, key=lambda e: e.origin)]
+        by_task: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+        for envelope in sorted(envelopes, key=lambda e: e.origin):
+            by_task[envelope.origin.partition(":")[0]].append(unpack_records(envelope.payload))
+        parts = [pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for pieces in by_task.values()]
         found.append(TopicBatch(topic, partition, _with_offsets(_merged(parts), batch * _OFFSETS_A_BATCH)))
     return sorted(found, key=lambda b: (b.topic, b.partition))
 

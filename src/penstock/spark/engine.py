@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 _log = logging.getLogger(__name__)
+_PATIENCE_S = 3.0
 
 
 class Engine:
@@ -91,9 +93,12 @@ class Engine:
             raise self._failure(error) from None
 
     def stop(self) -> None:
-        """Ends the query; a running batch is given up, which loses nothing."""
+        """Ends the query, between two batches if that comes soon; a running one is given up, which loses nothing."""
         if self._query is not None:
             try:
+                deadline = time.monotonic() + _PATIENCE_S
+                while self.is_running() and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
+                    time.sleep(0.01)
                 self._query.stop()
             except Exception as error:  # noqa: BLE001 - it is over either way
                 _log.debug("the query did not stop cleanly: %s", error)

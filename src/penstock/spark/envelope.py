@@ -15,7 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["ENVELOPE_DDL", "ENVELOPE_SCHEMA", "Envelope", "Kind", "decode", "encode", "pack_records", "unpack_records"]
+__all__ = [
+    "ENVELOPE_DDL",
+    "ENVELOPE_SCHEMA",
+    "Envelope",
+    "Kind",
+    "decode",
+    "encode",
+    "encode_all",
+    "pack_records",
+    "unpack_records",
+]
 
 ENVELOPE_DDL = "level int, slot int, kind int, run string, topic string, partition int, origin string, payload binary"
 ENVELOPE_SCHEMA = pa.schema(
@@ -26,10 +36,17 @@ ENVELOPE_SCHEMA = pa.schema(
         ("run", pa.string()),  # sub-topology, partition and phase, joined by "_"
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("origin", pa.string()),  # the task that wrote it, which keeps the order of rows the same in every attempt
+        (
+            "origin",
+            pa.string(),
+        ),  # who wrote it, and a number: the order of rows is the same in every attempt
         ("payload", pa.binary()),
     ]
 )
+
+
+_PAYLOAD_BYTES = 8 << 20
+_BATCH_BYTES = 64 << 20
 
 
 class Kind(IntEnum):
@@ -74,6 +91,20 @@ def encode(envelopes: Sequence[Envelope]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ENVELOPE_SCHEMA)
 
 
+def encode_all(envelopes: Iterable[Envelope]) -> Iterator[pa.RecordBatch]:
+    """As `encode`, in batches of limited size: an Arrow column of bytes ends at 2 GiB, and the JVM's memory sooner."""
+    waiting: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        waiting.append(envelope)
+        size += len(envelope.payload)
+        if size >= _BATCH_BYTES:
+            yield encode(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield encode(waiting)
+
+
 def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[Envelope]:
     """Envelopes of Arrow batches."""
     for batch in batches:
@@ -81,8 +112,13 @@ def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[Envelope]:
             yield Envelope(**{**row, "kind": Kind(row["kind"])})
 
 
-def pack_records(records: pa.RecordBatch) -> bytes:
-    """Records as a payload."""
+def pack_records(records: pa.RecordBatch) -> list[bytes]:
+    """Records as payloads of limited size, in order."""
+    rows = max(1, records.num_rows * _PAYLOAD_BYTES // max(records.nbytes, 1))
+    return [_packed(records.slice(start, rows)) for start in range(0, records.num_rows, rows)]
+
+
+def _packed(records: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, records.schema) as writer:
         writer.write_batch(records)

@@ -192,12 +192,14 @@ def _handed_on(job: SparkJob, level: int, run: TaskRun, outputs: Outputs) -> Ite
         if topic not in job.plan.internal_topics:
             continue
         for partition, part in _by_partition(rows):
-            payload = pack_records(part.drop_columns(["partition"]))
+            payloads = pack_records(part.drop_columns(["partition"]))
             for reader in job.plan.readers(topic):
                 to = job.plan.entry_level(reader, after=level)
                 target = TaskRun(reader.id, partition, reader.levels.index(to))
                 slot = slot_of(job, to, target)
-                yield Envelope(to, slot, Kind.RECORDS, run_name(target), topic, partition, run_name(run), payload)
+                for piece, payload in enumerate(payloads):
+                    origin = f"{run_name(run)}:{piece:06d}"
+                    yield Envelope(to, slot, Kind.RECORDS, run_name(target), topic, partition, origin, payload)
 
 
 def _by_partition(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

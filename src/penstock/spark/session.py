@@ -23,6 +23,7 @@ _STREAMING: Mapping[str, str] = {
     # A micro-batch has a few tiny shuffles of known width: planning them anew each time only costs.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     # 4.2 writes a checksum file beside each of its offset and commit files (110 ms a batch in place of 30). Given up is
     # only that a bit flipped inside such a small JSON file is found by its checksum rather than by its parser.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from penstock.spark.envelope import Envelope, Kind, decode, encode
+from penstock.spark.envelope import Envelope, Kind, decode, encode_all
 from penstock.spark.failures import wrapped
 from penstock.spark.job import load_job
 
@@ -52,7 +52,7 @@ def run_first_stage(data: bytes, work: Bin) -> Iterator[pa.RecordBatch]:
         else:
             passed.append(tick)
     if passed:
-        yield encode(passed)
+        yield from encode_all(passed)
     yield from _run_all(job, 0, inbox)
 
 
@@ -68,7 +68,7 @@ def run_stage(data: bytes, level: int, batches: Iterable[pa.RecordBatch]) -> Ite
         else:
             passed.append(envelope)
     if passed:
-        yield encode(passed)
+        yield from encode_all(passed)
     yield from _run_all(job, level, inbox)
 
 
@@ -87,7 +87,7 @@ def _run_all(job: SparkJob, level: int, inbox: dict[TaskRun, list[Envelope]]) ->
             envelopes = run_task(job, level, run, batch, inbox[run])
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             raise wrapped(error) from None
-        yield encode(envelopes)
+        yield from encode_all(envelopes)
 
 
 def slot_of(job: SparkJob, level: int, run: TaskRun) -> int:
