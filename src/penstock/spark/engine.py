@@ -97,11 +97,17 @@ class Engine:
         if self._query is not None:
             try:
                 deadline = time.monotonic() + _PATIENCE_S
-                while self.is_running() and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
+                while self.is_running() and self._is_in_batch(self._query) and time.monotonic() < deadline:
                     time.sleep(0.01)
                 self._query.stop()
             except Exception as error:  # noqa: BLE001 - it is over either way
                 _log.debug("the query did not stop cleanly: %s", error)
+
+    @staticmethod
+    def _is_in_batch(query: StreamingQuery) -> bool:
+        status = query.status
+        asking = str(status["message"]).startswith(("Getting offsets", "Waiting"))  # whether there is anything to do
+        return bool(status["isTriggerActive"]) and not asking
 
     def committed(self) -> tuple[int, dict[TopicPartition, int]] | None:
         """The newest batch that Spark has committed, and where its input ended."""
