@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.version import __version__
 
 if TYPE_CHECKING:
+    from penstock.api import agg
     from penstock.api.builder import StreamsBuilder
     from penstock.api.options import (
         Branched,
@@ -71,6 +72,7 @@ __all__ = [
     "UnlimitedWindows",
     "Windowed",
     "__version__",
+    "agg",
 ]
 
 # Names are loaded when they are first used: `import penstock` loads neither Polars nor PyArrow nor PySpark.
@@ -111,6 +113,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
+    if name == "agg":
+        return import_module("penstock.api.agg")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     value = getattr(import_module(f"penstock.{_MODULE_OF[name]}"), name)

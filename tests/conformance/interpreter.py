@@ -72,7 +72,9 @@ class Interpreted:
         spec = self.topology.stores[name]
         rows: list[Spec] = []
         for key, found in driver.store(name).all():
-            row: Spec = {"key": key.key, "start": key.window.start} if spec.kind == "window" else {"key": self.plain(key)}
+            row: Spec = (
+                {"key": key.key, "start": key.window.start} if spec.kind == "window" else {"key": self.plain(key)}
+            )
             if spec.timestamped or spec.kind == "timestamped":
                 rows.append({**row, "value": found.value, "timestamp": found.timestamp})
             else:

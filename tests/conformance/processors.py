@@ -137,7 +137,7 @@ class _Steps:
             "range": lambda: self.store.range(low, high),
             "reverse": lambda: self.store.reverse_range(low, high),
             "prefix": lambda: self.store.prefix_scan(bounds[0]),
-            "all": lambda: self.store.all(),
+            "all": self.store.all,
         }[query]()
         self.forward(r, "".join(f"{key}={value};" for key, value in found))
 

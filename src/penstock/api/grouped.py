@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from penstock.api.agg import BuiltInAggregator
 from penstock.api.handle import Handle, check_kind, name_of
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Grouped, Materialized, Named
@@ -88,7 +89,7 @@ class KGroupedStream(Generic[K, V]):
         self, reducer: Callable[[V, V], V], materialized: Materialized | str | None = None, *, name: Name = None
     ) -> KTable[K, V]:
         """Combines the values of each key: ``reducer(aggregate, value)``; the first value starts."""
-        fn = Function.wrap(reducer, verb="reduce", allowed=(2,), expression=False)
+        fn = Function.wrap(reducer, verb="reduce", allowed=(2,))
         aggregation = ops.Aggregation("reduce", fn)
         value_serde = self._grouping.handle.value_serde
         return self._aggregate("KSTREAM-REDUCE-", aggregation, Materialized.of(materialized), name, value_serde)
@@ -96,12 +97,15 @@ class KGroupedStream(Generic[K, V]):
     def aggregate(
         self,
         initializer: Callable[[], A] | A,
-        aggregator: Callable[[K, V, A], A],
+        aggregator: Callable[[K, V, A], A] | Any = None,
         materialized: Materialized | str | None = None,
         *,
         name: Name = None,
     ) -> KTable[K, A]:
-        """Folds the values of each key: ``aggregator(key, value, aggregate)``, from a constant or ``initializer()``."""
+        """Folds the values of each key: ``aggregator(key, value, aggregate)``, from a constant or ``initializer()``.
+
+        A built-in aggregator needs no initializer: ``aggregate(agg.sum("amount"))``.
+        """
         aggregation = aggregate_of(initializer, aggregator)
         return self._aggregate("KSTREAM-AGGREGATE-", aggregation, Materialized.of(materialized), name, UNKNOWN)
 
@@ -163,10 +167,17 @@ def count_name(handle: Handle, given: Materialized | None) -> None:
 def aggregate_of(
     initializer: object, aggregator: object, *, subtractor: object = None, verb: str = "aggregate"
 ) -> ops.Aggregation:
-    """The aggregation of an initializer and functions of (key, value, aggregate)."""
+    """The aggregation of an initializer and functions of (key, value, aggregate); built-in ones start from nothing."""
+    if aggregator is None:
+        if not isinstance(initializer, BuiltInAggregator):
+            raise TopologyError(
+                f"{verb}() takes an initializer and an aggregator; the aggregator is missing",
+                hint='Write aggregate(0, lambda key, value, total: ...), or aggregate(agg.sum("field")).',
+            )
+        initializer, aggregator = None, initializer
     return ops.Aggregation(
         "aggregate",
-        Function.wrap(aggregator, verb=verb, allowed=(3,), expression=False),
+        Function.wrap(aggregator, verb=verb, allowed=(3,), expression=subtractor is None),
         initial(initializer),
         None if subtractor is None else Function.wrap(subtractor, verb=verb, allowed=(3,), expression=False),
     )

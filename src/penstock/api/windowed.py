@@ -56,7 +56,7 @@ class TimeWindowedKStream(Generic[K, V]):
         self, reducer: Callable[[V, V], V], materialized: Materialized | str | None = None, *, name: Name = None
     ) -> KTable[Any, V]:
         """Combines the values of each key and window: ``reducer(aggregate, value)``; the first value starts."""
-        fn = Function.wrap(reducer, verb="reduce", allowed=(2,), expression=False)
+        fn = Function.wrap(reducer, verb="reduce", allowed=(2,))
         value_serde = self._grouping.handle.value_serde
         given = Materialized.of(materialized)
         return self._aggregate("KSTREAM-REDUCE-", ops.Aggregation("reduce", fn), given, name, value_serde)
@@ -64,12 +64,12 @@ class TimeWindowedKStream(Generic[K, V]):
     def aggregate(
         self,
         initializer: Callable[[], A] | A,
-        aggregator: Callable[[K, V, A], A],
+        aggregator: Callable[[K, V, A], A] | Any = None,
         materialized: Materialized | str | None = None,
         *,
         name: Name = None,
     ) -> KTable[Any, A]:
-        """Folds the values of each key and window: ``aggregator(key, value, aggregate)``."""
+        """Folds the values of each key and window; arguments as for the plain ``aggregate``."""
         aggregation = aggregate_of(initializer, aggregator)
         return self._aggregate("KSTREAM-AGGREGATE-", aggregation, Materialized.of(materialized), name, UNKNOWN)
 

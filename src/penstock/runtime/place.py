@@ -57,10 +57,14 @@ class Place:
         parts = []
         for i in range(depth):
             column = [p.parts[i] if i < len(p.parts) else -1 for p in places]
-            parts.append(np.concatenate([
-                np.full(p.length, part, np.int64) if isinstance(part, int) else part
-                for p, part in zip(places, column, strict=True)
-            ]))
+            parts.append(
+                np.concatenate(
+                    [
+                        np.full(p.length, part, np.int64) if isinstance(part, int) else part
+                        for p, part in zip(places, column, strict=True)
+                    ]
+                )
+            )
         return Place(tuple(parts), sum(p.length for p in places))
 
     def order(self) -> NDArray[np.int64]:

@@ -121,7 +121,9 @@ def test_a_handler_of_ones_own():
         seen.append((context.node, context.offset, type(error)))
         return Response("continue")
 
-    running = task(chain(MapValues(function(int, 1)), MapValues(function(str, 1))), processing_exception_handler=handler)
+    running = task(
+        chain(MapValues(function(int, 1)), MapValues(function(str, 1))), processing_exception_handler=handler
+    )
     assert len(written(running.process([batch(THREE)], 0))) == 2
     assert seen == [("n0", 1, ValueError)]
 
