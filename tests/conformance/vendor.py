@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
 import tarfile
 from argparse import Namespace
@@ -24,6 +25,7 @@ ARCHIVE = Path(__file__).with_name("cases.tar.xz")
 
 def main() -> None:
     """Runs all cases of the folder and packs those that pass."""
+    logging.getLogger("penstock").setLevel(logging.ERROR)  # dropped records are expected
     packed = 0
     with tarfile.open(ARCHIVE, "w:xz") as archive:
         for case in load(Path(sys.argv[1])):
