@@ -1,0 +1,316 @@
+"""Writes the generated pages of docs/: the settings, the command, and what agrees with Kafka Streams.
+
+    python tools/build_docs.py [--check] [--results FILE]
+
+``--check`` writes nothing and exits with 1 if a page is not current. ``--results`` takes what
+``tests/conformance/run.py --json FILE`` wrote; without it the recorded cases run first, which takes some seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+CONFORMANCE = ROOT / "tests" / "conformance"
+ARCHIVE = CONFORMANCE / "cases.tar.xz"
+NOTE = "<!-- Written by tools/build_docs.py: change that, or what it reads. -->"
+
+# How many cases of each family were recorded from the Java library; the archive holds those that pass.
+RECORDED = {
+    "01-stateless": 39,
+    "02-aggregate": 63,
+    "03-windows": 54,
+    "04-suppress": 30,
+    "05-stream-joins": 54,
+    "06-table-joins": 67,
+    "07-tables": 48,
+    "08-processors": 66,
+    "09-documentation": 9,
+    "fuzz": 150,
+}
+
+# What a case is said to use (see `uses_of`), Java's name, ours. Without a passing case it counts as not built.
+OPERATORS = {
+    "KStream": (
+        ("stream", "stream", "stream"),
+        ("filter", "filter", "filter"),
+        ("filterNot", "filterNot", "filter_not"),
+        ("map", "map", "map"),
+        ("mapValues", "mapValues", "map_values"),
+        ("flatMap", "flatMap", "flat_map"),
+        ("flatMapValues", "flatMapValues", "flat_map_values"),
+        ("selectKey", "selectKey", "select_key"),
+        ("peek", "peek", "peek"),
+        ("foreach", "foreach", "foreach"),
+        ("merge", "merge", "merge"),
+        ("split", "split, branch", "split, branch"),
+        ("repartition", "repartition", "repartition"),
+        ("to", "to", "to"),
+        ("toTable", "toTable", "to_table"),
+        ("join:stream-table", "join, leftJoin with a table", "join, left_join"),
+        ("join:stream-global", "join, leftJoin with a global table", ""),
+        ("join:stream-stream", "join, leftJoin, outerJoin with a stream", ""),
+        ("process", "process", "process"),
+        ("processValues", "processValues", "process_values"),
+        ("transformValues", "transformValues (of tables)", ""),
+    ),
+    "Grouping and windows": (
+        ("groupByKey", "groupByKey", "group_by_key"),
+        ("groupBy", "groupBy (streams and tables)", "group_by"),
+        ("count", "count", "count"),
+        ("reduce", "reduce", "reduce"),
+        ("aggregate", "aggregate", "aggregate"),
+        ("windowedBy:tumbling", "tumbling windows", "TimeWindows.of(size)"),
+        ("windowedBy:hopping", "hopping windows", "TimeWindows.of(size).advance_by(advance)"),
+        ("windowedBy:unlimited", "unlimited windows", "UnlimitedWindows.of()"),
+        ("windowedBy:sliding", "sliding windows", ""),
+        ("windowedBy:session", "session windows", ""),
+        ("cogroup", "cogroup", ""),
+        ("suppress", "suppress", ""),
+    ),
+    "KTable": (
+        ("table", "table", "table"),
+        ("toStream", "toStream", "to_stream"),
+        ("globalTable", "globalTable (read by processors)", "global_table"),
+        ("join:table-table", "join, leftJoin, outerJoin of tables", ""),
+        ("fkJoin", "foreign-key join", ""),
+    ),
+    "Processor API and stores": (
+        ("store:key_value", "key-value store", "Stores.key_value"),
+        ("store:timestamped", "timestamped key-value store", "Stores.timestamped"),
+        ("store:window", "window store", "Stores.window"),
+        ("store:session", "session store", "Stores.session"),
+        ("store:lru", "LRU store", ""),
+        ("store:versioned", "versioned store", ""),
+        ("versioned table", "versioned table", ""),
+        ("source", "Topology without the DSL: addSource, addProcessor, addSink", ""),
+        ("addGlobalStore", "addGlobalStore", ""),
+        ("addReadOnlyStateStore", "addReadOnlyStateStore", ""),
+    ),
+}
+
+
+def markdown(rows: Iterable[Iterable[object]], *heads: str) -> str:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    lines += [f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def configuration() -> str:
+    """docs/reference/configuration.md."""
+    from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES
+
+    parts = [
+        "# Configuration",
+        NOTE,
+        (
+            "Settings keep Kafka's dotted names. Give them to `KafkaStreams` or `TopologyTestDriver` as a mapping, or to"
+            " `penstock run` with `--config KEY=VALUE` or `--config-file`. A wrong name or value is refused, with the"
+            ' nearest right name. Durations are milliseconds, text (`"1 minute"`, `"PT1M"`) or `timedelta`; sizes are'
+            ' bytes or text (`"10 MB"`).'
+        ),
+    ]
+    groups: dict[str, list[Any]] = {}
+    for definition in CONFIG_DEFS.values():
+        groups.setdefault(definition.group, []).append(definition)
+    for group, members in groups.items():
+        parts.append(f"## {group}")
+        if not members[0].effect:
+            parts.append("Settings of Kafka Streams that are accepted, so that a config can be shared, and do nothing:")
+            parts.append(", ".join(f"`{d.name}`" for d in members) + ".")
+            continue
+        parts.append(
+            markdown(
+                [(f"`{d.name}`", d.kind.name, _default(d.default), d.doc) for d in members],
+                "setting",
+                "type",
+                "default",
+                "meaning",
+            )
+        )
+    parts += ["## Prefixes", "What starts with one of these is passed on."]
+    parts.append(markdown([(f"`{prefix}`", goes) for prefix, goes in PREFIXES.items()], "prefix", "goes to"))
+    parts += ["## Older names", markdown([(f"`{old}`", f"`{new}`") for old, new in ALIASES.items()], "name", "means")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _default(value: Any) -> str:
+    if value is None or value in {"", ()}:
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def command() -> str:
+    """docs/reference/cli.md."""
+    from typer.main import get_command
+
+    from penstock.cli.main import app
+
+    parts = [
+        "# The `penstock` command",
+        NOTE,
+        (
+            "Exit code 0 means that all went well. An error is one message and what to do about it; `penstock --debug ...`"
+            " adds the stack trace. The log is chosen with `-b` or `PENSTOCK_BOOTSTRAP_SERVERS`."
+        ),
+    ]
+    for path, found in _commands(get_command(app), ("penstock",)):
+        arguments = [p for p in found.params if p.param_type_name == "argument"]
+        options = [p for p in found.params if p.param_type_name == "option" and not p.hidden and p.name != "help"]
+        words = " ".join([*path, *(f"<{(p.metavar or p.name).strip('{}')}>" for p in arguments)])
+        parts += [f"## `{words}`", _plain(found.help or "")]
+        rows = [(", ".join(f"`{o}`" for o in (*p.opts, *p.secondary_opts)), _plain(p.help or "")) for p in options]
+        if rows:
+            parts.append(markdown(rows, "option", "meaning"))
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(found: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, inner in sorted(getattr(found, "commands", {}).items()):
+        if not inner.hidden:
+            yield from _commands(inner, (*path, name))
+    if not hasattr(found, "commands"):
+        yield path, found
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def uses_of(case: dict[str, Any]) -> set[str]:
+    """Which operators a recorded case uses, by the names of OPERATORS."""
+    nodes = {n["id"]: n for n in case["topology"]}
+    used = set()
+    for n in case["topology"]:
+        match n["op"]:
+            case "windowedBy":
+                used.add(f"windowedBy:{n['window']['type']}")
+            case "addStateStore":
+                used.add(f"store:{n['type']}")
+            case "join":
+                sides = [_kind(nodes, source) for source in n["in"]]
+                used.add(f"join:{sides[0]}-{sides[1]}")
+            case op:
+                used.add(op)
+                if "versioned_history_ms" in n:
+                    used.add("versioned table")
+    return used
+
+
+def _kind(nodes: dict[str, Any], name: str) -> str:
+    """Whether a node of a case is a stream or a table."""
+    n = nodes[name.partition(".")[0]] if name not in nodes else nodes[name]
+    match n["op"]:
+        case "globalTable":
+            return "global"
+        case "table" | "toTable" | "count" | "reduce" | "aggregate" | "cogroup" | "suppress" | "fkJoin":
+            return "table"
+        case "filter" | "filterNot" | "mapValues" | "transformValues":
+            return _kind(nodes, n["in"])
+        case "join":
+            return _kind(nodes, n["in"][0])
+    return "stream"
+
+
+def run_cases() -> dict[str, Any]:
+    """The result of every vendored case."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.json"
+        script = [sys.executable, str(CONFORMANCE / "run.py"), str(ARCHIVE), "--json", str(results)]
+        subprocess.run(script, check=False, stdout=subprocess.DEVNULL)
+        found: dict[str, Any] = json.loads(results.read_text())
+        return found
+
+
+def parity(results: dict[str, Any]) -> str:
+    """docs/parity.md."""
+    sys.path.insert(0, str(CONFORMANCE))
+    from run import load
+
+    families: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
+    for case in load(ARCHIVE):
+        if results.get(case["file"], {}).get("passed"):
+            families[case["family"]] += 1
+            uses.update(uses_of(case))
+    parts = [
+        "# Parity with Kafka Streams",
+        NOTE,
+        (
+            f"{sum(RECORDED.values())} cases were recorded from Kafka Streams 4.3.1: a topology, its inputs, and what the"
+            " Java library made of them. A case passes when outputs, stores and dropped records are the same, and so is"
+            " the text of `describe()`. Passing cases are kept in the repository and run in `make test`, record by record"
+            " and in random batches. A case that uses one operator that is not built yet fails as a whole."
+        ),
+        "## By family",
+    ]
+    rows: list[tuple[object, ...]] = [(f, families[f], total) for f, total in RECORDED.items()]
+    rows.append(("**all**", sum(families.values()), sum(RECORDED.values())))
+    parts.append(markdown(rows, "family", "pass", "recorded"))
+    for title, operators in OPERATORS.items():
+        parts += [
+            f"## {title}",
+            markdown(
+                [(java, _ours(ours, uses[key]), uses[key] or "") for key, java, ours in operators],
+                "Kafka Streams",
+                "Penstock",
+                "passing cases",
+            ),
+        ]
+    parts += [
+        "## Outside the recorded cases",
+        markdown(
+            [
+                ("Kafka as the log", "not built yet"),
+                ("changelog topics", "not built yet; segments under the checkpoint keep the state"),
+                ("interactive queries of a running application", "not built yet; the test driver reads stores"),
+                ("standby replicas as a setting", "not built yet; a machine that hosted a task keeps its replica"),
+                ("exactly once", "built, on the embedded log; tests kill the process at each step"),
+                ("exception handlers, dead letter topic", "built"),
+            ],
+            "feature",
+            "state",
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _ours(name: str, cases: int) -> str:
+    if not cases:
+        return "not built yet"
+    return ", ".join(f"`{part}`" for part in name.split(", ")) if name else "built"
+
+
+def main() -> int:
+    """Writes the pages, or says which are not current."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is not current")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="what tests/conformance/run.py --json wrote")
+    args = parser.parse_args()
+    results = json.loads(args.results.read_text()) if args.results else run_cases()
+    pages = {
+        DOCS / "reference" / "configuration.md": configuration(),
+        DOCS / "reference" / "cli.md": command(),
+        DOCS / "parity.md": parity(results),
+    }
+    stale = [page for page, text in pages.items() if not page.exists() or page.read_text() != text]
+    for page in stale:
+        if not args.check:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(pages[page])
+        print(f"{'not current' if args.check else 'written'}: {page.relative_to(ROOT)}")
+    return 1 if args.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
