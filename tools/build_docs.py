@@ -114,8 +114,8 @@ def configuration() -> str:
         "# Configuration",
         NOTE,
         (
-            "Settings keep Kafka's dotted names. Give them to `KafkaStreams` or `TopologyTestDriver` as a mapping, or to"
-            " `penstock run` with `--config KEY=VALUE` or `--config-file`. A wrong name or value is refused, with the"
+            "Settings keep Kafka's dotted names. Give them to `KafkaStreams` or `TopologyTestDriver` as a mapping, or"
+            " to `penstock run` with `--config KEY=VALUE` or `--config-file`. A wrong name or value is refused, with the"
             ' nearest right name. Durations are milliseconds, text (`"1 minute"`, `"PT1M"`) or `timedelta`; sizes are'
             ' bytes or text (`"10 MB"`).'
         ),
@@ -160,7 +160,7 @@ def command() -> str:
         "# The `penstock` command",
         NOTE,
         (
-            "Exit code 0 means that all went well. An error is one message and what to do about it; `penstock --debug ...`"
+            "Exit code 0 means that all went well. An error is one message and what to do about it; `penstock --debug`"
             " adds the stack trace. The log is chosen with `-b` or `PENSTOCK_BOOTSTRAP_SERVERS`."
         ),
     ]
@@ -247,10 +247,10 @@ def parity(results: dict[str, Any]) -> str:
         "# Parity with Kafka Streams",
         NOTE,
         (
-            f"{sum(RECORDED.values())} cases were recorded from Kafka Streams 4.3.1: a topology, its inputs, and what the"
-            " Java library made of them. A case passes when outputs, stores and dropped records are the same, and so is"
-            " the text of `describe()`. Passing cases are kept in the repository and run in `make test`, record by record"
-            " and in random batches. A case that uses one operator that is not built yet fails as a whole."
+            f"{sum(RECORDED.values())} cases were recorded from Kafka Streams 4.3.1: a topology, its inputs, and what"
+            " the Java library made of them. A case passes when outputs, stores and dropped records are the same, and so is"
+            " the text of `describe()`. Passing cases are kept in the repository and run in `make test`, record by"
+            " record and in random batches. A case that uses one operator that is not built yet fails as a whole."
         ),
         "## By family",
     ]
