@@ -115,9 +115,9 @@ def configuration() -> str:
         NOTE,
         (
             "Settings keep Kafka's dotted names. Give them to `KafkaStreams` or `TopologyTestDriver` as a mapping, or"
-            " to `penstock run` with `--config KEY=VALUE` or `--config-file`. A wrong name or value is refused, with the"
-            ' nearest right name. Durations are milliseconds, text (`"1 minute"`, `"PT1M"`) or `timedelta`; sizes are'
-            ' bytes or text (`"10 MB"`).'
+            " to `penstock run` with `--config KEY=VALUE` or `--config-file`. A wrong name or value is refused, with"
+            ' the nearest right name. Durations are milliseconds, text (`"1 minute"`, `"PT1M"`) or `timedelta`; sizes'
+            ' are bytes or text (`"10 MB"`).'
         ),
     ]
     groups: dict[str, list[Any]] = {}
@@ -248,8 +248,8 @@ def parity(results: dict[str, Any]) -> str:
         NOTE,
         (
             f"{sum(RECORDED.values())} cases were recorded from Kafka Streams 4.3.1: a topology, its inputs, and what"
-            " the Java library made of them. A case passes when outputs, stores and dropped records are the same, and so is"
-            " the text of `describe()`. Passing cases are kept in the repository and run in `make test`, record by"
+            " the Java library made of them. A case passes when outputs, stores and dropped records are the same, and"
+            " so is the text of `describe()`. Passing cases are kept in the repository and run in `make test`, record by"
             " record and in random batches. A case that uses one operator that is not built yet fails as a whole."
         ),
         "## By family",
