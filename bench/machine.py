@@ -1,0 +1,72 @@
+"""What a result has to say about where it came from, and the memory of a process tree."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Self
+
+import psutil
+
+
+def facts(script: str) -> dict[str, Any]:
+    """Command, versions, cores and the load before the run."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
+    names = ("penstock", "pyspark", "polars", "pyarrow", "lmdb")
+    return {
+        "command": " ".join(["python", script, *sys.argv[1:]]),
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cores": os.cpu_count(),
+        "cpu": _cpu(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "load_before": [round(each, 2) for each in os.getloadavg()],
+        "versions": {name: importlib.metadata.version(name) for name in names}
+        | {"python": platform.python_version(), "java": java[0] if java else "?"},
+    }
+
+
+def _cpu() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:  # noqa: PTH123 - one line of it
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+class TreeWatch:
+    """Samples the memory of a process and all below it: proportional set size, so shared pages count once."""
+
+    def __init__(self, pid: int, every_s: float = 0.4) -> None:
+        self.peak_bytes = 0
+        self._process = psutil.Process(pid)
+        self._every_s = every_s
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._every_s):
+            with contextlib.suppress(psutil.Error):
+                tree = [self._process, *self._process.children(recursive=True)]
+                self.peak_bytes = max(self.peak_bytes, sum(_pss(process) for process in tree))
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        full = process.memory_full_info()
+    except psutil.Error:
+        return 0
+    return getattr(full, "pss", full.rss)
