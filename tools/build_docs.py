@@ -249,8 +249,8 @@ def parity(results: dict[str, Any]) -> str:
         (
             f"{sum(RECORDED.values())} cases were recorded from Kafka Streams 4.3.1: a topology, its inputs, and what"
             " the Java library made of them. A case passes when outputs, stores and dropped records are the same, and"
-            " so is the text of `describe()`. Passing cases are kept in the repository and run in `make test`, record by"
-            " record and in random batches. A case that uses one operator that is not built yet fails as a whole."
+            " so is the text of `describe()`. Passing cases are kept in the repository and run in `make test`, record"
+            " by record and in random batches. A case that uses one operator that is not built yet fails as a whole."
         ),
         "## By family",
     ]
