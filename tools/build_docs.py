@@ -38,6 +38,9 @@ RECORDED = {
     "fuzz": 150,
 }
 
+# Settings whose name the source puts together.
+BUILT_NAMES = {"production.exception.handler"}
+
 # What a case is said to use (see `uses_of`), Java's name, ours. Without a passing case it counts as not built.
 OPERATORS = {
     "KStream": (
@@ -120,9 +123,14 @@ def configuration() -> str:
             ' are bytes or text (`"10 MB"`).'
         ),
     ]
+    source = "\n".join(f.read_text() for f in (ROOT / "src").rglob("*.py") if f.name != "definitions.py")
     groups: dict[str, list[Any]] = {}
+    unread = []
     for definition in CONFIG_DEFS.values():
-        groups.setdefault(definition.group, []).append(definition)
+        if definition.effect and definition.name not in source and definition.name not in BUILT_NAMES:
+            unread.append(definition)
+        else:
+            groups.setdefault(definition.group, []).append(definition)
     for group, members in groups.items():
         parts.append(f"## {group}")
         if not members[0].effect:
@@ -138,8 +146,14 @@ def configuration() -> str:
                 "meaning",
             )
         )
-    parts += ["## Prefixes", "What starts with one of these is passed on."]
-    parts.append(markdown([(f"`{prefix}`", goes) for prefix, goes in PREFIXES.items()], "prefix", "goes to"))
+    parts += [
+        "## Not used yet",
+        "These are checked, and nothing reads them yet. Setting them changes nothing.",
+        markdown([(f"`{d.name}`", d.doc) for d in unread], "setting", "what it is for"),
+        "## Prefixes",
+        "What starts with one of these is collected for that. Only `spark.` has an effect yet.",
+    ]
+    parts.append(markdown([(f"`{prefix}`", goes) for prefix, goes in PREFIXES.items()], "prefix", "for"))
     parts += ["## Older names", markdown([(f"`{old}`", f"`{new}`") for old, new in ALIASES.items()], "name", "means")]
     return "\n\n".join(parts) + "\n"
 
