@@ -80,7 +80,12 @@ class KGroupedStream(Generic[K, V]):
         self._grouping = grouping
 
     def count(self, materialized: Materialized | str | None = None, *, name: Name = None) -> KTable[K, int]:
-        """Counts the records of each key."""
+        """Counts the records of each key.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.group_by_key().count(), [("a", "x"), ("a", "y")])
+        [('a', 1), ('a', 2)]
+        """
         given = Materialized.of(materialized)
         count_name(self._grouping.handle, given)
         return self._aggregate("KSTREAM-AGGREGATE-", ops.Aggregation("count"), given, name, resolve("long"))
@@ -88,7 +93,12 @@ class KGroupedStream(Generic[K, V]):
     def reduce(
         self, reducer: Callable[[V, V], V], materialized: Materialized | str | None = None, *, name: Name = None
     ) -> KTable[K, V]:
-        """Combines the values of each key: ``reducer(aggregate, value)``; the first value starts."""
+        """Combines the values of each key: ``reducer(aggregate, value)``; the first value starts.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.group_by_key().reduce(lambda a, b: a + b), [("a", 2), ("a", 3)])
+        [('a', 2), ('a', 5)]
+        """
         fn = Function.wrap(reducer, verb="reduce", allowed=(2,))
         aggregation = ops.Aggregation("reduce", fn)
         value_serde = self._grouping.handle.value_serde

@@ -33,7 +33,13 @@ class KGroupedTable(Generic[K, V]):
         self._shared: RepartitionGraph | None = None
 
     def count(self, materialized: Materialized | str | None = None, *, name: Name = None) -> KTable[K, int]:
-        """Counts the rows of each group."""
+        """Counts the rows of each group.
+
+        >>> from penstock.testing import try_out
+        >>> swapped = lambda s: s.to_table().group_by(lambda key, value: (value, key))
+        >>> try_out(lambda s: swapped(s).count(), [("a", "x"), ("b", "x"), ("a", "y")])
+        [('x', 1), ('x', 2), ('x', 1), ('y', 1)]
+        """
         given = Materialized.of(materialized)
         return self._aggregate("KTABLE-AGGREGATE-", ops.Aggregation("count"), given, name, resolve("long"))
 

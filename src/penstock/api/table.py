@@ -50,7 +50,12 @@ class KTable(Generic[K, V]):
         *,
         name: Name = None,
     ) -> KTable[K, V]:
-        """Keeps the rows for which the predicate holds; other rows count as deleted."""
+        """Keeps the rows for which the predicate holds; other rows count as deleted.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.to_table().filter(lambda value: value > 1), [("a", 2), ("a", 1)])
+        [('a', 2), ('a', None)]
+        """
         return self._filter("filter", predicate, materialized, name, negate=False)
 
     def filter_not(
@@ -70,7 +75,12 @@ class KTable(Generic[K, V]):
         *,
         name: Name = None,
     ) -> KTable[K, V2]:
-        """Makes a new value of each row (``mapValues``); deletions pass by."""
+        """Makes a new value of each row (``mapValues``); deletions pass by.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.to_table().map_values(lambda value: value * 10), [("a", 2), ("a", None)])
+        [('a', 20), ('a', None)]
+        """
         fn = Function.wrap(mapper, verb="map_values", allowed=(1, 2))
         given = Materialized.of(materialized)
         spec = optional_spec(given, self._handle.builder, "KTABLE-MAPVALUES-", self._handle.key_serde, UNKNOWN)

@@ -47,7 +47,15 @@ class TimeWindowedKStream(Generic[K, V]):
         return TimeWindowedKStream(self._grouping, self._windows, emit)
 
     def count(self, materialized: Materialized | str | None = None, *, name: Name = None) -> KTable[Any, int]:
-        """Counts the records of each key and window."""
+        """Counts the records of each key and window.
+
+        >>> from penstock import TimeWindows
+        >>> from penstock.testing import try_out
+        >>> windowed = lambda s: s.group_by_key().windowed_by(TimeWindows.of("1 minute"))
+        >>> counts = try_out(lambda s: windowed(s).count(), [("a", 1, 0), ("a", 1, 61_000)])
+        >>> [(key.key, key.window.start, count) for key, count in counts]
+        [('a', 0, 1), ('a', 60000, 1)]
+        """
         given = Materialized.of(materialized)
         count_name(self._grouping.handle, given)
         return self._aggregate("KSTREAM-AGGREGATE-", ops.Aggregation("count"), given, name, resolve("long"))

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from penstock.testing.driver import TopologyTestDriver
 from penstock.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
+from penstock.testing.try_out import try_out
 
-__all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"]
+__all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver", "try_out"]
