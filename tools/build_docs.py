@@ -300,9 +300,10 @@ def parity(results: dict[str, Any]) -> str:
 
 
 def _ours(name: str, cases: int) -> str:
-    if not cases:
-        return "not built yet"
-    return ", ".join(f"`{part}`" for part in name.split(", ")) if name else "built"
+    if not name:
+        return "built" if cases else "not built yet"
+    code = ", ".join(f"`{part}`" for part in name.split(", "))
+    return code if cases else f"{code}; no recorded case passes yet"
 
 
 def main() -> int:
