@@ -107,5 +107,5 @@ class Column:
         return Column.of_items([item for c in columns for item in c.items()])
 
     def concat_same(self, columns: Sequence[Column]) -> Column:
-        """Hook for subclasses: concatenate columns that are all of this class."""
-        raise NotImplementedError
+        """Concatenates columns that are all of this class; subclasses keep their own form."""
+        return Column.of_items([item for column in columns for item in column.items()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -20,21 +21,21 @@ def show(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-class BaseSerde:
+class BaseSerde(ABC):
     """The row-by-row serde: subclasses give ``serialize`` and ``deserialize`` and override what can be vectorised.
 
     Two serdes are equal if their classes and their names with parameters are.
     """
 
     @property
-    def name(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def name(self) -> str: ...
 
-    def serialize(self, value: Any) -> bytes | None:
-        raise NotImplementedError
+    @abstractmethod
+    def serialize(self, value: Any) -> bytes | None: ...
 
-    def deserialize(self, data: bytes | None) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def deserialize(self, data: bytes | None) -> Any: ...
 
     def encode(self, column: Column) -> pa.Array:
         return bytes_column(self.serialize_rows(column.items()))

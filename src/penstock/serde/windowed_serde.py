@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,11 @@ class _WindowedSerde(BaseSerde):
         times = np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), -1)
         return self._column(self.inner.decode(without_suffix(data, self._suffix_bytes)), times)
 
-    def _times(self, windowed: WindowedColumn) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _times(self, windowed: WindowedColumn) -> Any: ...
 
-    def _column(self, keys: Column, times: Any) -> WindowedColumn:
-        raise NotImplementedError
+    @abstractmethod
+    def _column(self, keys: Column, times: Any) -> WindowedColumn: ...
 
     def _windowed(self, value: object) -> Windowed[Any]:
         if not isinstance(value, Windowed):
