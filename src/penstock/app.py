@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.config import StreamsConfig
 from penstock.errors import AppFailedError, InvalidStateError, PenstockError
+from penstock.topology.dataframes import for_application, session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,9 @@ class KafkaStreams:
     Args:
         topology: What ``StreamsBuilder.build()`` gave.
         config: Settings by Kafka's names; ``application.id`` and ``bootstrap.servers`` are required.
-        session: The Spark session to use; by default the active one, else a new one from the ``spark.*`` settings.
+        session: The Spark session to use; by default that of the topology's DataFrames or the active one, else a new
+            one from the ``spark.*`` settings.
+        dataframes: Streaming DataFrames by name, in place of those that the builder was given.
 
     Example:
         KafkaStreams(topology, {"application.id": "os-check", "bootstrap.servers": "sqlite:///logs.db"}).run()
@@ -69,11 +72,12 @@ class KafkaStreams:
         config: StreamsConfig | Mapping[str, Any],
         *,
         session: SparkSession | None = None,
+        dataframes: Mapping[str, DataFrame] | None = None,
     ) -> None:
-        self.topology = topology
         self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self.config.require("application.id", "bootstrap.servers")
-        self._session = session
+        self.topology = for_application(topology, self.config["application.id"], dataframes or {})
+        self._session = session or session_of(self.topology)
         self._owns_session = False
         self._state = State.CREATED
         self._changed = threading.Condition()
@@ -135,14 +139,14 @@ class KafkaStreams:
         except BaseException as error:
             self._error = error if isinstance(error, PenstockError) else None
             self._release()
-            self._become(State.ERROR)
+            self._become(State.NOT_RUNNING if isinstance(error, KeyboardInterrupt) else State.ERROR)
             raise
         self._become(State.RUNNING)
         self._watcher = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
         self._watcher.start()
 
     def _launch(self, *, until_latest: bool) -> None:
-        from penstock.spark.launch import Places, missing_sinks, open_app_log, plan_for, prepare_job
+        from penstock.spark.launch import Places, create_missing, open_app_log, plan_for, prepare_job
 
         log = self._log = open_app_log(self.config)
         self._plan = plan_for(self.topology, self.config, log)
@@ -151,10 +155,10 @@ class KafkaStreams:
         application = self.config["application.id"]
         owner = self.config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
         self._lease = log.acquire_lease(application, owner, _LEASE_TTL_MS)
-        for topic in missing_sinks(self.topology, self.config, log):
-            log.create_topic(topic, int(self.config["num.partitions"]))
+        if create_missing(self.topology, self.config, log):
             self._plan = plan_for(self.topology, self.config, log)
         from penstock.spark.engine import Engine
+        from penstock.spark.feed import feeds_of
         from penstock.spark.session import session_for
 
         settings = {f"spark.{name}": value for name, value in self.config.with_prefix("spark.").items()}
@@ -173,7 +177,7 @@ class KafkaStreams:
             parallelism=session.sparkContext.defaultParallelism,
             until_latest=until_latest,
         )
-        self._engine = Engine(session, job, self._batch_done)
+        self._engine = Engine(session, job, self._batch_done, feeds_of(self.topology, log, self._lease, job.checkpoint))
         self._engine.start(int(self.config["commit.interval.ms"]))
 
     def _batch_done(self, progress: BatchProgress) -> None:
@@ -279,11 +283,14 @@ class KafkaStreams:
         Args:
             until: "latest" stops when the records that are there at the start are processed.
         """
+        from penstock.spark.interrupts import interruptible
+
         before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
             before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            self.start(until=until)
+            with interruptible():
+                self.start(until=until)
             for number in before:  # PySpark has put a handler of its own in place
                 signal.signal(number, self._on_signal)
             while not self.wait(500):
@@ -304,26 +311,20 @@ class KafkaStreams:
         ``cleanUp()`` together with its application reset tool.
         """
         self._require_created("reset")
-        from penstock.spark.launch import Places, open_app_log
-        from penstock.spark.storage import remove_tree
+        from penstock.spark.reset import forget_application
 
-        application = self.config["application.id"]
-        places = Places.of(self.config)
-        with open_app_log(self.config) as log:
-            lease = log.acquire_lease(application, "reset", _LEASE_TTL_MS)
-            remove_tree(places.checkpoint)
-            remove_tree(places.replicas)
-            log.clear_ledger(application)
-            log.delete_group(application)
-            log.release_lease(lease)
+        forget_application(self.topology, self.config, _LEASE_TTL_MS)
 
-    def to_dataframe(self, topic: str) -> DataFrame:
-        """An output topic as a streaming DataFrame: partition, offset, timestamp, key, value."""
+    def to_dataframe(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> DataFrame:
+        """A topic as a streaming DataFrame: topic, partition, offset, timestamp, key, value.
+
+        Keys and values are binary; with a serde that Spark can read (text, JSON, whole numbers) they get its type.
+        """
         if self._session is None or self._log is None:
             raise InvalidStateError("the application has no Spark session yet", hint="Call start() first.")
         from penstock.spark.frames import topic_frame
 
-        return topic_frame(self._session, self._log, topic)
+        return topic_frame(self._session, self._log, topic, key_serde, value_serde)
 
     def explain(self) -> str:
         """How it will run: stages, tasks, stores, and which operators run by column. Starts nothing."""

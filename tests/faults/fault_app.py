@@ -1,10 +1,13 @@
-"""The application that the fault tests kill: words are counted through a repartition, in small batches."""
+"""The application that the fault tests harm: words are counted through a repartition, in small batches."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
+
+APPLICATION = "faulty"
 
 
 def topology():
@@ -15,19 +18,19 @@ def topology():
     return builder.build()
 
 
+def settings(root: str | Path, master: str = "local[2]") -> dict[str, object]:
+    return {
+        "application.id": APPLICATION,
+        "bootstrap.servers": f"sqlite:///{root}/log.db",
+        "state.dir": f"{root}/state",
+        "default.key.serde": "string",
+        "default.value.serde": "string",
+        "commit.interval.ms": 0,
+        "statestore.cache.max.bytes": 0,
+        "penstock.max.records.per.batch": 40,
+        "spark.master": master,
+    }
+
+
 if __name__ == "__main__":
-    root, master = sys.argv[1:3]
-    KafkaStreams(
-        topology(),
-        {
-            "application.id": "faulty",
-            "bootstrap.servers": f"sqlite:///{root}/log.db",
-            "state.dir": f"{root}/state",
-            "default.key.serde": "string",
-            "default.value.serde": "string",
-            "commit.interval.ms": 0,
-            "statestore.cache.max.bytes": 0,
-            "penstock.max.records.per.batch": 40,
-            "spark.master": master,
-        },
-    ).run(until="latest")
+    KafkaStreams(topology(), settings(*sys.argv[1:3])).run(until=(*sys.argv[3:], "latest")[0])

@@ -6,12 +6,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from test_kill_at_each_step import APP, prepare, results
+from harness import APP, environment, prepare, results
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults]
 CLUSTER = "local-cluster[2,1,1024]"
 
 
@@ -27,19 +27,18 @@ def executors(root: psutil.Process) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_two_executors(kill: bool, tmp_path: Path) -> None:
-    roots = [tmp_path / "calm", tmp_path / "cluster"]
-    for root in roots:
-        root.mkdir()
-        prepare(root)
-    subprocess.run([sys.executable, str(APP), str(roots[0]), "local[2]"], check=True, capture_output=True, timeout=180)
+def test_two_executors(kill: bool, calm: Any, tmp_path: Path) -> None:
+    prepare(tmp_path)
     process = subprocess.Popen(
-        [sys.executable, str(APP), str(roots[1]), CLUSTER], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, str(APP), str(tmp_path), CLUSTER],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     if kill:
         deadline = time.monotonic() + 60
-        while not list(roots[1].rglob("*.delta")) and time.monotonic() < deadline:
+        while not list(tmp_path.rglob("*.delta")) and time.monotonic() < deadline:
             time.sleep(0.05)
         executors(psutil.Process(process.pid))[0].kill()
     assert process.wait(180) == 0
-    assert results(roots[1]) == results(roots[0])
+    assert results(tmp_path) == calm

@@ -7,11 +7,12 @@ import pickle
 import re
 import traceback
 
-from penstock.errors import AppFailedError, PenstockError
+from penstock.errors import AppFailedError, PenstockError, StateError
 
 __all__ = ["WorkerError", "error_from", "wrapped"]
 
 _MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):end")
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
 
 class WorkerError(Exception):
@@ -35,9 +36,16 @@ def wrapped(error: Exception) -> WorkerError:
 
 
 def error_from(text: str) -> PenstockError | None:
-    """The error in the text of a Spark exception; None if it has none."""
+    """The error in the text of a Spark exception; None if it is one of Spark's that needs no translation."""
     found = _MARK.search(text)
     if found is None:
-        return None
+        if _DISK_FULL.search(text) is None:
+            return None
+        return StateError(
+            "Spark could not write: no space is left on the disk of its checkpoint or of its temporary files",
+            hint="Free space there (penstock.checkpoint.location, state.dir, spark.local.dir) and start again; nothing "
+            "of the batch is lost.",
+            details=text,
+        )
     error = pickle.loads(base64.b64decode(found.group(1)))  # noqa: S301 - our own bytes
     return error if isinstance(error, PenstockError) else None

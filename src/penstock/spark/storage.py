@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -39,17 +40,20 @@ def write_document(location: str, name: str, text: str) -> None:
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
             temporary = directory / f".{name}.{os.getpid()}"
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(directory / name)
+            try:
+                temporary.write_text(text, encoding="utf-8")
+                temporary.replace(directory / name)
+            finally:
+                temporary.unlink(missing_ok=True)
             return
         import obstore
         import obstore.store
 
         obstore.put(obstore.store.from_url(location.replace("s3a://", "s3://", 1)), name, text.encode())
     except OSError as error:
-        raise StateError(
-            f"{location}/{name} could not be written: {error}", hint="Check that the checkpoint location is writable."
-        ) from error
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "Free space there and start again." if is_full else "Check that the checkpoint location is writable."
+        raise StateError(f"{location}/{name} could not be written: {error}", hint=hint) from error
 
 
 def remove_tree(location: str) -> None:

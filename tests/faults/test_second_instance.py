@@ -1,0 +1,51 @@
+"""One application, two instances: the second is refused and told who runs, the first does not notice."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fault_app import settings, topology
+from harness import append, outputs, prepare, results, run_captured, run_here
+
+from penstock import KafkaStreams
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def written(root: Path) -> int:
+    return sum(sum(counter.values()) for counter in outputs(root)["counts"])
+
+
+def test_a_second_instance_is_refused(tmp_path: Path, session: Any) -> None:
+    prepare(tmp_path)
+    first = KafkaStreams(topology(), settings(tmp_path), session=session)
+    first.start()
+    try:
+        wait_for(lambda: written(tmp_path) == 120)
+        second = run_captured(tmp_path)
+        assert second.returncode == 1
+        assert "FencedError: application 'faulty' runs already" in second.stderr
+        assert f"{socket.gethostname()}:{os.getpid()} (process {os.getpid()} on " in second.stderr
+        assert "stop that instance first" in second.stderr
+        assert "pyspark" not in second.stderr  # it did not come to that
+        append(tmp_path, 60, 30)
+        wait_for(lambda: written(tmp_path) == 180)
+        assert first.error is None
+    finally:
+        assert first.close()
+    calm = tmp_path / "calm"
+    calm.mkdir()
+    prepare(calm)
+    append(calm, 60, 30)
+    run_here(calm, session)
+    assert results(tmp_path) == results(calm)
