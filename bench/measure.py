@@ -29,11 +29,11 @@ WARM_UP_BATCHES = 1
 
 
 def cpu_s() -> float:
-    """CPU seconds so far of this process, the JVM and the Python workers."""
+    """CPU seconds so far of this process, the JVM and the Python workers, those that have ended included."""
     total = 0.0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         with contextlib.suppress(psutil.Error):
-            total += sum(process.cpu_times()[:2])
+            total += sum(process.cpu_times()[:4])
     return total
 
 
