@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from penstock.api.dataframes import dataframe_source
 from penstock.api.handle import Handle, check_kind, name_of
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Consumed, Materialized, Named
@@ -15,12 +16,16 @@ from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable
 from penstock.errors import TopologyError
 from penstock.topology.builder import GraphBuilder
+from penstock.topology.dataframes import DataFrameSource, OutputMode
 from penstock.topology.graph import StoreGraph, TableSourceGraph
 from penstock.topology.names import check_name
 from penstock.topology.operations import TableSource
 from penstock.topology.stores import StoreSpec
 from penstock.topology.tables import SourceTable
 from penstock.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["StreamsBuilder"]
 
@@ -48,6 +53,7 @@ class StreamsBuilder:
 
     def __init__(self) -> None:
         self._graph = GraphBuilder()
+        self._dataframes: dict[str, DataFrameSource] = {}
 
     def stream(
         self, topic: str | Sequence[str] | re.Pattern[str], consumed: Consumed | None = None, *, name: Name = None
@@ -68,6 +74,41 @@ class StreamsBuilder:
         for each in topics:
             check_name(each, "topic")
         return read(self._graph, tuple(dict.fromkeys(topics)), None, options)
+
+    def stream_dataframe(
+        self,
+        df: DataFrame,
+        *,
+        name: str,
+        key: str | Column | None = None,
+        value: str | Sequence[str] | Column | None = None,
+        timestamp: str | Column | None = None,
+        consumed: Consumed | None = None,
+        partitions: int | None = None,
+        output_mode: OutputMode = "append",
+    ) -> KStream[Any, Any]:
+        """A stream of the rows of a streaming Spark DataFrame.
+
+        A query of its own writes them, exactly once, to the topic ``<application.id>-<name>-dataframe``, which the
+        topology reads; what has been processed is deleted from it. In a test driver the topic is ``<name>-dataframe``.
+
+        Args:
+            df: Any streaming DataFrame.
+            name: Of the stream; keep it the same from start to start: the DataFrame's progress is kept under it.
+            key: A column; None for records without key.
+            value: A column, several (a struct), or None for all. Structs, arrays and maps become JSON.
+            timestamp: A column of type timestamp, or milliseconds as bigint; None for the time of writing.
+            consumed: Serdes in place of those that fit the columns' types; binary columns are taken as they are.
+            partitions: Of the topic, when it is created; by default ``num.partitions``.
+            output_mode: "update" if ``df`` aggregates without a watermark.
+        """
+        if name in self._dataframes:
+            raise TopologyError(f"two DataFrames are named {name!r}", hint="Give each a name= of its own.")
+        options = consumed or Consumed()
+        source = dataframe_source(df, name, key, value, timestamp, options, partitions, output_mode)
+        self._dataframes[name] = source
+        options = replace(options, key_serde=source.key_serde, value_serde=source.value_serde, offset_reset="earliest")
+        return read(self._graph, (source.topic,), None, options)
 
     def table(
         self,
@@ -137,7 +178,8 @@ class StreamsBuilder:
             config: The application's settings, for ``topology.optimization`` ("none", "all", or rules with commas).
         """
         optimization = (config or {}).get("topology.optimization") or "none"
-        return self._graph.build(str(optimization))
+        topology = self._graph.build(str(optimization))
+        return replace(topology, dataframes=dict(self._dataframes)) if self._dataframes else topology
 
 
 def _named(consumed: Consumed | None, name: Name) -> Consumed:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from penstock.api.branched import BranchedKStream
+    from penstock.api.dataframes import DataFrameOutput
     from penstock.api.grouped import KGroupedStream
     from penstock.api.processor import Processor
     from penstock.api.table import KTable
@@ -173,6 +174,16 @@ class KStream(Generic[K, V]):
         from penstock.api.topics import to_topic
 
         to_topic(self, topic, produced or Produced(), name_of(name))
+
+    def to_dataframe(self, topic: str, produced: Produced | None = None, *, name: Name = None) -> DataFrameOutput:
+        """Writes to a topic that is to be read as a streaming Spark DataFrame.
+
+        Returns:
+            Its ``of(app)`` gives the DataFrame of an application that has been started.
+        """
+        from penstock.api.dataframes import dataframe_output
+
+        return dataframe_output(self, topic, produced or Produced(), name_of(name))
 
     def join(
         self,

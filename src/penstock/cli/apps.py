@@ -84,6 +84,7 @@ def ensure_topics(topology: Topology, config: Any, log: EmbeddedLog, *, partitio
     if letters and letters not in existing:
         log.create_topic(letters, 1)
     if partitions > 0:
+        existing |= {source.topic for source in topology.dataframes.values()}  # the application makes these
         for node in topology.sources:
             for topic in node.topics:
                 if topic not in existing and not node.internal:

@@ -20,13 +20,14 @@ from penstock.spark.session import quiet_pandas
 from penstock.spark.stage import run_stage, shuffle_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.log.base import TopicPartition
+    from penstock.spark.feed import Feed
     from penstock.spark.job import SparkJob
 
 __all__ = ["Engine"]
@@ -42,17 +43,27 @@ class Engine:
         session: Made by `session_for`.
         job: What to run.
         on_batch: Called on the driver after each batch that did something.
+        feeds: Queries that fill its topics from DataFrames; they start first and end with it.
     """
 
-    def __init__(self, session: SparkSession, job: SparkJob, on_batch: Callable[[BatchProgress], None]) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        job: SparkJob,
+        on_batch: Callable[[BatchProgress], None],
+        feeds: Sequence[Feed] = (),
+    ) -> None:
         self._session = session
         self._job = job
         self._on_batch = on_batch
+        self._feeds = feeds
         self._query: StreamingQuery | None = None
 
     def start(self, interval_ms: int) -> None:
         """Starts the query; batches begin at most every ``interval_ms``."""
         with quiet_pandas():
+            for feed in self._feeds:
+                feed.start(interval_ms, until_latest=self._job.until_latest)
             frame = self._stages()
             writer = (
                 frame.writeStream.queryName(self._job.plan.application_id)
@@ -87,6 +98,8 @@ class Engine:
     def wait(self, timeout_s: float) -> bool:
         """Waits for its end; True when it has ended. Raises what made it fail."""
         assert self._query is not None, "start() comes first"  # noqa: S101
+        for feed in self._feeds:
+            feed.check()
         try:
             return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
         except Exception as error:  # noqa: BLE001 - Spark wraps in many ways
@@ -94,6 +107,8 @@ class Engine:
 
     def stop(self) -> None:
         """Ends the query, between two batches if that comes soon; a running one is given up, which loses nothing."""
+        for feed in self._feeds:
+            feed.stop()
         if self._query is not None:
             try:
                 deadline = time.monotonic() + _PATIENCE_S

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.log.base import TopicPartition
@@ -14,6 +15,7 @@ from penstock.spark.offsets import offsets_from, offsets_to
 from penstock.spark.session import quiet_pandas
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.log.embedded import EmbeddedLog
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TopicSource", "topic_frame"]
 
 _DDL = "topic string, partition int, offset bigint, timestamp bigint, key binary, value binary"
+_WHOLE = {"long": (8, "bigint"), "integer": (4, "int"), "short": (2, "smallint")}
 _SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -85,9 +88,27 @@ class _TopicReader(DataSourceStreamReader):
                 yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
-def topic_frame(session: SparkSession, log: EmbeddedLog, topic: str) -> DataFrame:
-    """The records of a topic as a streaming DataFrame; raises UnknownTopicError."""
+def topic_frame(
+    session: SparkSession, log: EmbeddedLog, topic: str, key_serde: Any = None, value_serde: Any = None
+) -> DataFrame:
+    """The records of a topic as a streaming DataFrame; raises UnknownTopicError.
+
+    Keys and values are binary, or of the type that the serde tells if it is text, JSON or a whole number.
+    """
     log.topic(topic)
     with quiet_pandas():
         session.dataSource.register(TopicSource)
-        return session.readStream.format("penstock").option("log", log.url).option("topic", topic).load()
+        frame = session.readStream.format("penstock").option("log", log.url).option("topic", topic).load()
+    columns = {"key": _typed("key", key_serde), "value": _typed("value", value_serde)}
+    return frame.withColumns({name: column for name, column in columns.items() if column is not None})
+
+
+def _typed(name: str, serde: Any) -> SparkColumn | None:
+    kind = str(getattr(serde, "name", serde))
+    if kind == "string" or kind.startswith("json"):
+        return F.col(name).cast("string")
+    if kind in _WHOLE:  # big-endian two's complement; conv reads 64 bits without a sign
+        bits = F.conv(F.hex(name), 16, -10).cast("bigint")
+        missing = 64 - 8 * _WHOLE[kind][0]
+        return F.shiftright(F.shiftleft(bits, missing), missing).cast(_WHOLE[kind][1])
+    return None

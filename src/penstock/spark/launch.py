@@ -15,6 +15,7 @@ from penstock.log.open import open_log
 from penstock.plan.document import document_of, fingerprint_of
 from penstock.plan.evolution import require_compatible
 from penstock.plan.plan import PhysicalPlan, plan_of
+from penstock.spark.feed import feed_partitions
 from penstock.spark.job import SparkJob
 from penstock.spark.program import pickle_program
 from penstock.spark.storage import read_document, write_document
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.log.embedded import EmbeddedLog
     from penstock.topology.topology import Topology
 
-__all__ = ["Places", "missing_sinks", "open_app_log", "plan_for", "prepare_job", "sliced_reasons"]
+__all__ = ["Places", "create_missing", "open_app_log", "plan_for", "prepare_job", "sliced_reasons"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ def plan_for(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> Phy
             f"global stores ({', '.join(sorted(topology.global_stores))}) run in the test driver only so far",
             hint="Use builder.table() on a co-partitioned topic.",
         )
-    return plan_of(topology, config["application.id"], {t.name: t.partitions for t in log.topics()})
+    known = feed_partitions(topology, config) | {t.name: t.partitions for t in log.topics()}
+    return plan_of(topology, config["application.id"], known)
 
 
 def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan) -> dict[int, str | None]:
@@ -99,12 +101,23 @@ def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan
     return reasons
 
 
-def missing_sinks(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> list[str]:
-    """Topics that are written and do not exist yet, the dead letter topic among them."""
+def create_missing(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> bool:
+    """Creates what is to be written and does not exist yet: sinks, the dead letter topic, the topics of DataFrames.
+
+    Returns:
+        Whether there was any such topic.
+    """
     existing = {t.name for t in log.topics()}
+    feeds = {name: count for name, count in feed_partitions(topology, config).items() if name not in existing}
+    for topic, partitions in feeds.items():
+        log.create_topic(topic, partitions, {"retention.ms": "-1"})
     wanted = [n.topic for n in topology.sinks if n.topic is not None and not n.internal]
     wanted.append(config.get("errors.dead.letter.queue.topic.name") or "")
-    return [t for t in dict.fromkeys(wanted) if t and t not in existing and t not in topology.internal_topics]
+    known = {*existing, *feeds, *topology.internal_topics}
+    sinks = [t for t in dict.fromkeys(wanted) if t and t not in known]
+    for topic in sinks:
+        log.create_topic(topic, int(config["num.partitions"]))
+    return bool(feeds or sinks)
 
 
 def prepare_job(

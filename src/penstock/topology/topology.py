@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import TopologyError
+from penstock.topology.dataframes import DataFrameSource
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.stores import StoreSpec
 
@@ -47,6 +48,7 @@ class Topology:
         stores: What the state stores are, by name; those in ``global_stores`` are full copies in every task.
         internal_topics: Repartition topics by logical name.
         copartition_groups: Names of source nodes whose topics must have equal partition counts.
+        dataframes: Streaming DataFrames that feed source topics, by name; the DataFrames are not pickled along.
     """
 
     nodes: Mapping[str, Node]
@@ -54,6 +56,7 @@ class Topology:
     internal_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
     copartition_groups: tuple[frozenset[str], ...] = ()
     global_stores: frozenset[str] = frozenset()
+    dataframes: Mapping[str, DataFrameSource] = field(default_factory=dict)
     _children: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     _groups: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
 
