@@ -59,50 +59,92 @@ class KStream(Generic[K, V]):
         return self._then("KSTREAM-FILTER-", name, ops.Filter(fn, negate=True))
 
     def map(self, mapper: Callable[[K, V], tuple[K2, V2]] | pl.Expr, *, name: Name = None) -> KStream[K2, V2]:
-        """Makes a (key, value) of each record. A later grouping or join repartitions."""
+        """Makes a (key, value) of each record. A later grouping or join repartitions.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.map(lambda key, value: (value, key)), [("a", "x")])
+        [('x', 'a')]
+        """
         fn = Function.wrap(mapper, verb="map", allowed=(1, 2))
         return self._then("KSTREAM-MAP-", name, ops.MapPairs(fn), keys=True, values=True)
 
     def map_values(
         self, mapper: Callable[[V], V2] | Callable[[K, V], V2] | pl.Expr, *, name: Name = None
     ) -> KStream[K, V2]:
-        """Makes a new value of each record (``mapValues``)."""
+        """Makes a new value of each record (``mapValues``).
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.map_values(str.upper), [("a", "x")])
+        [('a', 'X')]
+        """
         fn = Function.wrap(mapper, verb="map_values", allowed=(1, 2))
         return self._then("KSTREAM-MAPVALUES-", name, ops.MapValues(fn), values=True)
 
     def flat_map(
         self, mapper: Callable[[K, V], Sequence[tuple[K2, V2]]] | pl.Expr, *, name: Name = None
     ) -> KStream[K2, V2]:
-        """Makes any number of (key, value) pairs of each record (``flatMap``)."""
+        """Makes any number of (key, value) pairs of each record (``flatMap``).
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.flat_map(lambda key, value: [(word, key) for word in value.split()]), [("a", "x y")])
+        [('x', 'a'), ('y', 'a')]
+        """
         fn = Function.wrap(mapper, verb="flat_map", allowed=(1, 2))
         return self._then("KSTREAM-FLATMAP-", name, ops.FlatMap(fn), keys=True, values=True)
 
     def flat_map_values(
         self, mapper: Callable[[V], Sequence[V2]] | Callable[[K, V], Sequence[V2]] | pl.Expr, *, name: Name = None
     ) -> KStream[K, V2]:
-        """Makes any number of values of each record (``flatMapValues``)."""
+        """Makes any number of values of each record (``flatMapValues``).
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.flat_map_values(str.split), [("a", "x y")])
+        [('a', 'x'), ('a', 'y')]
+        """
         fn = Function.wrap(mapper, verb="flat_map_values", allowed=(1, 2))
         return self._then("KSTREAM-FLATMAPVALUES-", name, ops.FlatMapValues(fn), values=True)
 
     def select_key(
         self, mapper: Callable[[V], K2] | Callable[[K, V], K2] | pl.Expr, *, name: Name = None
     ) -> KStream[K2, V]:
-        """Gives each record a new key (``selectKey``). A later grouping or join repartitions."""
+        """Gives each record a new key (``selectKey``). A later grouping or join repartitions.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.select_key(lambda value: value[0]), [("a", "xyz")])
+        [('x', 'xyz')]
+        """
         fn = Function.wrap(mapper, verb="select_key", allowed=(1, 2))
         return self._then("KSTREAM-KEY-SELECT-", name, ops.SelectKey(fn), keys=True)
 
     def peek(self, action: Callable[[V], object] | Callable[[K, V], object], *, name: Name = None) -> KStream[K, V]:
-        """Calls the action for each record and passes the record on unchanged."""
+        """Calls the action for each record and passes the record on unchanged.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.peek(print), [("a", "x")])
+        a x
+        [('a', 'x')]
+        """
         fn = Function.wrap(action, verb="peek", allowed=(1, 2), expression=False)
         return self._then("KSTREAM-PEEK-", name, ops.Peek(fn))
 
     def foreach(self, action: Callable[[V], object] | Callable[[K, V], object], *, name: Name = None) -> None:
-        """Calls the action for each record; the stream ends here."""
+        """Calls the action for each record; the stream ends here.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.foreach(print) or s, [("a", "x")])
+        a x
+        [('a', 'x')]
+        """
         fn = Function.wrap(action, verb="foreach", allowed=(1, 2), expression=False)
         self._then("KSTREAM-FOREACH-", name, ops.Foreach(fn))
 
     def merge(self, other: KStream[K, V], *, name: Name = None) -> KStream[K, V]:
-        """The records of both streams; each keeps its own order."""
+        """The records of both streams; each keeps its own order.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.merge(s.map_values(str.upper)), [("a", "x")])
+        [('a', 'X'), ('a', 'x')]
+        """
         check_kind(other, KStream, "merge", "Pass the other stream.")
         mine, its = self._handle, other._handle
         same_builder(mine, its, "merge")
@@ -120,7 +162,12 @@ class KStream(Generic[K, V]):
         return BranchedKStream(self, name_of(name))
 
     def group_by_key(self, grouped: Grouped | None = None, *, name: Name = None) -> KGroupedStream[K, V]:
-        """Groups by the present key (``groupByKey``); repartitions only if the key has changed."""
+        """Groups by the present key (``groupByKey``); repartitions only if the key has changed.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.group_by_key().count(), [("a", "x"), ("a", "y")])
+        [('a', 1), ('a', 2)]
+        """
         from penstock.api.grouped import grouped_stream
 
         return grouped_stream(self, grouped, name_of(name))
@@ -132,7 +179,12 @@ class KStream(Generic[K, V]):
         *,
         name: Name = None,
     ) -> KGroupedStream[K2, V]:
-        """Groups by a new key (``groupBy``), through a repartition topic."""
+        """Groups by a new key (``groupBy``), through a repartition topic.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.group_by(lambda value: value[0]).count(), [("a", "xy"), ("b", "xz")])
+        [('x', 1), ('x', 2)]
+        """
         from penstock.api.grouped import grouped_stream
 
         fn = Function.wrap(selector, verb="group_by", allowed=(1, 2))
@@ -141,13 +193,23 @@ class KStream(Generic[K, V]):
         return grouped_stream(keyed, grouped, name_of(name))
 
     def to_table(self, materialized: Materialized | str | None = None, *, name: Name = None) -> KTable[K, V]:
-        """Reads the stream as a table's changes (``toTable``): the newest value of a key wins, null deletes."""
+        """Reads the stream as a table's changes (``toTable``): the newest value of a key wins, null deletes.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.to_table(), [("a", "x"), ("a", None)])
+        [('a', 'x'), ('a', None)]
+        """
         from penstock.api.table_of_stream import table_of_stream
 
         return table_of_stream(self, Materialized.of(materialized), name_of(name))
 
     def repartition(self, repartitioned: Repartitioned | None = None, *, name: Name = None) -> KStream[K, V]:
-        """Sends the records through an internal topic of their present key."""
+        """Sends the records through an internal topic of their present key.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.select_key(len).repartition(), [("a", "xyz")])
+        [(3, 'xyz')]
+        """
         from penstock.api.topics import repartition
 
         return repartition(self, repartitioned or Repartitioned(), name_of(name))
@@ -196,6 +258,10 @@ class KStream(Generic[K, V]):
         """Joins each record with the table's present value; records without one are dropped.
 
         ``joiner`` takes (value, table value) or (key, value, table value); an expression sees ``left`` and ``right``.
+
+        >>> from penstock.testing import try_out
+        >>> try_out(lambda s: s.join(s.to_table(), lambda left, right: left + right), [("a", "x")])
+        [('a', 'xx')]
         """
         from penstock.api.stream_joins import join_table
 
