@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import functions as fns
-from processors import CaseFixedKeyProcessor, CaseProcessor, processor_type
-
 from penstock.api.builder import StreamsBuilder
 from penstock.api.options import Consumed, Grouped, Joined, Materialized, Produced, Repartitioned
 from penstock.api.stores import Stores
@@ -21,6 +19,7 @@ from penstock.api.windows import TimeWindows, UnlimitedWindows
 from penstock.serde import Serdes
 from penstock.serde.windowed import Windowed
 from penstock.topology.topology import Topology
+from processors import CaseFixedKeyProcessor, CaseProcessor, processor_type
 
 __all__ = ["Interpreted", "NotBuilt", "check_describe", "interpret"]
 

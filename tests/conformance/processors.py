@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from functions import measure, text
-
 from penstock.api.processor import FixedKeyProcessor, Processor, ProcessorContext, Record
 
 __all__ = ["CaseFixedKeyProcessor", "CaseProcessor", "processor_type"]

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
 from compare import by_topic, first_difference, sorted_store
 from interpreter import Interpreted, NotBuilt, interpret
-
 from penstock import KafkaStreams
 from penstock.config import StreamsConfig
 from penstock.errors import PenstockError

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from fault_app import APPLICATION, settings, topology
 
+from fault_app import APPLICATION, settings, topology
 from penstock import KafkaStreams
 from penstock.log.open import open_log
 from penstock.state.segments import SegmentName

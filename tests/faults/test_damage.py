@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from fault_app import APPLICATION, settings
 from harness import append, checkpoint_of, outputs, prepare, results, run_captured, run_here, segments
-
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.errors import CheckpointMismatchError, CorruptSegmentError, MissingSegmentError
 from penstock.log.open import open_log

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import append, outputs, prepare, results, run_here, segments, unfinished
 
+from harness import append, outputs, prepare, results, run_here, segments, unfinished
 from penstock.errors import LogError, PenstockError, StateError
 from penstock.log.open import open_log
 from penstock.state.segments import unpack

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
+
 from harness import APP, environment, prepare, results
 
 CLUSTER = "local-cluster[2,1,1024]"

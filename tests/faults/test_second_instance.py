@@ -11,7 +11,6 @@ from typing import Any
 
 from fault_app import settings, topology
 from harness import append, outputs, prepare, results, run_captured, run_here
-
 from penstock import KafkaStreams
 
 
