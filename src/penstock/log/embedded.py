@@ -174,6 +174,11 @@ class EmbeddedLog(Coordination, Upkeep):
         with self._database.reading() as connection:
             return records.offset_for_time(connection, catalog.slot(connection, topic, partition), timestamp)
 
+    def stretches(self, topic: str, partition: int, start: int, end: int, most: int) -> list[tuple[int, int]]:
+        """Stored rows from ``start`` on until they hold ``most`` records, as (next offset, smallest timestamp)."""
+        with self._database.reading() as connection:
+            return records.stretches(connection, catalog.slot(connection, topic, partition), start, end, most)
+
     def version(self) -> int:
         """A number that grows with every write of anybody."""
         with self._database.reading() as connection:

@@ -13,7 +13,7 @@ from penstock.log.base import Fetched, OffsetAndTime
 from penstock.log.catalog import Slot
 from penstock.log.codec import MAX_ROW_RECORDS, EncodedRow, concat, decode
 
-__all__ = ["check_keys", "insert", "iterate", "offset_for_time", "read"]
+__all__ = ["check_keys", "insert", "iterate", "offset_for_time", "read", "stretches"]
 
 _COLUMNS = "base_offset, count, flags, raw_bytes, payload, last_offset"
 _COALESCE_BELOW = 2_000
@@ -98,6 +98,22 @@ def offset_for_time(connection: sqlite3.Connection, slot: Slot, timestamp: int) 
         later = Slot(slot.topic, slot.partition, slot.id, row[5] + 1, slot.next_offset, slot.cleaned_to, slot.config)
         return offset_for_time(connection, later, timestamp)
     return OffsetAndTime(batch.column("offset")[at].as_py(), batch.column("timestamp")[at].as_py())
+
+
+def stretches(connection: sqlite3.Connection, slot: Slot, start: int, end: int, most: int) -> list[tuple[int, int]]:
+    """Rows until they hold ``most`` records, as (next offset, smallest timestamp); answered from the index alone."""
+    found: list[tuple[int, int]] = []
+    position = start
+    for base, last, earliest in connection.execute(
+        "SELECT base_offset, last_offset, min_ts FROM batches WHERE partition_id = ? AND last_offset >= ? "
+        "ORDER BY last_offset",
+        (slot.id, start),
+    ):
+        if base >= end or position - start >= most:
+            break
+        position = min(last + 1, end)
+        found.append((position, earliest))
+    return found
 
 
 def _check_range(slot: Slot, offset: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.log.base import TopicPartition
@@ -10,6 +10,7 @@ from penstock.log.base import TopicPartition
 __all__ = ["Offsets", "admit", "offsets_from", "offsets_to"]
 
 Offsets = Mapping[TopicPartition, int]
+Stretches = Callable[[TopicPartition, int, int, int], Sequence[tuple[int, int]]]
 
 
 def offsets_to(offsets: Offsets, tick: int) -> dict[str, Any]:
@@ -27,8 +28,21 @@ def offsets_from(document: Mapping[str, Any]) -> tuple[dict[TopicPartition, int]
     return found, document["tick"]
 
 
-def admit(start: Offsets, end: Offsets, most: int, most_per_partition: int) -> dict[TopicPartition, int]:
-    """How far a batch goes: at most so many records, shared out in proportion to what waits in each partition.
+def admit(
+    start: Offsets, end: Offsets, most: int, most_per_partition: int, stretches: Stretches | None = None
+) -> dict[TopicPartition, int]:
+    """How far a batch goes: at most so many records, shared out in proportion to what waits at each partition number.
+
+    Where several topics wait at one number, they belong to tasks that take the older record first. So their share goes
+    to the oldest stretches, or a stream would run ahead of the table that it joins.
+
+    Args:
+        start: Where the batch starts; a partition that is not there starts at 0.
+        end: Where the log ends.
+        most: The most records of the batch.
+        most_per_partition: The most records of one partition.
+        stretches: Gives for a partition, its start, its end and a number of records the (next offset, smallest
+            timestamp) of each stored row. None: all partitions get their share, whatever the times.
 
     Example:
         >>> a, b = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -36,7 +50,41 @@ def admit(start: Offsets, end: Offsets, most: int, most_per_partition: int) -> d
         True
     """
     waiting = {tp: min(stop - start.get(tp, 0), most_per_partition) for tp, stop in end.items()}
-    total = sum(n for n in waiting.values() if n > 0)
+    waiting = {tp: n for tp, n in waiting.items() if n > 0}
+    total = sum(waiting.values())
+    whole = total <= most and all(start.get(tp, 0) + n == end[tp] for tp, n in waiting.items())
     share = 1.0 if total <= most else most / total
-    taken = {tp: n if share == 1.0 else max(1, int(n * share)) for tp, n in waiting.items() if n > 0}
+    taken = {tp: n if share == 1.0 else max(1, int(n * share)) for tp, n in waiting.items()}
+    if not whole and stretches is not None:
+        for number in {tp.partition for tp in waiting}:
+            together = [tp for tp in waiting if tp.partition == number]
+            if len(together) > 1:
+                budget = sum(taken[tp] for tp in together)
+                taken |= _oldest_first(together, start, end, waiting, budget, stretches)
     return {tp: start.get(tp, 0) + taken.get(tp, 0) for tp in end}
+
+
+def _oldest_first(
+    together: Sequence[TopicPartition],
+    start: Offsets,
+    end: Offsets,
+    waiting: Mapping[TopicPartition, int],
+    budget: int,
+    stretches: Stretches,
+) -> dict[TopicPartition, int]:
+    """Takes stored rows by their smallest timestamp until the budget, or one partition's limit, is used up."""
+    taken = dict.fromkeys(together, 0)
+    rows = []
+    for tp in together:
+        first = start.get(tp, 0)
+        newest = -1  # a row waits for all before it, so it counts as late as they do
+        for number, (following, earliest) in enumerate(stretches(tp, first, end[tp], budget)):
+            newest = max(newest, earliest)
+            rows.append((newest, tp, number, following - first))
+    for _, tp, _, upto in sorted(rows):
+        allowed = min(upto, waiting[tp], taken[tp] + budget)
+        budget -= allowed - taken[tp]
+        taken[tp] = allowed
+        if budget <= 0 or allowed < upto:
+            break
+    return taken

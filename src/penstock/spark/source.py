@@ -23,6 +23,7 @@ from penstock.spark.offsets import Offsets, admit, offsets_from, offsets_to
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.log.base import TopicPartition
     from penstock.log.embedded import EmbeddedLog
     from penstock.plan.plan import TaskRun
 
@@ -112,10 +113,13 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._seen_version = version
         if not isinstance(limit, ReadAllAvailable):
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else job.max_records_per_batch
-            ends = admit(begin, ends, most, job.max_records_per_partition)
+            ends = admit(begin, ends, most, job.max_records_per_partition, self._stretches)
         if job.tick_ms and self._target is None:
             tick = max(tick, int(time.time() * 1000) // job.tick_ms)
         return offsets_to(ends, tick)
+
+    def _stretches(self, tp: TopicPartition, start: int, end: int, most: int) -> list[tuple[int, int]]:
+        return self.log.stretches(tp.topic, tp.partition, start, end, most)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return offsets_to(self.log.end_offsets(list(load_job(self.data).plan.external_topics)), 0)
