@@ -63,7 +63,7 @@ def w3() -> Topology:
     (
         builder.stream("sums", Consumed(key_serde="string", value_serde=Serdes.text_long()))
         .group_by_key()
-        .reduce(pl.col("aggregate") + pl.col("value"), Materialized(key_serde="string", value_serde="long"))
+        .reduce(lambda total, amount: total + amount, Materialized(key_serde="string", value_serde="long"))
         .to_stream()
         .to("out", Produced(key_serde="string", value_serde=Serdes.text_long()))
     )
