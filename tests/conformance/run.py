@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from batches import cut
 from compare import by_topic, first_difference, sorted_store
 from interpreter import Interpreted, NotBuilt, check_describe, interpret
+from things import plain
 
 Case = dict[str, Any]
 BYTE_LEVEL = {"partitioner", "serdes", "windowed_serde"}
@@ -138,8 +139,8 @@ def _written(driver: Any, run: Interpreted) -> list[dict[str, Any]]:
         for record in driver.output_topic(topic, key_serde, value_serde).read_records_to_list():
             row = {
                 "topic": topic,
-                "key": run.plain(record.key),
-                "value": run.plain(record.value),
+                "key": plain(record.key),
+                "value": plain(record.value),
                 "timestamp": record.timestamp,
             }
             if record.headers:

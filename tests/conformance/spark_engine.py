@@ -30,6 +30,7 @@ from penstock.plan.partitions import source_topics
 from penstock.spark.launch import Places, plan_for
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
+from things import plain
 
 __all__ = ["run_case"]
 
@@ -179,8 +180,8 @@ class _SparkCase:
             for record in records:
                 row = {
                     "topic": topic,
-                    "key": self.interpreted.plain(keys.deserialize(record["key"])),
-                    "value": _without_clock(self.interpreted.plain(values.deserialize(record["value"]))),
+                    "key": plain(keys.deserialize(record["key"])),
+                    "value": _without_clock(plain(values.deserialize(record["value"]))),
                     "timestamp": record["timestamp"],
                 }
                 if record["headers"]:

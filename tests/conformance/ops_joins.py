@@ -1,0 +1,36 @@
+"""Joins of a case; the types of the two inputs say which join it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import functions as fns
+from penstock.api.options import Joined
+from penstock.api.stream import KStream
+from penstock.api.table import KTable
+from things import NotBuilt, Operators, Spec, Thing, serde
+
+__all__ = ["JoinOperators"]
+
+
+class JoinOperators(Operators):
+    """``join`` and its kin."""
+
+    def op_join(self, n: Spec) -> Thing:
+        left, right = self.source(n, 0), self.source(n, 1)
+        if not (isinstance(left.it, KStream) and isinstance(right.it, KTable)):
+            raise NotBuilt(f"join of {type(left.it).__name__} and {type(right.it).__name__}")
+        if "grace_ms" in n:
+            raise NotBuilt("stream-table join with grace")
+        joined = Joined(
+            n.get("name"),
+            key_serde=serde(left.key, left.size),
+            value_serde=serde(left.value),
+            other_value_serde=serde(right.value),
+        )
+        verb = left.it.join if n["kind"] == "inner" else left.it.left_join
+        return replace(
+            left,
+            it=verb(right.it, fns.joiner(n["fn"]), joined),
+            value=fns.joiner_type(n["fn"], left.value, right.value),
+        )

@@ -1,0 +1,85 @@
+"""Sources, state stores and topics of a case."""
+
+# ruff: noqa: N802 - methods carry the names of the operators in the cases
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import functions as fns
+from penstock.api.options import Produced, Repartitioned
+from penstock.api.stores import Stores
+from things import NotBuilt, Operators, Spec, Thing, serde
+
+__all__ = ["SourceOperators"]
+
+
+class SourceOperators(Operators):
+    """Where records come from and go to."""
+
+    def op_stream(self, n: Spec) -> Thing:
+        if "pattern" in n:
+            pattern = re.compile(n["pattern"])
+            t = next(t for name, t in self.topics.items() if pattern.fullmatch(name))
+            return replace(t, it=self.builder.stream(pattern, self.consumed(n, t)))
+        names = n.get("topics") or [n["topic"]]
+        t = self.topics[names[0]]
+        return replace(t, it=self.builder.stream(names, self.consumed(n, t)))
+
+    def op_table(self, n: Spec) -> Thing:
+        t = self.topics[n["topic"]]
+        store = self.optional(n, serde(t.key, t.size), serde(t.value))
+        return replace(t, it=self.builder.table(n["topic"], self.consumed(n, t), store))
+
+    def op_globalTable(self, n: Spec) -> Thing:
+        t = self.topics[n["topic"]]
+        store = self.optional(n, serde(t.key, t.size), serde(t.value))
+        return replace(t, it=self.builder.global_table(n["topic"], self.consumed(n, t), store))
+
+    def op_addStateStore(self, n: Spec) -> None:
+        self.stores.append(n["store"])
+        serdes = {"key_serde": serde(n["key"]), "value_serde": serde(n["value"])}
+        where = {**serdes, "persistent": n.get("store_type") != "in_memory"}
+        name = n["store"]
+        match n["type"]:
+            case "key_value":
+                spec = Stores.key_value(name, **where)
+            case "timestamped":
+                spec = Stores.timestamped(name, **where)
+            case "lru":
+                spec = Stores.lru(name, n["max"], **serdes)
+            case "window":
+                spec = Stores.window(name, retention=n["retention_ms"], size=n["size_ms"], **where)
+            case "session":
+                spec = Stores.session(name, retention=n["retention_ms"], **where)
+            case "versioned":
+                spec = Stores.versioned(name, history=n["history_ms"], **serdes)
+            case kind:
+                raise NotBuilt(f"store of type {kind}")
+        self.builder.add_state_store(spec)
+
+    def op_repartition(self, n: Spec) -> Thing:
+        x = self.source(n)
+        options = Repartitioned(
+            n.get("name"), key_serde=serde(x.key, x.size), value_serde=serde(x.value), partitions=n.get("partitions")
+        )
+        return replace(x, it=x.it.repartition(options))
+
+    def op_to(self, n: Spec) -> None:
+        x = self.source(n)
+        produced = Produced(n.get("name"), key_serde=serde(x.key, x.size), value_serde=serde(x.value))
+        if "topic" in n:
+            self.topics[n["topic"]] = replace(x, it=None)
+            x.it.to(n["topic"], produced)
+            return
+        key = fns.key_function(n["topic_fn"])
+
+        def topic_of(k: Any, v: Any) -> str:
+            return n["prefix"] + fns.text(key(k, v))
+
+        topic_of.__qualname__ = "TopicFn"  # the name that describe() shows
+        for name in n["declares"]:
+            self.topics[name] = replace(x, it=None)
+        x.it.to(topic_of, produced)

@@ -1,0 +1,96 @@
+"""What the operators of a case have in common: what an id stands for, serdes by type, and the options of tables."""
+
+# ruff: noqa: N818 - methods carry the names of the operators in the cases
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import functions as fns
+from penstock.api.builder import StreamsBuilder
+from penstock.api.options import Consumed, Materialized
+from penstock.serde import Serdes
+from penstock.serde.windowed import Windowed
+
+__all__ = ["NotBuilt", "Operators", "Spec", "Thing", "connected_stores", "plain", "serde", "value_only"]
+
+Spec = dict[str, Any]
+
+
+class NotBuilt(Exception):
+    """The case uses an operator that Penstock does not have yet."""
+
+
+@dataclass
+class Thing:
+    """What an id stands for: a stream, a table or a grouping, with the types of its keys and values."""
+
+    it: Any
+    key: str
+    value: str
+    size: int = 0
+
+
+def serde(type_name: str, size: int = 0) -> Any:
+    if type_name == "string":
+        return Serdes.string()
+    if type_name == "long":
+        return Serdes.long()
+    if type_name == "windowed<string>":
+        return Serdes.time_windowed(Serdes.string(), size)
+    raise NotBuilt(f"keys of type {type_name}")
+
+
+def plain(x: Any) -> Any:
+    """A key or value as it stands in the case."""
+    if isinstance(x, Windowed):
+        return {"key": plain(x.key), "start": x.window.start, "end": x.window.end}
+    return x
+
+
+@dataclass
+class Operators:
+    """What the methods named ``op_<operator>`` of the families share."""
+
+    case: Spec
+    builder: StreamsBuilder = field(default_factory=StreamsBuilder)
+    side: list[Spec] = field(default_factory=list)
+    things: dict[str, Thing] = field(default_factory=dict)
+    topics: dict[str, Thing] = field(default_factory=dict)
+    stores: list[str] = field(default_factory=list)
+
+    def source(self, n: Spec, number: int = 0) -> Thing:
+        ids = n["in"] if isinstance(n["in"], list) else [n["in"]]
+        return self.things[ids[number]]
+
+    def materialized(self, n: Spec, key: Any, value: Any) -> Materialized:
+        if "store" in n:
+            self.stores.append(n["store"])
+        return Materialized(
+            n.get("store"),
+            key_serde=key,
+            value_serde=value,
+            store_type=n.get("store_type"),
+            caching=n.get("caching"),
+            retention=n.get("retention_ms"),
+            history=n.get("versioned_history_ms"),
+        )
+
+    def optional(self, n: Spec, key: Any, value: Any) -> Materialized | None:
+        return self.materialized(n, key, value) if "store" in n else None
+
+    def consumed(self, n: Spec, t: Thing) -> Consumed:
+        extractor = fns.timestamp_extractor(n["timestamp_extractor"]) if "timestamp_extractor" in n else None
+        return Consumed(
+            n.get("name"), key_serde=serde(t.key, t.size), value_serde=serde(t.value), timestamp_extractor=extractor
+        )
+
+
+def value_only(fn: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: fn(None, value)
+
+
+def connected_stores(n: Spec, f: Spec) -> list[str]:
+    return [f["store"]] if "store" in f and not n.get("global_store") else []
