@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.api.processor import (
         Cancellable,
         FixedKeyProcessor,
+        FixedKeyRecord,
         Processor,
         ProcessorContext,
         Punctuator,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.api.stores import Stores
     from penstock.api.stream import KStream
     from penstock.api.table import GlobalKTable, KTable
+    from penstock.api.topology import Topology
     from penstock.api.windows import TimeWindows, UnlimitedWindows
     from penstock.app import KafkaStreams
     from penstock.config import StreamsConfig
@@ -39,13 +41,13 @@ if TYPE_CHECKING:
     from penstock.serde import Serdes
     from penstock.serde.windowed import Windowed
     from penstock.testing import TopologyTestDriver
-    from penstock.topology.topology import Topology
 
 __all__ = [
     "Branched",
     "Cancellable",
     "Consumed",
     "FixedKeyProcessor",
+    "FixedKeyRecord",
     "GlobalKTable",
     "Grouped",
     "Joined",
@@ -91,6 +93,7 @@ _MODULES = {
     "api.processor": (
         "Cancellable",
         "FixedKeyProcessor",
+        "FixedKeyRecord",
         "Processor",
         "ProcessorContext",
         "Punctuator",
@@ -100,6 +103,7 @@ _MODULES = {
     "api.stores": ("Stores",),
     "api.stream": ("KStream",),
     "api.table": ("GlobalKTable", "KTable"),
+    "api.topology": ("Topology",),
     "api.windows": ("TimeWindows", "UnlimitedWindows"),
     "app": ("KafkaStreams",),
     "config": ("StreamsConfig",),
@@ -107,7 +111,6 @@ _MODULES = {
     "serde": ("Serdes",),
     "serde.windowed": ("Windowed",),
     "testing": ("TopologyTestDriver",),
-    "topology.topology": ("Topology",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -12,6 +12,7 @@ from ops_aggregations import AggregationOperators
 from ops_joins import JoinOperators
 from ops_sources import SourceOperators
 from ops_streams import StreamOperators
+from ops_topology import PlainTopology
 from penstock.topology.topology import Topology
 from things import NotBuilt, Spec, Thing, plain, serde
 
@@ -47,15 +48,17 @@ class Interpreter(SourceOperators, StreamOperators, AggregationOperators, JoinOp
     def run(self) -> Interpreted:
         for name, t in self.case.get("topics", {}).items():
             self.topics[name] = Thing(None, t["key"], t["value"], t.get("window_size_ms", 0))
+        plain_api = any(n["op"] == "source" for n in self.case["topology"])
+        family = PlainTopology(self.topics, self.stores) if plain_api else self
         for n in self.case["topology"]:
-            operator = getattr(self, f"op_{n['op']}", None)
+            operator = getattr(family, f"op_{n['op']}", None)
             if operator is None:
                 raise NotBuilt(n["op"])
             thing = operator(n)
             if thing is not None:
                 self.things[n["id"]] = thing
         config = dict(self.case["config"])
-        topology = self.builder.build(config)
+        topology = family.topology if isinstance(family, PlainTopology) else self.builder.build(config)
         serdes = {name: (serde(t.key, t.size), serde(t.value)) for name, t in self.topics.items()}
         return Interpreted(topology, config, self.side, serdes, self.stores)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import functions as fns
 from penstock.api.options import Produced, Repartitioned
-from penstock.api.stores import Stores
-from things import NotBuilt, Operators, Spec, Thing, serde
+from stores import store_spec
+from things import Operators, Spec, Thing, serde
 
 __all__ = ["SourceOperators"]
 
@@ -40,25 +40,7 @@ class SourceOperators(Operators):
 
     def op_addStateStore(self, n: Spec) -> None:
         self.stores.append(n["store"])
-        serdes = {"key_serde": serde(n["key"]), "value_serde": serde(n["value"])}
-        where = {**serdes, "persistent": n.get("store_type") != "in_memory"}
-        name = n["store"]
-        match n["type"]:
-            case "key_value":
-                spec = Stores.key_value(name, **where)
-            case "timestamped":
-                spec = Stores.timestamped(name, **where)
-            case "lru":
-                spec = Stores.lru(name, n["max"], **serdes)
-            case "window":
-                spec = Stores.window(name, retention=n["retention_ms"], size=n["size_ms"], **where)
-            case "session":
-                spec = Stores.session(name, retention=n["retention_ms"], **where)
-            case "versioned":
-                spec = Stores.versioned(name, history=n["history_ms"], **serdes)
-            case kind:
-                raise NotBuilt(f"store of type {kind}")
-        self.builder.add_state_store(spec)
+        self.builder.add_state_store(store_spec(n))
 
     def op_repartition(self, n: Spec) -> Thing:
         x = self.source(n)

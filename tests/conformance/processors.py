@@ -7,7 +7,7 @@ from typing import Any
 from functions import measure, text
 from penstock.api.processor import FixedKeyProcessor, Processor, ProcessorContext, Record
 
-__all__ = ["CaseFixedKeyProcessor", "CaseProcessor", "processor_type"]
+__all__ = ["CaseFixedKeyProcessor", "CaseProcessor", "PutProcessor", "processor_type"]
 
 SAME_TYPE = {"passthrough", "dedup", "route", "add_header", "shift_timestamp", "drop_null", "null_key"}
 
@@ -147,3 +147,14 @@ class CaseProcessor(_Steps, Processor[Any, Any]):
 
 class CaseFixedKeyProcessor(_Steps, FixedKeyProcessor[Any, Any]):
     """What ``processValues`` of a case does."""
+
+
+class PutProcessor(Processor[Any, Any]):
+    """Keeps a global or read-only store up to date."""
+
+    def __init__(self, store: str) -> None:
+        self.name = store
+
+    def process(self, record: Record[Any, Any]) -> None:
+        if record.key is not None:
+            self.context.get_state_store(self.name).put(record.key, record.value)

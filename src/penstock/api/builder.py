@@ -14,6 +14,7 @@ from penstock.api.options import Consumed, Materialized, Named
 from penstock.api.sources import read, source_node
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable
+from penstock.api.topology import Topology
 from penstock.errors import TopologyError
 from penstock.topology.builder import GraphBuilder
 from penstock.topology.dataframes import DataFrameSource, OutputMode
@@ -22,7 +23,6 @@ from penstock.topology.names import check_name
 from penstock.topology.operations import TableSource
 from penstock.topology.stores import StoreSpec
 from penstock.topology.tables import SourceTable
-from penstock.topology.topology import Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -172,14 +172,13 @@ class StreamsBuilder:
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
-        """The finished topology.
+        """The topology so far. It may be extended node by node; the builder may be used and built again.
 
         Args:
             config: The application's settings, for ``topology.optimization`` ("none", "all", or rules with commas).
         """
         optimization = (config or {}).get("topology.optimization") or "none"
-        topology = self._graph.build(str(optimization))
-        return replace(topology, dataframes=dict(self._dataframes)) if self._dataframes else topology
+        return self._graph.build(Topology(dataframes=dict(self._dataframes)), str(optimization))
 
 
 def _named(consumed: Consumed | None, name: Name) -> Consumed:

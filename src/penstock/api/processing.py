@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from penstock.topology.graph import ProcessorGraph
 from penstock.topology.operations import Process
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["check_supplier", "process"]
+__all__ = ["connected_stores", "process", "processor_operation"]
 
 
 def process(
@@ -26,12 +27,11 @@ def process(
 ) -> KStream[Any, Any]:
     """Adds a processor; stores given as specs are its own, those given by name have been added to the builder."""
     verb = "process_values" if fixed_key else "process"
-    check_supplier(supplier, verb)
     if isinstance(stores, str):
         raise TopologyError(f"{verb}(): stores is the text {stores!r}", hint=f"Pass a list: stores=[{stores!r}].")
-    own = tuple(store for store in stores if isinstance(store, StoreSpec))
+    own = (*(store for store in stores if isinstance(store, StoreSpec)), *connected_stores(supplier))
     uses = tuple(store for store in stores if isinstance(store, str))
-    operation = Process(supplier, tuple(s if isinstance(s, str) else s.name for s in stores), fixed_key)
+    operation = processor_operation(supplier, verb, own, uses, fixed_key=fixed_key)
     names = stream._handle.builder.names  # noqa: SLF001
     # Unlike other verbs, a processor with a name of its own burns no number.
     node = (
@@ -41,7 +41,41 @@ def process(
     return stream._below(graph, keys=not fixed_key, values=True)  # noqa: SLF001
 
 
-def check_supplier(supplier: object, verb: str) -> None:
+def processor_operation(
+    supplier: Callable[[], Any],
+    verb: str,
+    own: Sequence[StoreSpec],
+    uses: Sequence[str] = (),
+    *,
+    fixed_key: bool = False,
+) -> Process:
+    """The operation of a processor with these stores, after a check of what makes it."""
+    _check_supplier(supplier, verb)
+    return Process(supplier, tuple(dict.fromkeys([*(store.name for store in own), *uses])), fixed_key)
+
+
+def connected_stores(supplier: object) -> tuple[StoreSpec, ...]:
+    """The stores that a supplier's own ``stores()`` gives: Kafka's ``ConnectedStoreProvider``."""
+    while isinstance(supplier, functools.partial):
+        supplier = supplier.func
+    stores = getattr(supplier, "stores", None)
+    if not callable(stores):
+        return ()
+    try:
+        found = tuple(stores())
+    except TypeError as error:
+        raise TopologyError(
+            f"stores() of {supplier!r} cannot be called without an instance: {error}", hint="Make it a classmethod."
+        ) from error
+    wrong = next((store for store in found if not isinstance(store, StoreSpec)), None)
+    if wrong is not None:
+        raise TopologyError(
+            f"stores() of {supplier!r} gives {wrong!r}", hint='Give stores, e.g. [Stores.key_value("counts")].'
+        )
+    return found
+
+
+def _check_supplier(supplier: object, verb: str) -> None:
     """Raises TopologyError unless this makes a new processor when it is called."""
     if isinstance(supplier, Processor) or not callable(supplier):
         raise TopologyError(

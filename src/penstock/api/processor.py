@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from penstock.durations import DurationLike
+from penstock.errors import TopologyError
+from penstock.topology.stores import StoreSpec
 
 __all__ = [
     "Cancellable",
     "FixedKeyProcessor",
+    "FixedKeyRecord",
     "Headers",
     "Processor",
     "ProcessorContext",
@@ -62,6 +65,19 @@ class Record(Generic[K, V]):
     def with_header(self, name: str, value: bytes | None) -> Record[K, V]:
         """The same record with one more header at the end."""
         return replace(self, headers=(*self.headers, (name, value)))
+
+
+@dataclass(frozen=True, slots=True)
+class FixedKeyRecord(Record[K, V]):
+    """A record whose key stays: what a `FixedKeyProcessor` gets and forwards."""
+
+    def with_key(self, key: Any) -> Record[Any, V]:  # noqa: ARG002
+        """Not allowed here.
+
+        Raises:
+            TopologyError: Always.
+        """
+        raise TopologyError("a FixedKeyProcessor keeps the key", hint="Use process() and a Processor to change keys.")
 
 
 class RecordMetadata(NamedTuple):
@@ -130,6 +146,11 @@ class Processor(Generic[K, V]):
 
     context: ProcessorContext
 
+    @classmethod
+    def stores(cls) -> Iterable[StoreSpec]:
+        """Stores that come with the processor and need not be added (``ConnectedStoreProvider.stores``)."""
+        return ()
+
     def init(self, context: ProcessorContext) -> None:
         """Called once before the first record; keep the context, get stores, schedule punctuation."""
         self.context = context
@@ -143,4 +164,9 @@ class Processor(Generic[K, V]):
 
 
 class FixedKeyProcessor(Processor[K, V]):
-    """What ``KStream.process_values`` takes: a processor that may not change the key of the records it forwards."""
+    """What ``KStream.process_values`` takes: a processor of `FixedKeyRecord`, whose key it cannot change.
+
+    >>> class Trim(FixedKeyProcessor[str, str]):
+    ...     def process(self, record):
+    ...         self.context.forward(record.with_value(record.value.strip()))
+    """

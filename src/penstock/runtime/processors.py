@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from penstock.api.processor import Record, RecordMetadata
+from penstock.api.processor import FixedKeyProcessor, FixedKeyRecord, Record, RecordMetadata
 from penstock.durations import duration_ms
 from penstock.errors import TopologyError
 from penstock.runtime.inputs import RecordContext
@@ -71,6 +71,12 @@ class _Context:
             raise TopologyError(
                 f"{self._node.name} has no child named {child!r}",
                 hint=f"Its children are {', '.join(sorted(self._children)) or 'none'}.",
+                node=self._node.name,
+            )
+        if not isinstance(record, self._operator.record_type):
+            raise TopologyError(
+                f"{self._node.name} forwards {record!r}, which is no {self._operator.record_type.__name__}",
+                hint="Forward what process() got, changed by its with_ methods; Processors may make a new Record(...).",
                 node=self._node.name,
             )
         self._operator.forward(child, record)
@@ -142,7 +148,10 @@ class ProcessOperator:
         self._out: list[Forward] = []
         self._at: list[tuple[int, int]] = []  # of each forward: (row or -1, input position)
         self._row = -1
-        self.processor = cast("Process", node.operation).supplier()
+        operation = cast("Process", node.operation)
+        self.processor = operation.supplier()
+        fixed_key = operation.fixed_key or isinstance(self.processor, FixedKeyProcessor)
+        self.record_type: type[Record[Any, Any]] = FixedKeyRecord if fixed_key else Record
         self.processor.init(self._context)
 
     def is_global(self, store: str) -> bool:
@@ -184,7 +193,7 @@ class ProcessOperator:
         before = (context.position, context.source, self._row)
         context.position, context.source, self._row = position, self._task.input.record(position), row
         try:
-            self.processor.process(Record(key, value, timestamp, headers))
+            self.processor.process(self.record_type(key, value, timestamp, headers))
         except Exception as error:  # noqa: BLE001 - whatever a user's processor raises
             self._task.failed(self.name, None, rows, row, error)
         finally:

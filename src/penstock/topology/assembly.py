@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from penstock.errors import TopologyError
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
@@ -11,6 +13,8 @@ from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import InternalTopic, Topology, parents_of
 
 __all__ = ["Assembly"]
+
+T = TypeVar("T", bound=Topology)
 
 
 @dataclass
@@ -21,6 +25,13 @@ class Assembly:
     stores: dict[str, StoreSpec] = field(default_factory=dict)
     global_stores: set[str] = field(default_factory=set)
     internal_topics: dict[str, InternalTopic] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, topology: Topology) -> Assembly:
+        """What a finished topology has, to be extended."""
+        return cls(
+            dict(topology.nodes), dict(topology.stores), set(topology.global_stores), dict(topology.internal_topics)
+        )
 
     def add(self, node: Node) -> None:
         """Adds a node.
@@ -33,10 +44,16 @@ class Assembly:
                 f"two nodes are named {node.name!r}", hint="Give each verb a name= of its own.", node=node.name
             )
         for parent in parents_of(node):
+            if parent == node.name:
+                raise TopologyError(
+                    f"node {node.name!r} is its own parent",
+                    hint="Nodes form no cycles; write to a topic and read that for a loop.",
+                    node=node.name,
+                )
             if parent not in self.nodes:
                 raise TopologyError(
                     f"node {node.name!r} has the parent {parent!r}, which is not there",
-                    hint="Add parents before their children.",
+                    hint="Add parents before their children." + _known("Nodes", self.nodes),
                     node=node.name,
                 )
             if isinstance(self.nodes[parent], SinkNode):
@@ -49,7 +66,7 @@ class Assembly:
 
     def _check_topics(self, source: SourceNode) -> None:
         for other in self.nodes.values():
-            taken = set(source.topics) & set(other.topics) if isinstance(other, SourceNode) else set()
+            taken = _both_read(source, other) if isinstance(other, SourceNode) else set()
             if taken:
                 raise TopologyError(
                     f"topic {min(taken)!r} is read by two sources, {other.name!r} and {source.name!r}",
@@ -60,7 +77,7 @@ class Assembly:
     def add_store(self, spec: StoreSpec, processors: Iterable[str] = (), *, is_global: bool = False) -> None:
         """Adds a store, or finds that the same one is there already, and connects it."""
         known = self.stores.get(spec.name)
-        if known is not None and known != spec:
+        if known is not None and (known != spec or is_global != (spec.name in self.global_stores)):
             raise TopologyError(
                 f"two different stores are named {spec.name!r}", hint="Give each store its own name.", store=spec.name
             )
@@ -86,7 +103,7 @@ class Assembly:
             if store not in self.stores:
                 raise TopologyError(
                     f"{processor!r} uses store {store!r}, which is not there",
-                    hint="Call add_state_store() first." + _known(self.stores),
+                    hint="Call add_state_store() first." + _known("Stores", self.stores),
                     store=store,
                 )
             self._attach(processor, store)
@@ -103,19 +120,31 @@ class Assembly:
         """Lets a source topic serve as the changelog of a store."""
         self.stores[store] = replace(self.stores[store], logging=False, changelog_topic=topic)
 
-    def finish(self, copartition_groups: Iterable[Iterable[str]] = ()) -> Topology:
-        """The frozen topology."""
+    def finish(self, empty: T, copartition_groups: Iterable[Iterable[str]] = ()) -> T:
+        """The frozen topology: what has been collected, put into an empty one."""
         if not any(isinstance(node, SourceNode) for node in self.nodes.values()):
             raise TopologyError("the topology reads no topic", hint='Start with builder.stream("topic").')
-        return Topology(
-            dict(self.nodes),
-            dict(self.stores),
-            dict(self.internal_topics),
-            tuple(frozenset(group) for group in copartition_groups),
-            frozenset(self.global_stores),
+        return self.extended(replace(empty, copartition_groups=tuple(frozenset(g) for g in copartition_groups)))
+
+    def extended(self, topology: T) -> T:
+        """The topology with what has been collected in place of its own nodes, stores and topics."""
+        return replace(
+            topology,
+            nodes=dict(self.nodes),
+            stores=dict(self.stores),
+            internal_topics=dict(self.internal_topics),
+            global_stores=frozenset(self.global_stores),
         )
 
 
-def _known(stores: Iterable[str]) -> str:
-    names = ", ".join(stores)
-    return f" Stores so far: {names}." if names else ""
+def _both_read(source: SourceNode, other: SourceNode) -> set[str]:
+    taken = set(source.topics) & set(other.topics)
+    for pattern, topics in ((source.pattern, other.topics), (other.pattern, source.topics)):
+        if pattern is not None:
+            taken.update(topic for topic in topics if re.fullmatch(pattern, topic))
+    return taken
+
+
+def _known(what: str, names: Iterable[str]) -> str:
+    shown = ", ".join(names)
+    return f" {what} so far: {shown}." if shown else ""

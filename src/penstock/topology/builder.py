@@ -6,7 +6,7 @@ import heapq
 import re
 from collections.abc import Collection
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.errors import TopologyError
 from penstock.topology.assembly import Assembly
@@ -14,11 +14,12 @@ from penstock.topology.functions import Function
 from penstock.topology.graph import GraphNode, RepartitionGraph, Root
 from penstock.topology.merge_repartitions import RepartitionMerger
 from penstock.topology.names import Names, check_name
-from penstock.topology.optimize import merge_sources, relax_null_keys, reuse_source_topics
+from penstock.topology.optimize import merge_sources, relax_null_keys, reuse_source_topics, walk
 from penstock.topology.topology import Topology
 
 __all__ = ["GraphBuilder"]
 
+T = TypeVar("T", bound=Topology)
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 _OPTIMIZATIONS = ("reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join")
 
@@ -33,12 +34,9 @@ class GraphBuilder:
         self._merger = RepartitionMerger()
         self._copartition: list[set[str]] = []
         self._taken: set[str] = set()
-        self._built = False
 
     def add(self, parents: GraphNode | Collection[GraphNode], node: GraphNode) -> None:
         """Adds a node below its parents (or once more, if it is shared)."""
-        if self._built:
-            raise TopologyError("the topology is built already", hint="Use a new StreamsBuilder for another one.")
         if not node.parents:
             if node.name in self._taken:
                 raise TopologyError(
@@ -82,14 +80,14 @@ class GraphBuilder:
             may_merge=may_merge,
         )
 
-    def build(self, optimization: str = "none") -> Topology:
-        """Optimises, writes and checks.
+    def build(self, empty: T, optimization: str = "none") -> T:
+        """Optimises, writes and checks. May be called again, also after more verbs.
 
         Args:
+            empty: What the nodes are put into.
             optimization: ``topology.optimization``: "none", "all", or a list of Kafka's rules with commas.
         """
         rules = _rules(optimization)
-        self._built = True
         merge_sources(self.root)
         if "reuse.ktable.source.topics" in rules:
             reuse_source_topics(self.root)
@@ -98,7 +96,7 @@ class GraphBuilder:
         relax_null_keys(self.root)
         assembly = Assembly()
         self._write(assembly)
-        return assembly.finish(self._copartition)
+        return assembly.finish(empty, self._copartition)
 
     def _rename_source(self, old: str, new: str) -> None:
         for group in self._copartition:
@@ -108,6 +106,8 @@ class GraphBuilder:
 
     def _write(self, assembly: Assembly) -> None:
         """Writes by priority; a node waits for all its parents (they offer it again)."""
+        for node in walk(self.root):
+            node.written = False
         ties = count()
         queue: list[tuple[int, int, GraphNode]] = [(self.root.priority, next(ties), self.root)]
         while queue:

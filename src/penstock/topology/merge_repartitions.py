@@ -50,6 +50,7 @@ class RepartitionMerger:
                 self._replace(node, cause, single)
                 renamed(node.name, single.name)
             cause.add_child(single)
+            replaced.clear()  # done, should the topology be built again
 
     @staticmethod
     def _replace(node: RepartitionGraph, cause: GraphNode, single: RepartitionGraph) -> None:

@@ -41,7 +41,7 @@ class SubTopology:
 
 @dataclass(frozen=True)
 class Topology:
-    """What ``StreamsBuilder.build()`` gives. Read-only.
+    """A finished topology, read-only. `penstock.Topology` is this with the methods that build it.
 
     Attributes:
         nodes: All nodes by name, in the order in which Kafka adds them.
@@ -51,8 +51,8 @@ class Topology:
         dataframes: Streaming DataFrames that feed source topics, by name; the DataFrames are not pickled along.
     """
 
-    nodes: Mapping[str, Node]
-    stores: Mapping[str, StoreSpec]
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    stores: Mapping[str, StoreSpec] = field(default_factory=dict)
     internal_topics: Mapping[str, InternalTopic] = field(default_factory=dict)
     copartition_groups: tuple[frozenset[str], ...] = ()
     global_stores: frozenset[str] = frozenset()
