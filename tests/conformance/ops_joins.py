@@ -18,6 +18,8 @@ class JoinOperators(Operators):
 
     def op_join(self, n: Spec) -> Thing:
         left, right = self.source(n, 0), self.source(n, 1)
+        if isinstance(left.it, KTable):
+            return self._join_tables(n, left, right)
         if not (isinstance(left.it, KStream) and isinstance(right.it, KTable)):
             raise NotBuilt(f"join of {type(left.it).__name__} and {type(right.it).__name__}")
         if "grace_ms" in n:
@@ -34,3 +36,10 @@ class JoinOperators(Operators):
             it=verb(right.it, fns.joiner(n["fn"]), joined),
             value=fns.joiner_type(n["fn"], left.value, right.value),
         )
+
+    def _join_tables(self, n: Spec, left: Thing, right: Thing) -> Thing:
+        value = fns.joiner_type(n["fn"], left.value, right.value)
+        store = self.optional(n, serde(left.key, left.size), serde(value))
+        verb = {"inner": "join", "left": "left_join", "outer": "outer_join"}[n["kind"]]
+        table = getattr(left.it, verb)(right.it, fns.joiner(n["fn"]), store, name=n.get("name"))
+        return replace(left, it=table, value=value)

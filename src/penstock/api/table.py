@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.api.grouped_table import KGroupedTable
     from penstock.api.stream import KStream
     from penstock.topology.stores import StoreSpec
+    from penstock.topology.table_operations import TableJoinKind
 
 __all__ = ["GlobalKTable", "KTable"]
 
@@ -27,6 +28,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+VR = TypeVar("VR")
 Name = str | Named | None
 
 
@@ -117,6 +119,60 @@ class KTable(Generic[K, V]):
 
         fn = Function.wrap(selector, verb="group_by", allowed=(2,))
         return group_table(self, fn, grouped or Grouped(), name_of(name))
+
+    def join(
+        self,
+        other: KTable[Any, V2],
+        joiner: Callable[[V, V2], VR] | Callable[[K, V, V2], VR] | pl.Expr,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[K, VR]:
+        """Joins the rows of two tables that have the same key (``join``); a row needs both sides.
+
+        The joiner gets both values, or the key and both; an expression sees them as ``left`` and ``right``. A change of
+        either side changes the result. Both tables must have the same number of partitions.
+
+        >>> from penstock.testing import try_out
+        >>> lengths = lambda t: t.join(t.map_values(len), lambda word, length: f"{word} {length}")
+        >>> try_out(lambda s: lengths(s.to_table()), [("a", "one"), ("a", None)])
+        [('a', 'one 3'), ('a', None)]
+        """
+        return self._join("inner", other, joiner, materialized, name)
+
+    def left_join(
+        self,
+        other: KTable[Any, V2],
+        joiner: Callable[[V, V2 | None], VR] | Callable[[K, V, V2 | None], VR] | pl.Expr,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[K, VR]:
+        """As `join`, and rows that only this table has are joined with None (``leftJoin``)."""
+        return self._join("left", other, joiner, materialized, name)
+
+    def outer_join(
+        self,
+        other: KTable[K, V2],
+        joiner: Callable[[V | None, V2 | None], VR] | Callable[[K, V | None, V2 | None], VR] | pl.Expr,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[K, VR]:
+        """As `join`, and rows that only one table has are joined with None (``outerJoin``)."""
+        return self._join("outer", other, joiner, materialized, name)
+
+    def _join(
+        self,
+        kind: TableJoinKind,
+        other: KTable[Any, V2],
+        joiner: object,
+        materialized: Materialized | str | None,
+        name: Name,
+    ) -> KTable[K, Any]:
+        from penstock.api.table_joins import join_tables
+
+        return join_tables(self, other, joiner, Materialized.of(materialized), name_of(name), kind)
 
     def _filter(
         self, verb: str, predicate: object, materialized: Materialized | str | None, name: Name, *, negate: bool

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.topology.functions import Function
 
-__all__ = ["apply", "call", "failures_removed"]
+__all__ = ["apply", "call", "failures_removed", "gather"]
 
 OnError = Callable[[int, Exception], None]
 
@@ -41,9 +41,13 @@ def call(function: Function, rows: Rows, on_error: OnError) -> tuple[list[Any], 
     fn = function.fn
     values = iter(rows.values.items())
     calls: Iterator[Any] = map(fn, values) if function.arity == 1 else map(fn, iter(rows.keys.items()), values)
+    return gather(calls, len(rows), on_error)
+
+
+def gather(calls: Iterator[Any], total: int, on_error: OnError) -> tuple[list[Any], list[int]]:
+    """The results of all calls that such a ``map`` over ``total`` rows makes, and the rows that raised."""
     results: list[Any] = []
     failed: list[int] = []
-    total = len(rows)
     while True:
         try:
             results.extend(calls)  # keeps what it has when a call raises, and the iterators stand behind that row

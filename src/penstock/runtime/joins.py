@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import polars as pl
 
-from penstock.errors import ProcessingError
-from penstock.runtime.calls import failures_removed
-from penstock.runtime.expressions import frame
+from penstock.runtime.joiners import join_rows
 from penstock.runtime.rows import Rows
 from penstock.runtime.views import spread
 from penstock.serde.column import Column
@@ -22,11 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.operator import Operator, TaskContext
-    from penstock.topology.functions import Function
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
-__all__ = ["FACTORIES", "join_rows"]
+__all__ = ["FACTORIES"]
 
 
 class _StreamTableJoin:
@@ -66,66 +61,6 @@ class _StreamTableJoin:
             return Column.nulls(len(rows))
         part = rows.take(keyed)
         return spread(view.values_at(part, part.keys)[0], keyed, len(rows))
-
-
-def join_rows(joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext) -> Rows:
-    """The stream's rows with ``joiner``'s results as values.
-
-    An expression sees ``key``, ``timestamp``, ``left`` and ``right``, and the fields of both sides: a field that both
-    have is the left one's; the right one's is ``<field>_right`` then, as in Polars' own joins.
-    """
-    if not len(rows):
-        return rows
-    if joiner.is_expression:
-        return _join_columns(joiner, rows, right, node, context)
-    fn: Callable[..., Any] = joiner.fn
-    lefts = rows.values.items()
-    keys = rows.keys.items() if joiner.arity == 3 else repeat(None, len(rows))
-    results: list[Any] = []
-    failed: list[int] = []
-    with_key = joiner.arity == 3
-    for row, (key, left, value) in enumerate(zip(keys, lefts, right.items(), strict=True)):
-        try:
-            results.append(fn(key, left, value) if with_key else fn(left, value))
-        except Exception as error:  # noqa: BLE001 - whatever a user's function raises
-            context.failed(node, joiner, rows, row, error)
-            failed.append(row)
-    kept = failures_removed(failed, len(rows))
-    return (rows if kept is None else rows.take(kept)).with_values(Column.of_items(results))
-
-
-def _join_columns(joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext) -> Rows:
-    try:
-        return rows.with_values(Column.of_series(_evaluate(joiner, rows, right, node)))
-    except Exception as error:  # noqa: BLE001 - Polars raises many kinds
-        if len(rows) == 1:
-            context.failed(node, joiner, rows, 0, error)
-            return rows.take(np.empty(0, np.int64)).with_values(Column.nulls(0))
-    half = len(rows) // 2
-    halves = (np.arange(half), np.arange(half, len(rows)))
-    return Rows.merge([_join_columns(joiner, rows.take(p), right.take(p), node, context) for p in halves])
-
-
-def _evaluate(joiner: Function, rows: Rows, right: Column, node: str) -> pl.Series:
-    table = frame(rows, None)
-    lefts = table.get_column("value").alias("left")
-    rights = right.series().alias("right")
-    columns = [c for c in table.get_columns() if c.name not in ("value", "left", "right")]
-    taken = {c.name for c in columns}
-    if isinstance(rights.dtype, pl.Struct):
-        columns += [
-            rights.struct.field(name).alias(f"{name}_right" if name in taken else name)
-            for name in rights.struct.fields
-            if name not in ("key", "timestamp", "value", "left", "right")
-        ]
-    result = pl.DataFrame([*columns, lefts, rights]).select(joiner.fn)
-    if result.width != 1 or len(result) != len(rows):
-        raise ProcessingError(
-            f"{node}: the joiner at {joiner.file}:{joiner.line} must give one value per record",
-            hint="Combine several with pl.struct(...).",
-            node=node,
-        )
-    return result.to_series()
 
 
 FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {

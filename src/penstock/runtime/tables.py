@@ -46,13 +46,14 @@ def drop_null_keys(rows: Rows, node: str, context: TaskContext) -> Rows:
     return rows.filter(~null)
 
 
-def assign(table: StoredTable, rows: Rows, *, skip_absent: bool = False) -> Rows:
+def assign(table: StoredTable, rows: Rows, *, skip_absent: bool = False, olds: Column | None = None) -> Rows:
     """Puts each row's value under its key; gives the changes.
 
     Args:
         table: The stored table.
         rows: Rows without null keys; ``values`` are the new values.
         skip_absent: Whether a row that deletes what is not there does nothing at all.
+        olds: The old values, where they are not what the store has: joined tables send what the join gave for them.
     """
     if not len(rows):
         return replace(rows, olds=Column.nulls(0))
@@ -65,8 +66,7 @@ def assign(table: StoredTable, rows: Rows, *, skip_absent: bool = False) -> Rows
     if skip_absent or table.needs_before(rows.values.take(last)):
         before = table.stored(rows.keys.take(groups.first))
     kept: NDArray[np.int64] | None = None
-    olds: Column | None = None
-    if before is not None and (skip_absent or (table.send_old and table.per_row)):
+    if before is not None and (skip_absent or (olds is None and table.send_old and table.per_row)):
         previous = groups.segments.previous_rows()
         known = Column.concat([before[0], rows.values])
         olds = known.take(np.where(previous < 0, groups.codes, len(groups) + previous))

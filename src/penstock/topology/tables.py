@@ -10,7 +10,7 @@ from typing import Protocol
 
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["AggregatedTable", "DerivedTable", "SourceTable", "TableState"]
+__all__ = ["AggregatedTable", "DerivedTable", "JoinedTable", "SourceTable", "TableState"]
 
 
 class TableState(Protocol):
@@ -80,6 +80,33 @@ class DerivedTable:
         if self.spec is not None:
             return (self.spec.name,)
         return tuple(dict.fromkeys(store for parent in self._parents for store in parent.getter_stores()))
+
+    def own_stores(self) -> tuple[StoreSpec, ...]:
+        return (self.spec,) if self.spec else ()
+
+
+class JoinedTable:
+    """Two joined tables: for old values it needs those of both sides, whether it has a store or not."""
+
+    def __init__(self, left: TableState, right: TableState, spec: StoreSpec | None) -> None:
+        self._sides = (left, right)
+        self.spec = spec
+        self.send_old = False
+
+    @property
+    def store(self) -> str | None:
+        return self.spec.name if self.spec else None
+
+    def enable_send_old(self, *, force: bool) -> bool:  # noqa: ARG002 - joined tables are materialised in any case
+        for side in self._sides:
+            side.enable_send_old(force=True)
+        self.send_old = True
+        return True
+
+    def getter_stores(self) -> tuple[str, ...]:
+        if self.spec is not None:
+            return (self.spec.name,)
+        return tuple(dict.fromkeys(store for side in self._sides for store in side.getter_stores()))
 
     def own_stores(self) -> tuple[StoreSpec, ...]:
         return (self.spec,) if self.spec else ()

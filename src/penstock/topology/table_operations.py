@@ -1,0 +1,50 @@
+"""Operations on several tables, and on one with a transformer; see `penstock.topology.operations` for the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from penstock.topology.functions import Function
+from penstock.topology.operations import Operation
+
+__all__ = ["TableJoinKind", "TableJoinMerge", "TableTableJoin", "TableTransformValues"]
+
+TableJoinKind = Literal["inner", "left", "outer"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableTableJoin(Operation):  # KTableKTableInnerJoin, ...LeftJoin, ...RightJoin, ...OuterJoin
+    """One side's changes with the other side's table.
+
+    ``table`` is the other side's node, read through its value getter. ``from_right``: the changes are those of the
+    right side, and ``joiner``, which takes (left, right) or (key, left, right), gets them second.
+    """
+
+    kind: TableJoinKind
+    table: str
+    joiner: Function
+    from_right: bool
+    send_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableJoinMerge(Operation):  # KTableKTableJoinMerger
+    """The changes of both sides as one table. ``left``, ``right``: the joined tables, read when there is no store."""
+
+    kind: TableJoinKind
+    left: str
+    right: str
+    joiner: Function
+    store: str | None = None
+    send_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableTransformValues(Operation):  # KTableTransformValues; one transformer a task, and one for reading the table
+    supplier: Callable[[], Any]
+    parent: str
+    stores: tuple[str, ...] = ()
+    store: str | None = None
+    send_old: bool = False
