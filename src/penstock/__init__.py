@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.api.stream import KStream
     from penstock.api.table import GlobalKTable, KTable
     from penstock.api.topology import Topology
+    from penstock.api.transformer import ValueTransformerWithKey
     from penstock.api.windows import TimeWindows, UnlimitedWindows
     from penstock.app import KafkaStreams
     from penstock.config import StreamsConfig
@@ -72,6 +73,7 @@ __all__ = [
     "Topology",
     "TopologyTestDriver",
     "UnlimitedWindows",
+    "ValueTransformerWithKey",
     "Windowed",
     "__version__",
     "agg",
@@ -104,6 +106,7 @@ _MODULES = {
     "api.stream": ("KStream",),
     "api.table": ("GlobalKTable", "KTable"),
     "api.topology": ("Topology",),
+    "api.transformer": ("ValueTransformerWithKey",),
     "api.windows": ("TimeWindows", "UnlimitedWindows"),
     "app": ("KafkaStreams",),
     "config": ("StreamsConfig",),

@@ -12,6 +12,7 @@ from ops_aggregations import AggregationOperators
 from ops_joins import JoinOperators
 from ops_sources import SourceOperators
 from ops_streams import StreamOperators
+from ops_tables import TableOperators
 from ops_topology import PlainTopology
 from penstock.topology.topology import Topology
 from things import NotBuilt, Spec, Thing, plain, serde
@@ -42,7 +43,7 @@ class Interpreted:
         return rows
 
 
-class Interpreter(SourceOperators, StreamOperators, AggregationOperators, JoinOperators):
+class Interpreter(SourceOperators, StreamOperators, TableOperators, AggregationOperators, JoinOperators):
     """One method for each operator, from the families."""
 
     def run(self) -> Interpreted:

@@ -14,7 +14,7 @@ from penstock.topology.graph import ProcessorGraph
 from penstock.topology.operations import Process
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["connected_stores", "process", "processor_operation"]
+__all__ = ["check_supplier", "connected_stores", "process", "processor_operation"]
 
 
 def process(
@@ -50,7 +50,7 @@ def processor_operation(
     fixed_key: bool = False,
 ) -> Process:
     """The operation of a processor with these stores, after a check of what makes it."""
-    _check_supplier(supplier, verb)
+    check_supplier(supplier, verb)
     return Process(supplier, tuple(dict.fromkeys([*(store.name for store in own), *uses])), fixed_key)
 
 
@@ -75,7 +75,7 @@ def connected_stores(supplier: object) -> tuple[StoreSpec, ...]:
     return found
 
 
-def _check_supplier(supplier: object, verb: str) -> None:
+def check_supplier(supplier: object, verb: str) -> None:
     """Raises TopologyError unless this makes a new processor when it is called."""
     if isinstance(supplier, Processor) or not callable(supplier):
         raise TopologyError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.api.handle import Handle, name_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.api.grouped_table import KGroupedTable
     from penstock.api.stream import KStream
+    from penstock.api.transformer import ValueTransformerWithKey
     from penstock.topology.stores import StoreSpec
     from penstock.topology.table_operations import TableJoinKind
 
@@ -96,6 +97,26 @@ class KTable(Generic[K, V]):
             given,
             UNKNOWN,
         )
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformerWithKey[K, V, V2]],
+        stores: Sequence[str] = (),
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[K, V2]:
+        """Makes new values with a transformer that may use state stores (``transformValues``).
+
+        Args:
+            supplier: A `ValueTransformerWithKey` class, or what makes one; each task has its own.
+            stores: Names of stores that it uses, added with ``add_state_store``.
+            materialized: A store for the result. Without one the transformer is called again when the table is read.
+            name: The processor's name.
+        """
+        from penstock.api.table_transform import transform_values
+
+        return transform_values(self, supplier, stores, Materialized.of(materialized), name_of(name))
 
     def to_stream(
         self, selector: Callable[[K, V], K2] | pl.Expr | None = None, *, name: Name = None

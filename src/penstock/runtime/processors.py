@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
-__all__ = ["FACTORIES", "ProcessOperator", "single_row"]
+__all__ = ["FACTORIES", "NodeContext", "ProcessOperator", "single_row"]
 
 _NO_RECORD = RecordContext(None, -1, -1, -1, ())
 Forward = tuple[str | None, Record[Any, Any]]
@@ -43,7 +43,7 @@ def single_row(place: Place, record: Record[Any, Any]) -> Rows:
     )
 
 
-class _Context:
+class NodeContext:
     """`penstock.api.processor.ProcessorContext` of one processor."""
 
     def __init__(
@@ -144,7 +144,7 @@ class ProcessOperator:
         self.dispatch: Callable[[str, str | None, Record[Any, Any]], None] | None = None
         self._task = cast("RunningContext", context)
         self._globals = topology.global_stores
-        self._context = _Context(self, node, self._task, frozenset(topology.children(node.name)))
+        self._context = NodeContext(self, node, self._task, frozenset(topology.children(node.name)))
         self._out: list[Forward] = []
         self._at: list[tuple[int, int]] = []  # of each forward: (row or -1, input position)
         self._row = -1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.runtime.graph import Graph, stores_of
 from penstock.topology.operations import Process
+from penstock.topology.table_operations import TableTransformValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,8 @@ def shared_stores(graph: Graph) -> dict[str, list[str]]:
     for node in graph.processors():
         for store in sorted(stores_of(node)):
             users.setdefault(store, []).append(node.name)
-            if isinstance(node.operation, Process):
+            if isinstance(node.operation, Process) or (
+                isinstance(node.operation, TableTransformValues) and store in node.operation.stores
+            ):
                 by_processors.add(store)
     return {store: names for store, names in users.items() if len(names) > 1 and store in by_processors}

@@ -151,10 +151,12 @@ class StreamTask:
         return self._context.stream_time
 
     def close(self) -> None:
-        """Closes the user's processors."""
+        """Closes the user's processors and transformers."""
         for operator in self._operators.values():
             if isinstance(operator, ProcessOperator):
                 operator.processor.close()
+            elif hasattr(operator, "close"):
+                operator.close()
 
     def _run(self, sources: list[tuple[str, Rows]]) -> None:
         """One pass over the columns: every node once, after its parents and the tables that it reads."""

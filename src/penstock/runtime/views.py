@@ -20,6 +20,7 @@ from penstock.runtime.tables_groups import group_keys
 from penstock.serde.column import Column
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import TableFilter, TableMapValues, TableRegroup
+from penstock.topology.table_operations import TableTransformValues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +58,7 @@ def is_read(topology: Topology, node: str) -> bool:
         names = {getattr(operation, f.name) for f in fields(operation) if isinstance(getattr(operation, f.name), str)}
         if node not in names:
             continue
-        if isinstance(operation, TableFilter | TableMapValues):
+        if isinstance(operation, TableFilter | TableMapValues | TableTransformValues):
             if operation.store is None and is_read(topology, other.name):
                 return True
             continue

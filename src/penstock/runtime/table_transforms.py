@@ -1,0 +1,149 @@
+"""``transform_values``: a user's transformer over the changes of a table, and over what others read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import numpy as np
+
+from penstock.api.processor import Record, RecordMetadata
+from penstock.errors import TopologyError
+from penstock.runtime.calls import failures_removed
+from penstock.runtime.processors import NodeContext
+from penstock.runtime.rows import Rows
+from penstock.runtime.tables import assign
+from penstock.runtime.tables_store import StoredTable
+from penstock.runtime.views import is_read, spread
+from penstock.serde.column import Column
+from penstock.topology.operations import Operation
+from penstock.topology.table_operations import TableTransformValues
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.durations import DurationLike
+    from penstock.runtime.context import RunningContext
+    from penstock.runtime.operator import Operator, TaskContext
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.topology import Topology
+
+__all__ = ["FACTORIES"]
+
+
+class _TransformerContext(NodeContext):
+    """The task as a transformer sees it: it can neither forward nor schedule."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, task: RunningContext) -> None:
+        super().__init__(cast("Any", self), node, task, frozenset())
+        self._globals = topology.global_stores
+
+    def is_global(self, store: str) -> bool:
+        return store in self._globals
+
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> NoReturn:  # noqa: ARG002
+        self._refuse("forwards")
+
+    def schedule(self, interval: DurationLike, type: str, callback: Callable[[int], None]) -> NoReturn:  # noqa: A002, ARG002
+        self._refuse("schedules a punctuation")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise TopologyError(
+            f"{self._node.name}: a transformer {what}, but it can only give values",
+            hint="Use to_stream().process(...), whose processors can.",
+            node=self._node.name,
+        )
+
+    def record_metadata(self) -> RecordMetadata | None:
+        source = self._task.input.record(self.position)
+        return None if source.topic is None else RecordMetadata(source.topic, source.partition, source.offset)
+
+
+class _Transformer:
+    """A user's transformer and the context that it was given."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
+        self._name = node.name
+        self._task = cast("RunningContext", context)
+        self._context = _TransformerContext(node, topology, self._task)
+        self.transformer = cast("TableTransformValues", node.operation).supplier()
+        self.transformer.init(self._context)
+
+    def over(self, rows: Rows, keys: Column, *columns: Column) -> tuple[list[Column], NDArray[np.int64] | None]:
+        """Calls it for each row with the value of each column; gives the results and the rows that did not raise."""
+        transform: Callable[[Any, Any], Any] = self.transformer.transform
+        context = self._context
+        results: list[list[Any]] = [[] for _ in columns]
+        failed: list[int] = []
+        inputs = rows.place.inputs.tolist()
+        for row, (position, key, *values) in enumerate(
+            zip(inputs, keys.items(), *(c.items() for c in columns), strict=True)
+        ):
+            context.position = position
+            try:
+                made = [transform(key, value) for value in values]
+            except Exception as error:  # noqa: BLE001 - whatever a user's transformer raises
+                self._task.failed(self._name, None, rows, row, error)
+                failed.append(row)
+                continue
+            for column, result in zip(results, made, strict=True):
+                column.append(result)
+        return [Column.of_items(column) for column in results], failures_removed(failed, len(rows))
+
+
+class _TableTransform:
+    """KTableTransformValues."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
+        operation = cast("TableTransformValues", node.operation)
+        self._send_old = operation.send_old
+        self._transformer = _Transformer(node, topology, context)
+        self._view: _TransformedView | None = None
+        self._table = None
+        self.sliced_reason: str | None = None
+        if operation.store is not None:
+            self._table = StoredTable(node.name, operation.store, topology, context, send_old=operation.send_old)
+        elif is_read(topology, node.name):
+            self._view = _TransformedView(operation.parent, _Transformer(node, topology, context), context)
+            context.register_table(node.name, self._view)
+            if operation.stores:
+                self.sliced_reason = "its transformer has state, and is called again whenever the table is read"
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        if self._table is None and self._send_old:
+            olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
+            (news, befores), good = self._transformer.over(rows, rows.keys, rows.values, olds)
+            rows = rows if good is None else rows.take(good)
+            return replace(rows, values=news, olds=befores)
+        (news,), good = self._transformer.over(rows, rows.keys, rows.values)
+        rows = (rows if good is None else rows.take(good)).with_values(news)
+        if self._table is None:
+            return replace(rows, olds=Column.nulls(len(rows)))
+        return assign(self._table, rows)
+
+    def close(self) -> None:
+        """Closes the user's transformers."""
+        self._transformer.transformer.close()
+        if self._view is not None:
+            self._view.transformer.transformer.close()
+
+
+class _TransformedView:
+    """The view of a transformed table that has no store: its parent's view, and a transformer of its own."""
+
+    def __init__(self, parent: str, transformer: _Transformer, context: TaskContext) -> None:
+        self._parent = parent
+        self.transformer = transformer
+        self._context = context
+
+    def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """The parent's values as of the places of the rows, transformed; also where there is none."""
+        values, stamps = self._context.table(self._parent).values_at(rows, keys)
+        (results,), good = self.transformer.over(rows, keys, values)
+        return (results if good is None else spread(results, good, len(rows))), stamps
+
+
+FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
+    TableTransformValues: _TableTransform,
+}
