@@ -10,7 +10,7 @@ from typing import TypeVar
 from penstock.errors import TopologyError
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.stores import StoreSpec
-from penstock.topology.topology import InternalTopic, Topology, parents_of
+from penstock.topology.topology import InternalTopic, Rewrite, Topology, parents_of
 
 __all__ = ["Assembly"]
 
@@ -25,12 +25,17 @@ class Assembly:
     stores: dict[str, StoreSpec] = field(default_factory=dict)
     global_stores: set[str] = field(default_factory=set)
     internal_topics: dict[str, InternalTopic] = field(default_factory=dict)
+    rewrites: list[Rewrite] = field(default_factory=list)
 
     @classmethod
     def of(cls, topology: Topology) -> Assembly:
         """What a finished topology has, to be extended."""
         return cls(
-            dict(topology.nodes), dict(topology.stores), set(topology.global_stores), dict(topology.internal_topics)
+            dict(topology.nodes),
+            dict(topology.stores),
+            set(topology.global_stores),
+            dict(topology.internal_topics),
+            list(topology.rewrites),
         )
 
     def add(self, node: Node) -> None:
@@ -119,6 +124,7 @@ class Assembly:
     def set_changelog(self, store: str, topic: str) -> None:
         """Lets a source topic serve as the changelog of a store."""
         self.stores[store] = replace(self.stores[store], logging=False, changelog_topic=topic)
+        self.rewrites.append(Rewrite("reuse.ktable.source.topics", f"topic {topic} is the changelog of store {store}"))
 
     def finish(self, empty: T, copartition_groups: Iterable[Iterable[str]] = ()) -> T:
         """The frozen topology: what has been collected, put into an empty one."""
@@ -134,6 +140,7 @@ class Assembly:
             stores=dict(self.stores),
             internal_topics=dict(self.internal_topics),
             global_stores=frozenset(self.global_stores),
+            rewrites=tuple(self.rewrites),
         )
 
 

@@ -94,7 +94,7 @@ class GraphBuilder:
         if "merge.repartition.topics" in rules:
             self._merger.apply(self.repartition_node, self._rename_source)
         relax_null_keys(self.root)
-        assembly = Assembly()
+        assembly = Assembly(rewrites=list(self._merger.rewrites))
         self._write(assembly)
         return assembly.finish(empty, self._copartition)
 

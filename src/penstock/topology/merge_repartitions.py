@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from penstock.topology.graph import GraphNode, RepartitionGraph
 from penstock.topology.optimize import find_upstream
+from penstock.topology.topology import Rewrite
 
 __all__ = ["RepartitionMerger"]
 
@@ -16,6 +17,7 @@ class RepartitionMerger:
     def __init__(self) -> None:
         self._by_key_change: dict[GraphNode, dict[RepartitionGraph, None]] = {}
         self._merges: dict[GraphNode, None] = {}
+        self.rewrites: list[Rewrite] = []  # kept, as the graph stays rewritten when it is built again
 
     def note(self, node: GraphNode) -> None:
         """A node has been added."""
@@ -50,6 +52,11 @@ class RepartitionMerger:
                 self._replace(node, cause, single)
                 renamed(node.name, single.name)
             cause.add_child(single)
+            if len(replaced) > 1:
+                topics = ", ".join(node.topic for node in replaced)
+                self.rewrites.append(
+                    Rewrite("merge.repartition.topics", f"repartition topics {topics} are one: {single.topic}")
+                )
             replaced.clear()  # done, should the topology be built again
 
     @staticmethod

@@ -14,7 +14,7 @@ from penstock.topology.stores import StoreSpec
 if TYPE_CHECKING:
     from penstock.topology.describe import TopologyDescription
 
-__all__ = ["InternalTopic", "SubTopology", "Topology"]
+__all__ = ["InternalTopic", "Rewrite", "SubTopology", "Topology"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,14 @@ class InternalTopic:
 
     name: str
     partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Something that ``topology.optimization`` has changed: Kafka's name of the rule, and what it did."""
+
+    rule: str
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,7 @@ class Topology:
         internal_topics: Repartition topics by logical name.
         copartition_groups: Names of source nodes whose topics must have equal partition counts.
         dataframes: Streaming DataFrames that feed source topics, by name; the DataFrames are not pickled along.
+        rewrites: What the optimiser has done.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -57,6 +66,7 @@ class Topology:
     copartition_groups: tuple[frozenset[str], ...] = ()
     global_stores: frozenset[str] = frozenset()
     dataframes: Mapping[str, DataFrameSource] = field(default_factory=dict)
+    rewrites: tuple[Rewrite, ...] = ()
     _children: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     _groups: tuple[tuple[str, ...], ...] = field(init=False, repr=False, compare=False)
 

@@ -143,3 +143,11 @@ def test_another_application_is_refused() -> None:
     old = document(counted())
     with pytest.raises(CheckpointMismatchError, match="is of application 'app', not of 'b'"):
         require_compatible(old, {**old, "application": "b"}, "/checkpoint")
+
+
+def test_explain_names_what_the_optimiser_did() -> None:
+    builder = StreamsBuilder()
+    builder.table("names", STRINGS, "names")
+    topology = builder.build({"topology.optimization": "all"})
+    text = explain_text(plan_of(topology, "app", {"names": 1}), topology, {0: None})
+    assert "topic names is the changelog of store names (reuse.ktable.source.topics)" in text
