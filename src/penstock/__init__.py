@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from penstock.api.stores import Stores
     from penstock.api.stream import KStream
+    from penstock.api.suppressed import BufferConfig, Suppressed
     from penstock.api.table import GlobalKTable, KTable
     from penstock.api.topology import Topology
     from penstock.api.transformer import ValueTransformerWithKey
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Branched",
+    "BufferConfig",
     "Cancellable",
     "Consumed",
     "FixedKeyProcessor",
@@ -69,6 +71,7 @@ __all__ = [
     "Stores",
     "StreamsBuilder",
     "StreamsConfig",
+    "Suppressed",
     "TimeWindows",
     "Topology",
     "TopologyTestDriver",
@@ -104,6 +107,7 @@ _MODULES = {
     ),
     "api.stores": ("Stores",),
     "api.stream": ("KStream",),
+    "api.suppressed": ("BufferConfig", "Suppressed"),
     "api.table": ("GlobalKTable", "KTable"),
     "api.topology": ("Topology",),
     "api.transformer": ("ValueTransformerWithKey",),

@@ -12,6 +12,7 @@ from ops_aggregations import AggregationOperators
 from ops_joins import JoinOperators
 from ops_sources import SourceOperators
 from ops_streams import StreamOperators
+from ops_suppress import SuppressOperators
 from ops_tables import TableOperators
 from ops_topology import PlainTopology
 from penstock.topology.topology import Topology
@@ -43,7 +44,9 @@ class Interpreted:
         return rows
 
 
-class Interpreter(SourceOperators, StreamOperators, TableOperators, AggregationOperators, JoinOperators):
+class Interpreter(
+    SourceOperators, StreamOperators, TableOperators, AggregationOperators, SuppressOperators, JoinOperators
+):
     """One method for each operator, from the families."""
 
     def run(self) -> Interpreted:

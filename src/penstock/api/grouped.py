@@ -50,6 +50,7 @@ class Grouping:
         value_serde: Any,
         *,
         queryable: bool,
+        grace_ms: int | None = None,
     ) -> KTable[Any, Any]:
         """Adds the aggregation, behind a repartition topic where the key has changed."""
         above, builder = self.handle, self.handle.builder
@@ -68,6 +69,7 @@ class Grouping:
         state = AggregatedTable(spec)
         graph = ProcessorGraph(name=node, operation=lambda: operation(state), own_stores=state.own_stores)
         graph.output_versioned = spec.kind == "versioned"
+        graph.grace_ms = grace_ms
         builder.add(parent, graph)
         handle = Handle(builder, graph, node, key_serde, value_serde, sources)
         return KTable(handle, state, spec.name if queryable else None)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.api.grouped_table import KGroupedTable
     from penstock.api.stream import KStream
+    from penstock.api.suppressed import Suppressed
     from penstock.api.transformer import ValueTransformerWithKey
     from penstock.topology.stores import StoreSpec
     from penstock.topology.table_operations import TableJoinKind
@@ -131,6 +132,25 @@ class KTable(Generic[K, V]):
         handle = Handle(above.builder, graph, node, above.key_serde, above.value_serde, above.sources)
         stream: KStream[Any, V] = KStream(handle)
         return stream if selector is None else stream.select_key(selector)
+
+    def suppress(self, suppressed: Suppressed, *, name: Name = None) -> KTable[K, V]:
+        """Holds changes back until a window closes or some time has passed, and sends the newest of each key then.
+
+        Time is stream time: it moves with the records that arrive here. The buffer is kept with the application's
+        state. See `Suppressed` and `BufferConfig`.
+
+        Raises:
+            TopologyError: The table is versioned, or has no windows that could close.
+
+        >>> from penstock import Suppressed
+        >>> from penstock.testing import try_out
+        >>> latest = lambda s: s.to_table().suppress(Suppressed.until_time_limit("1 second"))
+        >>> try_out(latest, [("a", 1, 0), ("a", 2, 500), ("b", 3, 1_000)])
+        [('a', 2)]
+        """
+        from penstock.api.suppressed import suppress_table
+
+        return suppress_table(self, suppressed, name)
 
     def group_by(
         self, selector: Callable[[K, V], tuple[K2, V2]] | pl.Expr, grouped: Grouped | None = None, *, name: Name = None

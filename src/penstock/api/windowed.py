@@ -110,4 +110,5 @@ class TimeWindowedKStream(Generic[K, V]):
             windowed(key, windows.size_ms),
             value,
             queryable=given is not None and given.name is not None,
+            grace_ms=windows.grace_ms,
         )

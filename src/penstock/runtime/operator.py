@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -92,8 +92,10 @@ class TaskContext(Protocol):
 class Operator(Protocol):
     """One processor of one task. Called once per batch with the rows of all its parents in order of place."""
 
-    def process(self, rows: Rows, parent: str) -> Rows | Sequence[tuple[str | None, Rows]]:
+    def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:
         """Gives the rows for all children, or (child name or None for all, rows) pairs.
+
+        Depth first, each pair reaches the children before the next one is asked for.
 
         Rows must be in order of place. A row that comes from one input row keeps its place; several rows from one get
         ``place.extend(number)``.

@@ -132,10 +132,6 @@ class StreamTask:
         context.end()
         return self._output(sum(b.records.num_rows for b in batch), context.dropped - dropped, started)
 
-    def written_before_failure(self) -> TaskOutput:
-        """What the sinks had when ``process`` raised; the test driver shows it."""
-        return self._output(0, 0, time.perf_counter())
-
     def store(self, name: str) -> Any:
         """The typed view of a store."""
         return self._context.store(name)
@@ -176,7 +172,7 @@ class StreamTask:
                 continue
             started = time.perf_counter()
             result = operator.process(rows, arrived[0][0])
-            out = [(None, result)] if isinstance(result, Rows) else result
+            out = [(None, result)] if isinstance(result, Rows) else list(result)
             seconds = time.perf_counter() - started
             self._sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
             self._deliver(inbox, name, out)

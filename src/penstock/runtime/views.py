@@ -20,6 +20,7 @@ from penstock.runtime.tables_groups import group_keys
 from penstock.serde.column import Column
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import TableFilter, TableMapValues, TableRegroup
+from penstock.topology.suppress import Suppress
 from penstock.topology.table_operations import TableTransformValues
 
 if TYPE_CHECKING:
@@ -58,8 +59,9 @@ def is_read(topology: Topology, node: str) -> bool:
         names = {getattr(operation, f.name) for f in fields(operation) if isinstance(getattr(operation, f.name), str)}
         if node not in names:
             continue
-        if isinstance(operation, TableFilter | TableMapValues | TableTransformValues):
-            if operation.store is None and is_read(topology, other.name):
+        if isinstance(operation, TableFilter | TableMapValues | TableTransformValues | Suppress):
+            shows_parent = operation.store is None or isinstance(operation, Suppress)
+            if shows_parent and is_read(topology, other.name):
                 return True
             continue
         return True
@@ -98,11 +100,20 @@ class StoreTableView:
 
     def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """The values under the keys (none of them null) as of the places of the rows."""
+        result, stamps = self.versions_at(rows, keys)
+        return result, np.where(result.null_mask(), -1, stamps)
+
+    def read(self, store: Any, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """What the store has under the keys."""
+        return read_store(store, keys)
+
+    def versions_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """As ``values_at``, with the timestamps as they were noted."""
         self._forget_old_batches()
         store = self._context.store(self._store)
         if not self._places:
             groups = group_keys(keys, store.spec.key_serde)
-            current, current_stamps = read_store(store, keys.take(groups.first))
+            current, current_stamps = self.read(store, keys.take(groups.first))
             return current.take(groups.codes), current_stamps[groups.codes]
         found = self._newest_versions(rows.place, keys, store.spec.key_serde)
         unchanged = np.flatnonzero(found < 0)
@@ -113,13 +124,12 @@ class StoreTableView:
         if len(unchanged):
             others = keys.take(unchanged)
             groups = group_keys(others, store.spec.key_serde)
-            stored, stored_stamps = read_store(store, others.take(groups.first))
+            stored, stored_stamps = self.read(store, others.take(groups.first))
             found[unchanged] = total + groups.codes
             values.append(stored)
             stamps_of.append(stored_stamps)
         stamps = np.concatenate(stamps_of)[found]
-        result = Column.concat(values).take(found)
-        return result, np.where(result.null_mask(), -1, stamps)
+        return Column.concat(values).take(found), stamps
 
     def _newest_versions(self, place: Place, keys: Column, serde: Any) -> NDArray[np.int64]:
         """For each row the newest version of its key at that place, as a position in all that is noted; -1 for none."""

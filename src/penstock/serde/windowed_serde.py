@@ -50,7 +50,7 @@ class _WindowedSerde(BaseSerde):
         ends = offsets[1:] - self._suffix_bytes
         at = np.where(valid, ends, 0)[:, None] + np.arange(self._suffix_bytes)
         suffix = body[at] if valid.all() else np.where(valid[:, None], body[np.minimum(at, max(len(body) - 1, 0))], 0)
-        times = np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), -1)
+        times = np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), self._suffix_bytes // 8)
         return self._column(self.inner.decode(without_suffix(data, self._suffix_bytes)), times)
 
     @abstractmethod

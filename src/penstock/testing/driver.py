@@ -170,27 +170,23 @@ class TopologyTestDriver:
         # Depth first for single records: then even the user's functions are called in Kafka's order. With caching a
         # record is a batch, whose updates of one key become one.
         depth_first = len(records) <= 1 and self._depth_first
-        try:
-            output = self._main.process(batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
-        except Exception:
-            self._capture(self._main.written_before_failure(), again=False)
-            raise
-        self._capture(output, again=True)
+        output = self._main.process(batches_of(records), self.wall_clock_ms, ordered=True, depth_first=depth_first)
+        self._capture(output)
 
     def _apply_globally(self, record: RawRecord) -> None:
         assert self._global_task is not None, "a global source has a task"  # noqa: S101
         self._global_task.process(batches_of([record]), self.wall_clock_ms, ordered=True, depth_first=self._depth_first)
 
-    def _capture(self, output: TaskOutput, *, again: bool) -> None:
+    def _capture(self, output: TaskOutput) -> None:
         """Keeps what was written, and puts what is also a source topic into its queue."""
         for record in _in_order(output):
             topic = record.topic
             self._written.setdefault(topic, deque()).append(record)
             self._records_out += 1
-            if again and self._reads(self._sources, topic):
+            if self._reads(self._sources, topic):
                 offset = self._next_offset(topic)
                 self._queues.add(RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers))
-            if again and self._reads(self._globals, topic):
+            if self._reads(self._globals, topic):
                 self._apply_globally(record)
 
     def read_raw(self, topic: str) -> RawRecord | None:

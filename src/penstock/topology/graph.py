@@ -40,6 +40,7 @@ class GraphNode:
     merges: bool = False
     keeps_null_keys: bool = False  # a left join: repartition topics before it must carry null keys
     output_versioned: bool | None = None
+    grace_ms: int | None = None  # of windows: how long after its end a window takes records
     priority: int = -1
     written: bool = False
     children: dict[GraphNode, None] = field(default_factory=dict, repr=False)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 __all__ = ["StoreKind", "StoreSpec"]
 
-StoreKind = Literal["key_value", "timestamped", "versioned", "window", "session", "lru"]
+StoreKind = Literal["key_value", "timestamped", "versioned", "window", "session", "lru", "buffer"]
 
 
 @dataclass(frozen=True, slots=True)

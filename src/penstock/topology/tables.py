@@ -10,7 +10,7 @@ from typing import Protocol
 
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["AggregatedTable", "DerivedTable", "JoinedTable", "SourceTable", "TableState"]
+__all__ = ["AggregatedTable", "DerivedTable", "JoinedTable", "SourceTable", "SuppressedTable", "TableState"]
 
 
 class TableState(Protocol):
@@ -125,6 +125,24 @@ class AggregatedTable:
 
     def getter_stores(self) -> tuple[str, ...]:
         return (self.spec.name,)
+
+    def own_stores(self) -> tuple[StoreSpec, ...]:
+        return (self.spec,)
+
+
+class SuppressedTable:
+    """The result of ``suppress()``: a buffer of its own, and the table above for what is not held back."""
+
+    def __init__(self, parent: TableState, spec: StoreSpec) -> None:
+        self._parent = parent
+        self.spec = spec
+        self.send_old = parent.enable_send_old(force=True)  # a buffer shows the value before the first one it holds
+
+    def enable_send_old(self, *, force: bool) -> bool:
+        return self._parent.enable_send_old(force=force)
+
+    def getter_stores(self) -> tuple[str, ...]:
+        return (self.spec.name, *self._parent.getter_stores())
 
     def own_stores(self) -> tuple[StoreSpec, ...]:
         return (self.spec,)

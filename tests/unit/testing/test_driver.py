@@ -104,7 +104,7 @@ def test_internal_topics_go_back_in(batch_size):
         assert driver.output_topic("app-again-repartition").size == 6
 
 
-def test_a_failure_shows_what_was_written_before_it(topology_driver):
+def test_what_a_failing_record_had_written_shows_with_the_next_one(topology_driver):
     def fail(value):
         if value == "B":
             raise ValueError(value)
@@ -121,8 +121,10 @@ def test_a_failure_shows_what_was_written_before_it(topology_driver):
     topic.pipe("A")
     with pytest.raises(Exception, match="ValueError: B"):
         topic.pipe("B")
-    assert driver.output_topic("before").read_values_to_list() == ["A", "B"]
-    assert driver.output_topic("out").read_values_to_list() == ["A"]
+    assert driver.output_topic("before").read_values_to_list() == ["A"]
+    topic.pipe("C")
+    assert driver.output_topic("before").read_values_to_list() == ["B", "C"]
+    assert driver.output_topic("out").read_values_to_list() == ["A", "C"]
 
 
 class Clock(Processor):

@@ -7,12 +7,14 @@ from typing import TypeAlias
 
 from penstock.errors import StateError
 from penstock.state.base import ByteMap
+from penstock.state.views.change_buffer import ChangeBufferView
 from penstock.state.views.keyvalue import KeyValueView, TimestampedView, ValueAndTimestamp
 from penstock.state.views.session import SessionView
 from penstock.state.views.window import WindowView
 from penstock.topology.stores import StoreSpec
 
 __all__ = [
+    "ChangeBufferView",
     "KeyValueView",
     "SessionView",
     "StoreView",
@@ -22,7 +24,7 @@ __all__ = [
     "open_view",
 ]
 
-StoreView: TypeAlias = KeyValueView | TimestampedView | WindowView | SessionView
+StoreView: TypeAlias = KeyValueView | TimestampedView | WindowView | SessionView | ChangeBufferView
 
 
 def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> StoreView:
@@ -42,9 +44,11 @@ def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int])
             return WindowView(spec, entries, meta)
         case "session":
             return SessionView(spec, entries, meta)
+        case "buffer":
+            return ChangeBufferView(spec, entries, meta)
         case kind:
             raise StateError(
                 f"store {spec.name!r} is of kind {kind!r}, which has no view",
-                hint="Kinds with a view are key_value, timestamped, window and session.",
+                hint="Kinds with a view are key_value, timestamped, window, session and buffer.",
                 store=spec.name,
             )

@@ -1,0 +1,190 @@
+"""The buffer of a suppressed table: its newest change of each key, in the order in which they will leave.
+
+Kafka's ``InMemoryTimeOrderedKeyValueChangeBuffer``. A key has two rows: ``k<key>`` holds the change, ``t<time><key>``
+stands in the order of leaving. How many there are, their size as Kafka counts it, and a time before which nothing
+leaves are kept with the task's numbers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from typing import NamedTuple
+
+from penstock.state.base import ByteMap
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["FIXED", "SAME", "BufferedChange", "ChangeBufferView", "change_size", "pack_headers", "unpack_headers"]
+
+FIXED = struct.Struct(">qqqiiiii")  # buffer time, timestamp, offset, partition; lengths of prior, old, new, topic
+_LENGTH = struct.Struct(">i")
+_NULL = -1
+SAME = -2  # in place of the old value's length: it is the prior value
+_HERE = b"\x01"
+_NEVER = (1 << 63) - 1
+_OVERHEAD = 8 + 8 + 8 + 4  # what Kafka counts for buffer time, timestamp, offset and partition
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class BufferedChange(NamedTuple):
+    """A change that waits, in bytes, with the record that it came from.
+
+    ``prior`` is the value before the first change that was held back: what the suppressed table still shows.
+    """
+
+    time: int
+    timestamp: int
+    topic: bytes | None
+    partition: int
+    offset: int
+    headers: Headers
+    prior: bytes | None
+    old: bytes | None
+    new: bytes | None
+
+    def pack(self) -> bytes:
+        prior, old, new, topic = self.prior, self.old, self.new, self.topic
+        same = old is not None and old == prior
+        lengths = (_length(prior), SAME if same else _length(old), _length(new), _length(topic))
+        fixed = FIXED.pack(self.time, self.timestamp, self.offset, self.partition, *lengths)
+        parts = (fixed, prior or b"", b"" if same else old or b"", new or b"", topic or b"", pack_headers(self.headers))
+        return b"".join(parts)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> BufferedChange:
+        time, timestamp, offset, partition, *lengths = FIXED.unpack_from(data)
+        at = FIXED.size
+        parts: list[bytes | None] = []
+        for length in lengths:
+            if length < 0:
+                parts.append(parts[0] if length == SAME else None)
+            else:
+                parts.append(data[at : at + length])
+                at += length
+        prior, old, new, topic = parts
+        return cls(time, timestamp, topic, partition, offset, unpack_headers(data[at:]), prior, old, new)
+
+
+def _length(data: bytes | None) -> int:
+    return _NULL if data is None else len(data)
+
+
+def pack_headers(headers: Headers) -> bytes:
+    """Names and values, each after its length; nothing for no headers."""
+    out = bytearray()
+    for name, value in headers:
+        encoded = name.encode()
+        out += _LENGTH.pack(len(encoded)) + encoded + _LENGTH.pack(_length(value)) + (value or b"")
+    return bytes(out)
+
+
+def unpack_headers(data: bytes) -> Headers:
+    """What `pack_headers` was given."""
+    headers: list[tuple[str, bytes | None]] = []
+    at = 0
+    while at < len(data):
+        start = at + 4
+        end = start + _LENGTH.unpack_from(data, at)[0]
+        length = _LENGTH.unpack_from(data, end)[0]
+        at = end + 4 + max(length, 0)
+        headers.append((data[start:end].decode(), None if length == _NULL else data[end + 4 : at]))
+    return tuple(headers)
+
+
+def change_size(key: bytes, change: BufferedChange) -> int:
+    """The bytes that Kafka counts for a buffered change."""
+    size = _OVERHEAD + len(key) + len(change.prior or b"") + len(change.new or b"") + len(change.topic or b"")
+    if change.old != change.prior:
+        size += len(change.old or b"")
+    return size + sum(len(name) + len(value or b"") for name, value in change.headers)
+
+
+class ChangeBufferView:
+    """The buffer, one key at a time or many."""
+
+    def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self._map = entries
+        self._meta = meta
+        self._records, self._bytes, self._low = (f"{spec.name}/{what}" for what in ("records", "bytes", "low"))
+
+    @property
+    def records(self) -> int:
+        """How many keys wait."""
+        return self._meta.get(self._records, 0)
+
+    @property
+    def size(self) -> int:
+        """Their bytes as Kafka counts them."""
+        return self._meta.get(self._bytes, 0)
+
+    @property
+    def low(self) -> int:
+        """No key leaves before this buffer time."""
+        return self._meta.get(self._low, _NEVER)
+
+    def get(self, key: bytes) -> BufferedChange | None:
+        """The change that waits under the key's bytes."""
+        data = self._map.get(b"k" + key)
+        return None if data is None else BufferedChange.unpack(data)
+
+    def get_packed(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The changes that wait under many keys, as they are stored."""
+        return self._map.get_many([b"k" + key for key in keys])
+
+    def put(self, key: bytes, change: BufferedChange, before: BufferedChange | None) -> None:
+        """Holds a change back in place of ``before``, whose place in the order it takes."""
+        if before is None:
+            self._map.put(_place(change.time, key), _HERE)
+            self.count(1, change_size(key, change), min(self.low, change.time))
+        else:
+            self.count(0, change_size(key, change) - change_size(key, before), self.low)
+        self._map.put(b"k" + key, change.pack())
+
+    def remove(self, key: bytes, change: BufferedChange) -> None:
+        """Takes out the first change."""
+        self._map.put(b"k" + key, None)
+        self._map.put(_place(change.time, key), None)
+        self.count(-1, -change_size(key, change), change.time)
+
+    def write(
+        self,
+        gone: Iterable[tuple[int, bytes]],
+        fresh: Iterable[tuple[int, bytes]],
+        keys: list[bytes],
+        packed: list[bytes],
+    ) -> None:
+        """All of a batch: (time, key) that have left and that have come, and the changes under their keys."""
+        left = list(gone)
+        self._map.put_many([_place(*one) for one in left], [None] * len(left))
+        self._map.put_many([b"k" + key for _, key in left], [None] * len(left))
+        came = [_place(*one) for one in fresh]
+        self._map.put_many(came, [_HERE] * len(came))
+        self._map.put_many([b"k" + key for key in keys], packed)
+
+    def count(self, records: int, size: int, low: int) -> None:
+        """Adds to the numbers, and sets the time before which nothing leaves."""
+        self._meta[self._records] = self.records + records
+        self._meta[self._bytes] = self.size + size
+        self._meta[self._low] = low
+
+    def first(self, until: int | None) -> tuple[int, bytes] | None:
+        """Buffer time and key of the first change, if it leaves by that time."""
+        if until is not None and self.low > until:
+            return None
+        found = next(self.in_order(until), None)
+        if found is None and until is not None:
+            self.count(0, 0, until + 1)
+        return found
+
+    def in_order(self, until: int | None) -> Iterator[tuple[int, bytes]]:
+        """Buffer times and keys in the order of leaving, up to and including that time."""
+        end = b"u" if until is None or until == _NEVER else _place(until + 1, b"")
+        for row, _ in self._map.scan(b"t", end):
+            yield int.from_bytes(row[1:9], "big"), row[9:]
+
+
+def _place(time: int, key: bytes) -> bytes:
+    return b"t" + max(time, 0).to_bytes(8, "big") + key
