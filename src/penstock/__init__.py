@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.api.table import GlobalKTable, KTable
     from penstock.api.topology import Topology
     from penstock.api.transformer import ValueTransformerWithKey
-    from penstock.api.windows import TimeWindows, UnlimitedWindows
+    from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
     from penstock.app import KafkaStreams
     from penstock.config import StreamsConfig
     from penstock.errors import PenstockError
@@ -68,6 +68,8 @@ __all__ = [
     "RecordMetadata",
     "Repartitioned",
     "Serdes",
+    "SessionWindows",
+    "SlidingWindows",
     "Stores",
     "StreamsBuilder",
     "StreamsConfig",
@@ -111,7 +113,7 @@ _MODULES = {
     "api.table": ("GlobalKTable", "KTable"),
     "api.topology": ("Topology",),
     "api.transformer": ("ValueTransformerWithKey",),
-    "api.windows": ("TimeWindows", "UnlimitedWindows"),
+    "api.windows": ("SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"),
     "app": ("KafkaStreams",),
     "config": ("StreamsConfig",),
     "errors": ("PenstockError",),

@@ -36,7 +36,9 @@ class Interpreted:
         spec = self.topology.stores[name]
         rows: list[Spec] = []
         for key, found in driver.store(name).all():
-            row: Spec = {"key": key.key, "start": key.window.start} if spec.kind == "window" else {"key": plain(key)}
+            row: Spec = plain(key) if spec.kind in ("window", "session") else {"key": plain(key)}
+            if spec.kind == "window":
+                del row["end"]
             if spec.timestamped or spec.kind == "timestamped":
                 rows.append({**row, "value": found.value, "timestamp": found.timestamp})
             else:

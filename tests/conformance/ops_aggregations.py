@@ -11,7 +11,7 @@ from typing import Any
 import functions as fns
 from penstock.api.options import Grouped, Materialized
 from penstock.api.table import KTable
-from penstock.api.windows import TimeWindows, UnlimitedWindows
+from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from things import NotBuilt, Operators, Spec, Thing, serde
 
 __all__ = ["AggregationOperators"]
@@ -53,12 +53,16 @@ class AggregationOperators(Operators):
                 windows = TimeWindows.of(w["size_ms"], grace=w["grace_ms"], advance=w["advance_ms"])
             case "unlimited":
                 windows = UnlimitedWindows.of(start=w["start_ms"])
+            case "sliding":
+                windows = SlidingWindows.of(w["size_ms"], grace=w["grace_ms"])
+            case "session":
+                windows = SessionWindows.of(w["gap_ms"], grace=w["grace_ms"])
             case kind:
                 raise NotBuilt(f"{kind} windows")
         grouped = x.it.windowed_by(windows)
         if "emit" in n:
             grouped = grouped.emit_strategy(n["emit"])
-        return Thing(grouped, x.key, x.value, windows.size_ms)
+        return Thing(grouped, x.key, x.value, getattr(windows, "size_ms", 0))
 
     def op_count(self, n: Spec) -> Thing:
         return self._aggregated(n, "long", lambda it, store: it.count(store, name=n.get("name")))
@@ -69,9 +73,8 @@ class AggregationOperators(Operators):
         return self._aggregated(n, value, lambda it, store: it.reduce(*functions, store, name=n.get("name")))
 
     def op_aggregate(self, n: Spec) -> Thing:
-        if "merger" in n:
-            raise NotBuilt("session windows")
         functions = [fns.aggregator(n[f]) for f in ("fn", "adder", "subtractor") if f in n]
+        functions += [fns.merger(n["merger"])] if "merger" in n else []
         value = n.get("value") or fns.literal_type(n["init"])
         return self._aggregated(
             n, value, lambda it, store: it.aggregate(lambda: n["init"], *functions, store, name=n.get("name"))
@@ -80,5 +83,5 @@ class AggregationOperators(Operators):
     def _aggregated(self, n: Spec, value: str, build: Callable[[Any, Materialized], Any]) -> Thing:
         x = self.source(n)
         table = build(x.it, self.materialized(n, serde("string"), serde(value)))
-        is_windowed = type(x.it).__name__ == "TimeWindowedKStream"
-        return Thing(table, "windowed<string>" if is_windowed else x.key, value, x.size)
+        windowed_keys = {"TimeWindowedKStream": "windowed<string>", "SessionWindowedKStream": "session<string>"}
+        return Thing(table, windowed_keys.get(type(x.it).__name__, x.key), value, x.size)

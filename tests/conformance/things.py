@@ -40,6 +40,8 @@ def serde(type_name: str, size: int = 0) -> Any:
         return Serdes.long()
     if type_name == "windowed<string>":
         return Serdes.time_windowed(Serdes.string(), size)
+    if type_name == "session<string>":
+        return Serdes.session_windowed(Serdes.string())
     raise NotBuilt(f"keys of type {type_name}")
 
 

@@ -41,6 +41,11 @@ class BuiltInAggregator:
             return aggregate + item
         return builtins.min(aggregate, item) if kind == "min" else builtins.max(aggregate, item)
 
+    def merge(self, key: Any, left: Any, right: Any) -> Any:  # noqa: ARG002 - a merger's signature
+        """Kafka's ``Merger.apply``: what two sessions, ``left`` the earlier one, come to as one."""
+        whole = BuiltInAggregator("sum" if self.penstock_kind == "count" else self.penstock_kind)
+        return whole(None, right, left)
+
     def _item(self, value: Any) -> Any:
         if self.field is None or value is None:
             return value

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.api.agg import BuiltInAggregator
 from penstock.api.handle import Handle, check_kind, name_of
-from penstock.api.materialize import key_value_spec, named
+from penstock.api.materialize import named
 from penstock.api.options import Grouped, Materialized, Named
 from penstock.api.serdes import UNKNOWN, for_internal, for_topic, resolve
 from penstock.api.table import KTable
-from penstock.api.windows import TimeWindows, UnlimitedWindows
+from penstock.api.windowing import Unwindowed, Windowing
 from penstock.errors import TopologyError
 from penstock.topology import operations as ops
 from penstock.topology.functions import Function
@@ -21,10 +21,19 @@ from penstock.topology.tables import AggregatedTable
 
 if TYPE_CHECKING:
     from penstock.api.stream import KStream
-    from penstock.api.windowed import TimeWindowedKStream
+    from penstock.api.windowed import SessionWindowedKStream, TimeWindowedKStream
+    from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
     from penstock.topology.stores import StoreSpec
 
-__all__ = ["Grouping", "KGroupedStream", "aggregate_of", "count_name", "grouped_stream", "initial"]
+__all__ = [
+    "FoldingAggregations",
+    "Grouping",
+    "KGroupedStream",
+    "StreamAggregations",
+    "aggregate_of",
+    "grouped_stream",
+    "initial",
+]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -75,36 +84,69 @@ class Grouping:
         return KTable(handle, state, spec.name if queryable else None)
 
 
-class KGroupedStream(Generic[K, V]):
-    """A grouped stream: Kafka's ``KGroupedStream``. Records with a null key or value are dropped."""
+R = TypeVar("R")  # the keys of the result: plain or windowed
 
-    def __init__(self, grouping: Grouping) -> None:
+
+class StreamAggregations(Generic[K, V, R]):
+    """The aggregations that every grouped stream has, windowed or not."""
+
+    def __init__(self, grouping: Grouping, windowing: Windowing) -> None:
         self._grouping = grouping
+        self._windowing = windowing
 
-    def count(self, materialized: Materialized | str | None = None, *, name: Name = None) -> KTable[K, int]:
-        """Counts the records of each key.
+    def count(self, materialized: Materialized | str | None = None, *, name: Name = None) -> KTable[R, int]:
+        """Counts the records of each key (and window).
 
         >>> from penstock.testing import try_out
         >>> try_out(lambda s: s.group_by_key().count(), [("a", "x"), ("a", "y")])
         [('a', 1), ('a', 2)]
         """
-        given = Materialized.of(materialized)
-        count_name(self._grouping.handle, given)
-        return self._aggregate("KSTREAM-AGGREGATE-", ops.Aggregation("count"), given, name, resolve("long"))
+        handle, given = self._grouping.handle, Materialized.of(materialized)
+        if given is not None and given.name is None and self._windowing.burns_count_name:
+            handle.builder.names.store("KSTREAM-AGGREGATE-")
+        return self._fold("KSTREAM-AGGREGATE-", ops.Aggregation("count"), given, name, resolve("long"))
 
     def reduce(
         self, reducer: Callable[[V, V], V], materialized: Materialized | str | None = None, *, name: Name = None
-    ) -> KTable[K, V]:
-        """Combines the values of each key: ``reducer(aggregate, value)``; the first value starts.
+    ) -> KTable[R, V]:
+        """Combines the values of each key (and window): ``reducer(aggregate, value)``; the first value starts.
 
         >>> from penstock.testing import try_out
         >>> try_out(lambda s: s.group_by_key().reduce(lambda a, b: a + b), [("a", 2), ("a", 3)])
         [('a', 2), ('a', 5)]
         """
-        fn = Function.wrap(reducer, verb="reduce", allowed=(2,))
-        aggregation = ops.Aggregation("reduce", fn)
+        by_column = self._windowing.takes_expressions
+        fn = Function.wrap(reducer, verb="reduce", allowed=(2,), expression=by_column)
         value_serde = self._grouping.handle.value_serde
-        return self._aggregate("KSTREAM-REDUCE-", aggregation, Materialized.of(materialized), name, value_serde)
+        given = Materialized.of(materialized)
+        return self._fold("KSTREAM-REDUCE-", ops.Aggregation("reduce", fn), given, name, value_serde)
+
+    def _fold(
+        self,
+        prefix: str,
+        aggregation: ops.Aggregation,
+        given: Materialized | None,
+        name: Name,
+        value_serde: Any,
+    ) -> KTable[Any, Any]:
+        handle, windowing = self._grouping.handle, self._windowing
+        store = named(given, handle.builder, prefix)
+        node = handle.builder.names.processor(prefix, name_of(name))
+        key = store.key_serde if store.key_serde is not None else handle.key_serde
+        value = store.value_serde if store.value_serde is not None else value_serde
+        return self._grouping.aggregate(
+            node,
+            windowing.store(store, key, value),
+            lambda state: windowing.operation(aggregation, state),
+            windowing.keys(key),
+            value,
+            queryable=given is not None and given.name is not None,
+            grace_ms=windowing.grace_ms,
+        )
+
+
+class FoldingAggregations(StreamAggregations[K, V, R]):
+    """With an ``aggregate`` that takes an initializer and an aggregator; that of sessions takes a merger, too."""
 
     def aggregate(
         self,
@@ -113,45 +155,33 @@ class KGroupedStream(Generic[K, V]):
         materialized: Materialized | str | None = None,
         *,
         name: Name = None,
-    ) -> KTable[K, A]:
-        """Folds the values of each key: ``aggregator(key, value, aggregate)``, from a constant or ``initializer()``.
+    ) -> KTable[R, A]:
+        """Folds the values of each key (and window): ``aggregator(key, value, aggregate)``.
 
-        A built-in aggregator needs no initializer: ``aggregate(agg.sum("amount"))``.
+        It starts from a constant or ``initializer()``. A built-in aggregator needs no initializer:
+        ``aggregate(agg.sum("amount"))``.
         """
-        aggregation = aggregate_of(initializer, aggregator)
-        return self._aggregate("KSTREAM-AGGREGATE-", aggregation, Materialized.of(materialized), name, UNKNOWN)
+        aggregation = aggregate_of(initializer, aggregator, expression=self._windowing.takes_expressions)
+        return self._fold("KSTREAM-AGGREGATE-", aggregation, Materialized.of(materialized), name, UNKNOWN)
 
-    def windowed_by(self, windows: TimeWindows | UnlimitedWindows) -> TimeWindowedKStream[K, V]:
+
+class KGroupedStream(FoldingAggregations[K, V, K]):
+    """A grouped stream: Kafka's ``KGroupedStream``. Records with a null key or value are dropped."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        super().__init__(grouping, Unwindowed())
+
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
+
+    @overload
+    def windowed_by(self, windows: TimeWindows | SlidingWindows | UnlimitedWindows) -> TimeWindowedKStream[K, V]: ...
+
+    def windowed_by(self, windows: Windows) -> SessionWindowedKStream[K, V] | TimeWindowedKStream[K, V]:
         """Groups by window, too (``windowedBy``)."""
-        from penstock.api.windowed import TimeWindowedKStream
+        from penstock.api.windowed import windowed_stream
 
-        if not isinstance(windows, TimeWindows | UnlimitedWindows):
-            raise TopologyError(
-                f"windowed_by() takes windows, not {windows!r}", hint='For example TimeWindows.of("1 minute").'
-            )
-        return TimeWindowedKStream(self._grouping, windows)
-
-    def _aggregate(
-        self,
-        prefix: str,
-        aggregation: ops.Aggregation,
-        given: Materialized | None,
-        name: Name,
-        value_serde: Any,
-    ) -> KTable[Any, Any]:
-        handle = self._grouping.handle
-        store = named(given, handle.builder, prefix)
-        node = handle.builder.names.processor(prefix, name_of(name))
-        key = store.key_serde if store.key_serde is not None else handle.key_serde
-        value = store.value_serde if store.value_serde is not None else value_serde
-        return self._grouping.aggregate(
-            node,
-            key_value_spec(store, key, value),
-            lambda state: ops.StreamAggregate(aggregation, state.spec.name, state.send_old),
-            key,
-            value,
-            queryable=given is not None and given.name is not None,
-        )
+        return windowed_stream(self._grouping, windows)
 
 
 def grouped_stream(stream: KStream[Any, Any], grouped: Grouped | None, name: str | None) -> KGroupedStream[Any, Any]:
@@ -170,14 +200,14 @@ def grouped_stream(stream: KStream[Any, Any], grouped: Grouped | None, name: str
     return KGroupedStream(Grouping(handle, stream._needs_repartition, options.name or name))  # noqa: SLF001
 
 
-def count_name(handle: Handle, given: Materialized | None) -> None:
-    """Burns the name that Kafka burns for ``count(Materialized)`` without a store name."""
-    if given is not None and given.name is None:
-        handle.builder.names.store("KSTREAM-AGGREGATE-")
-
-
 def aggregate_of(
-    initializer: object, aggregator: object, *, subtractor: object = None, verb: str = "aggregate"
+    initializer: object,
+    aggregator: object,
+    *,
+    subtractor: object = None,
+    merger: object = None,
+    verb: str = "aggregate",
+    expression: bool = True,
 ) -> ops.Aggregation:
     """The aggregation of an initializer and functions of (key, value, aggregate); built-in ones start from nothing."""
     if aggregator is None:
@@ -189,9 +219,12 @@ def aggregate_of(
         initializer, aggregator = None, initializer
     return ops.Aggregation(
         "aggregate",
-        Function.wrap(aggregator, verb=verb, allowed=(3,), expression=subtractor is None),
+        Function.wrap(aggregator, verb=verb, allowed=(3,), expression=expression and subtractor is None),
         initial(initializer),
-        None if subtractor is None else Function.wrap(subtractor, verb=verb, allowed=(3,), expression=False),
+        *(
+            None if fn is None else Function.wrap(fn, verb=verb, allowed=(3,), expression=False)
+            for fn in (subtractor, merger)
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
     from penstock.topology.builder import GraphBuilder
+    from penstock.topology.windows import WindowSpec
 
 __all__ = ["key_value_spec", "named", "optional_spec", "window_spec"]
 
@@ -46,20 +47,26 @@ def key_value_spec(materialized: Materialized, key_serde: Any, value_serde: Any)
     return spec
 
 
-def window_spec(
-    materialized: Materialized, key_serde: Any, value_serde: Any, *, size_ms: int, grace_ms: int
-) -> StoreSpec:
+def window_spec(materialized: Materialized, key_serde: Any, value_serde: Any, windows: WindowSpec) -> StoreSpec:
     """The store of a windowed aggregation."""
-    needed = min(size_ms + grace_ms, 2**63 - 1)
+    if materialized.history is not None:
+        raise TopologyError(
+            f"store {materialized.name!r} is of windows, which have no versions",
+            hint="Use retention= in place of history=.",
+        )
+    needed = windows.retention_ms
     retention = needed if materialized.retention is None else duration_ms(materialized.retention)
     if retention < needed:
+        least = {"session": "the gap", "sliding": "twice the time difference"}.get(windows.kind, "the window's size")
         raise TopologyError(
             f"store {materialized.name!r} would keep windows {retention} ms, but they take records for {needed} ms",
-            hint="Give a retention of at least the window's size plus grace.",
+            hint=f"Give a retention of at least {least} plus grace.",
             store=materialized.name,
         )
     spec = _common(materialized, key_serde, value_serde)
-    return replace(spec, kind="window", window_size_ms=size_ms, retention_ms=retention)
+    if windows.kind == "session":
+        return replace(spec, kind="session", timestamped=False, retention_ms=retention)
+    return replace(spec, kind="window", window_size_ms=windows.size_ms, retention_ms=retention)
 
 
 def optional_spec(

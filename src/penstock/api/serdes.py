@@ -39,13 +39,10 @@ def resolve(serde: Any) -> Any:
     return serde
 
 
-def windowed(inner: Any, size_ms: int) -> Any:
-    """The serde of a windowed key."""
-    if inner is None or inner is UNKNOWN:
-        return DefaultWindowed(size_ms)
-    from penstock.serde import Serdes
-
-    return Serdes.time_windowed(inner, size_ms)
+def windowed(inner: Any, size_ms: int | None) -> Any:
+    """The serde of a windowed key; without a size that of a session."""
+    wrapper = DefaultWindowed(size_ms)
+    return wrapper if inner is None or inner is UNKNOWN else wrapper.over(inner)
 
 
 def for_topic(serde: Any) -> Any:

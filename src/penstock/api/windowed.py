@@ -1,114 +1,118 @@
-"""TimeWindowedKStream: records grouped by key and window."""
+"""TimeWindowedKStream and SessionWindowedKStream: records grouped by key and window."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.api.grouped import Grouping, aggregate_of, count_name
-from penstock.api.handle import name_of
-from penstock.api.materialize import named, window_spec
+from penstock.api.agg import BuiltInAggregator
+from penstock.api.grouped import FoldingAggregations, Grouping, StreamAggregations, aggregate_of
 from penstock.api.options import Materialized, Named
-from penstock.api.serdes import UNKNOWN, resolve, windowed
+from penstock.api.serdes import UNKNOWN
 from penstock.api.table import KTable
-from penstock.api.windows import TimeWindows, UnlimitedWindows
+from penstock.api.windowing import EmitStrategy, InWindows
+from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
+from penstock.durations import DurationLike
 from penstock.errors import TopologyError
-from penstock.topology import operations as ops
-from penstock.topology.functions import Function
 
-__all__ = ["EmitStrategy", "TimeWindowedKStream"]
+if TYPE_CHECKING:
+    from penstock.serde.windowed import Windowed
+
+__all__ = ["EmitStrategy", "SessionWindowedKStream", "TimeWindowedKStream", "windowed_stream"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 Name = str | Named | None
-EmitStrategy = Literal["on_window_update", "on_window_close"]
 
 
-class TimeWindowedKStream(Generic[K, V]):
-    """A grouped and windowed stream: Kafka's ``TimeWindowedKStream``. Late records are dropped and counted."""
+class TimeWindowedKStream(FoldingAggregations[K, V, "Windowed[K]"]):
+    """A stream grouped by key and by tumbling, hopping, sliding or unlimited windows: Kafka's ``TimeWindowedKStream``.
 
-    def __init__(
-        self, grouping: Grouping, windows: TimeWindows | UnlimitedWindows, emit: EmitStrategy = "on_window_update"
-    ) -> None:
-        self._grouping = grouping
-        self._windows = windows
-        self._emit = emit
+    Records for windows that have closed are dropped and counted.
 
-    def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedKStream[K, V]:
-        """When results are sent (``emitStrategy``): "on_window_update", or "on_window_close" for final ones only."""
-        if emit not in {"on_window_update", "on_window_close"}:
-            raise TopologyError(
-                f"there is no emit strategy {emit!r}", hint='Use "on_window_update" or "on_window_close".'
-            )
-        if emit == "on_window_close" and isinstance(self._windows, UnlimitedWindows):
-            raise TopologyError("an unlimited window never closes", hint='Use "on_window_update".')
-        return TimeWindowedKStream(self._grouping, self._windows, emit)
+    >>> from penstock import TimeWindows
+    >>> from penstock.testing import try_out
+    >>> windowed = lambda s: s.group_by_key().windowed_by(TimeWindows.of("1 minute"))
+    >>> counts = try_out(lambda s: windowed(s).count(), [("a", 1, 0), ("a", 1, 61_000)])
+    >>> [(key.key, key.window.start, count) for key, count in counts]
+    [('a', 0, 1), ('a', 60000, 1)]
+    """
 
-    def count(self, materialized: Materialized | str | None = None, *, name: Name = None) -> KTable[Any, int]:
-        """Counts the records of each key and window.
+    def __init__(self, grouping: Grouping, windowing: InWindows) -> None:
+        super().__init__(grouping, windowing)
+        self._windowed = windowing
 
-        >>> from penstock import TimeWindows
-        >>> from penstock.testing import try_out
-        >>> windowed = lambda s: s.group_by_key().windowed_by(TimeWindows.of("1 minute"))
-        >>> counts = try_out(lambda s: windowed(s).count(), [("a", 1, 0), ("a", 1, 61_000)])
-        >>> [(key.key, key.window.start, count) for key, count in counts]
-        [('a', 0, 1), ('a', 60000, 1)]
+    def emit_strategy(self, emit: EmitStrategy, *, idle: DurationLike | None = None) -> TimeWindowedKStream[K, V]:
+        """When results are sent (``emitStrategy``): "on_window_update", or "on_window_close" for final ones only.
+
+        Args:
+            emit: The strategy.
+            idle: Not in Kafka. When no record came for this long by the wall clock, all windows close and their results
+                are sent; records that come later for one of them are late. Without it the last windows of a stream
+                wait for a later record.
         """
-        given = Materialized.of(materialized)
-        count_name(self._grouping.handle, given)
-        return self._aggregate("KSTREAM-AGGREGATE-", ops.Aggregation("count"), given, name, resolve("long"))
+        return TimeWindowedKStream(self._grouping, self._windowed.emitting(emit, idle))
 
-    def reduce(
-        self, reducer: Callable[[V, V], V], materialized: Materialized | str | None = None, *, name: Name = None
-    ) -> KTable[Any, V]:
-        """Combines the values of each key and window: ``reducer(aggregate, value)``; the first value starts."""
-        fn = Function.wrap(reducer, verb="reduce", allowed=(2,))
-        value_serde = self._grouping.handle.value_serde
-        given = Materialized.of(materialized)
-        return self._aggregate("KSTREAM-REDUCE-", ops.Aggregation("reduce", fn), given, name, value_serde)
+
+class SessionWindowedKStream(StreamAggregations[K, V, "Windowed[K]"]):
+    """A stream grouped by key and session: Kafka's ``SessionWindowedKStream``.
+
+    A session starts with its first record and ends with its last; both times belong to it. A record that comes between
+    two sessions, near to both, makes them one: their results are deleted and that of the whole is sent.
+
+    >>> from penstock import SessionWindows
+    >>> from penstock.testing import try_out
+    >>> sessions = lambda s: s.group_by_key().windowed_by(SessionWindows.of("1 minute"))
+    >>> counts = try_out(lambda s: sessions(s).count(), [("a", 1, 0), ("a", 1, 50_000)])
+    >>> [(key.window.start, key.window.end, count) for key, count in counts]
+    [(0, 0, 1), (0, 0, None), (0, 50000, 2)]
+    """
+
+    def __init__(self, grouping: Grouping, windowing: InWindows) -> None:
+        super().__init__(grouping, windowing)
+        self._windowed = windowing
 
     def aggregate(
         self,
         initializer: Callable[[], A] | A,
         aggregator: Callable[[K, V, A], A] | Any = None,
+        merger: Callable[[K, A, A], A] | None = None,
         materialized: Materialized | str | None = None,
         *,
         name: Name = None,
-    ) -> KTable[Any, A]:
-        """Folds the values of each key and window; arguments as for the plain ``aggregate``."""
-        aggregation = aggregate_of(initializer, aggregator)
-        return self._aggregate("KSTREAM-AGGREGATE-", aggregation, Materialized.of(materialized), name, UNKNOWN)
+    ) -> KTable[Windowed[K], A]:
+        """Folds the values of each session: ``aggregator(key, value, aggregate)``.
 
-    def _aggregate(
-        self,
-        prefix: str,
-        aggregation: ops.Aggregation,
-        given: Materialized | None,
-        name: Name,
-        value_serde: Any,
-    ) -> KTable[Any, Any]:
-        handle, windows = self._grouping.handle, self._windows
-        store = named(given, handle.builder, prefix)
-        node = handle.builder.names.processor(prefix, name_of(name))
-        if store.history is not None:
+        It starts from a constant or ``initializer()``. ``merger(key, left, right)`` makes one aggregate of those of two
+        sessions, ``left`` the earlier one; it is also called with what the initializer gives. A built-in aggregator
+        merges by itself: ``aggregate(agg.sum("amount"))``.
+        """
+        builtin = initializer if aggregator is None else aggregator
+        if merger is None and isinstance(builtin, BuiltInAggregator):
+            merger = builtin.merge
+        aggregation = aggregate_of(initializer, aggregator, merger=merger, expression=False)
+        if aggregation.merger is None:
             raise TopologyError(
-                f"store {store.name!r} is of windows, which have no versions",
-                hint="Use retention= in place of history=.",
+                "aggregate() of sessions takes a merger; it is missing",
+                hint="Write aggregate(0, lambda key, value, total: ..., lambda key, left, right: ...).",
             )
-        key = store.key_serde if store.key_serde is not None else handle.key_serde
-        value = store.value_serde if store.value_serde is not None else value_serde
-        on_close = self._emit == "on_window_close"
-        return self._grouping.aggregate(
-            node,
-            replace(
-                window_spec(store, key, value, size_ms=windows.size_ms, grace_ms=windows.grace_ms),
-                time_ordered=on_close,
-            ),
-            lambda state: ops.WindowedAggregate(aggregation, windows.spec, state.spec.name, on_close, state.send_old),
-            windowed(key, windows.size_ms),
-            value,
-            queryable=given is not None and given.name is not None,
-            grace_ms=windows.grace_ms,
-        )
+        return self._fold("KSTREAM-AGGREGATE-", aggregation, Materialized.of(materialized), name, UNKNOWN)
+
+    def emit_strategy(self, emit: EmitStrategy, *, idle: DurationLike | None = None) -> SessionWindowedKStream[K, V]:
+        """When results are sent; see `TimeWindowedKStream.emit_strategy`.
+
+        A session closes when gap and grace have passed since its end.
+        """
+        return SessionWindowedKStream(self._grouping, self._windowed.emitting(emit, idle))
+
+
+def windowed_stream(
+    grouping: Grouping, windows: Windows
+) -> TimeWindowedKStream[Any, Any] | SessionWindowedKStream[Any, Any]:
+    """`KGroupedStream.windowed_by`."""
+    if isinstance(windows, SessionWindows):
+        return SessionWindowedKStream(grouping, InWindows(windows))
+    if isinstance(windows, TimeWindows | SlidingWindows | UnlimitedWindows):
+        return TimeWindowedKStream(grouping, InWindows(windows))
+    raise TopologyError(f"windowed_by() takes windows, not {windows!r}", hint='For example TimeWindows.of("1 minute").')

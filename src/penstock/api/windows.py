@@ -8,7 +8,7 @@ from penstock.durations import DurationLike, TimestampLike, duration_ms, timesta
 from penstock.errors import TopologyError
 from penstock.topology.windows import WindowSpec
 
-__all__ = ["MAX_TIME_MS", "TimeWindows", "UnlimitedWindows"]
+__all__ = ["MAX_TIME_MS", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows", "Windows"]
 
 MAX_TIME_MS = 2**63 - 1
 
@@ -36,12 +36,10 @@ class TimeWindows:
             grace: How long after its end a window still takes records.
             advance: How far apart windows start; by default the size (tumbling), less makes them overlap (hopping).
         """
-        size_ms, grace_ms = duration_ms(size, "size"), duration_ms(grace, "grace")
+        size_ms = duration_ms(size, "size")
         if size_ms <= 0:
             raise TopologyError(f"a window of size {size!r} holds nothing", hint="Give a size of at least 1 ms.")
-        if grace_ms < 0:
-            raise TopologyError(f"grace is {grace!r}", hint="Give a grace of at least 0.")
-        windows = cls(size_ms, grace_ms, size_ms)
+        windows = cls(size_ms, _grace_ms(grace), size_ms)
         return windows if advance is None else windows.advance_by(advance)
 
     def advance_by(self, advance: DurationLike) -> TimeWindows:
@@ -57,6 +55,73 @@ class TimeWindows:
     @property
     def spec(self) -> WindowSpec:
         return WindowSpec("time", self.size_ms, self.advance_ms, self.grace_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """Windows around the records themselves: Kafka's ``SlidingWindows``.
+
+    Two records share a window when their timestamps are at most ``time_difference`` apart. Both bounds of such a window
+    belong to it, and there is one for every different set of records.
+
+    >>> SlidingWindows.of("10 seconds", grace="1 minute")
+    SlidingWindows(time_difference_ms=10000, grace_ms=60000)
+    """
+
+    time_difference_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of(cls, time_difference: DurationLike, *, grace: DurationLike = 0) -> SlidingWindows:
+        """Windows of this time difference (``ofTimeDifferenceAndGrace``).
+
+        Args:
+            time_difference: How far apart the records of one window are, at most.
+            grace: How long after its end a window still takes records.
+        """
+        difference_ms = duration_ms(time_difference, "time_difference")
+        if difference_ms < 0:
+            raise TopologyError(
+                f"the time difference of sliding windows is {time_difference!r}", hint="Give one of at least 0."
+            )
+        return cls(difference_ms, _grace_ms(grace))
+
+    @property
+    def size_ms(self) -> int:
+        return self.time_difference_ms
+
+    @property
+    def spec(self) -> WindowSpec:
+        return WindowSpec("sliding", self.time_difference_ms, 0, self.grace_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """Windows of activity, parted by gaps without records: Kafka's ``SessionWindows``.
+
+    >>> SessionWindows.of("5 minutes", grace="1 minute")
+    SessionWindows(gap_ms=300000, grace_ms=60000)
+    """
+
+    gap_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of(cls, gap: DurationLike, *, grace: DurationLike = 0) -> SessionWindows:
+        """Sessions that end after this time without a record (``ofInactivityGapAndGrace``).
+
+        Args:
+            gap: Records of a key that are at most this far apart are of one session.
+            grace: How long a session still takes late records, once the gap has passed.
+        """
+        gap_ms = duration_ms(gap, "gap")
+        if gap_ms <= 0:
+            raise TopologyError(f"the gap between sessions is {gap!r}", hint="Give a gap of at least 1 ms.")
+        return cls(gap_ms, _grace_ms(grace))
+
+    @property
+    def spec(self) -> WindowSpec:
+        return WindowSpec("session", self.gap_ms, 0, self.grace_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +149,13 @@ class UnlimitedWindows:
     @property
     def spec(self) -> WindowSpec:
         return WindowSpec("unlimited", MAX_TIME_MS, 0, 0, self.start_ms)
+
+
+Windows = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows
+
+
+def _grace_ms(grace: DurationLike) -> int:
+    grace_ms = duration_ms(grace, "grace")
+    if grace_ms < 0:
+        raise TopologyError(f"grace is {grace!r}", hint="Give a grace of at least 0.")
+    return grace_ms

@@ -13,6 +13,8 @@ from penstock.runtime.aggregate_expressions import fold_expression
 from penstock.runtime.aggregate_known import fold_known, recognise
 from penstock.runtime.aggregate_rows import fold_changes, fold_rows
 from penstock.runtime.rows import Rows
+from penstock.runtime.sessions import SessionAggregate
+from penstock.runtime.sliding import SlidingAggregate
 from penstock.runtime.tables_groups import group_keys
 from penstock.runtime.tables_store import StoredTable
 from penstock.runtime.windows import WindowAssigner
@@ -21,6 +23,8 @@ from penstock.serde.column import Column
 from penstock.topology.operations import Operation, StreamAggregate, TableAggregate, WindowedAggregate
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from penstock.runtime.operator import Operator, TaskContext
     from penstock.runtime.tables_store import Fold
     from penstock.topology.nodes import ProcessorNode
@@ -89,15 +93,18 @@ class _WindowedAggregate:
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows, stream_times = self._windows.observe(rows)
         if self._closed is None:
-            return self._aggregator.add(self._windows.assign(rows, stream_times))
-        leaving: list[Rows] = []
-        for part, times, closes in self._closed.slices(rows, stream_times):
-            self._aggregator.add(self._windows.assign(part, times))
-            if closes:
-                leaving.append(self._closed.emit(part))
-        if leaving:
-            return Rows.merge(leaving)
-        return replace(self._windows.empty(rows), olds=Column.nulls(0))
+            return self._add(rows, stream_times)
+        return self._closed.run(rows, stream_times, self._add)
+
+    def _add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
+        return self._aggregator.add(self._windows.assign(rows, stream_times))
+
+
+def _windowed(node: ProcessorNode, topology: Topology, context: TaskContext) -> Operator:
+    """The operator for the kind of the windows."""
+    kind = cast("WindowedAggregate", node.operation).windows.kind
+    operators: dict[str, Callable[..., Operator]] = {"sliding": SlidingAggregate, "session": SessionAggregate}
+    return operators.get(kind, _WindowedAggregate)(node, topology, context)
 
 
 class _TableAggregate:
@@ -126,6 +133,6 @@ class _TableAggregate:
 
 FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
     StreamAggregate: _StreamAggregate,
-    WindowedAggregate: _WindowedAggregate,
+    WindowedAggregate: _windowed,
     TableAggregate: _TableAggregate,
 }

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.topology.functions import Function
     from penstock.topology.operations import Aggregation
 
-__all__ = ["fold_changes", "fold_rows", "initial", "plain_keys", "snapshot"]
+__all__ = ["fold_changes", "fold_rows", "initial", "plain_keys", "snapshot", "step_of"]
 
 _IMMUTABLE = frozenset({type(None), bool, int, float, complex, str, bytes})
 
@@ -54,6 +54,14 @@ def _step(function: Function | None, kind: str) -> Step:
     if function.arity == 2:
         return lambda _key, value, aggregate: fn(value, aggregate)
     return fn  # type: ignore[no-any-return]
+
+
+def step_of(aggregation: Aggregation) -> Step:
+    """The aggregator of a stream's windows in one shape; a reduce starts with its first value."""
+    step = _step(aggregation.aggregator, aggregation.kind)
+    if aggregation.kind != "reduce":
+        return step
+    return lambda key, value, aggregate: value if aggregate is None else step(key, value, aggregate)
 
 
 def initial(aggregation: Aggregation) -> Callable[[], Any]:

@@ -128,6 +128,9 @@ def _group_array(array: pa.Array) -> Groups:
 
 def _group_windows(keys: WindowedColumn, serde: Serde[Any]) -> Groups:
     windowed = serde.name.startswith(("windowed<", "session<"))  # that of a window store is the inner one already
-    by_key = group_keys(keys.keys, getattr(serde, "inner", serde) if windowed else serde).codes
-    starts, by_start = np.unique(keys.starts, return_inverse=True)
-    return _group_array(pa.array(by_key * len(starts) + by_start))
+    codes = group_keys(keys.keys, getattr(serde, "inner", serde) if windowed else serde).codes
+    lengths = keys.ends - keys.starts
+    for times in (keys.starts,) if len(lengths) and lengths.min() == lengths.max() else (keys.starts, keys.ends):
+        distinct, numbers = np.unique(times, return_inverse=True)
+        codes = codes * len(distinct) + numbers
+    return _group_array(pa.array(codes))

@@ -44,6 +44,8 @@ def write_store(store: Any, keys: Column, values: Column, timestamps: NDArray[np
     """Sets values and timestamps under the keys; null deletes."""
     if store.spec.kind == "window":
         store.put_columns(keys, None, values, timestamps)
+    elif store.spec.kind == "session":
+        store.put_columns(keys, values)
     else:
         store.put_columns(keys, values, timestamps)
 

@@ -72,10 +72,6 @@ class WindowAssigner:
             taken = replace(taken, place=taken.place.extend(_numbers(index)))
         return taken.with_keys(WindowedColumn(taken.keys, starts, ends))
 
-    def empty(self, rows: Rows) -> Rows:
-        """No rows, under windowed keys."""
-        return self.assign(rows.take(np.empty(0, np.int64)), np.empty(0, np.int64))
-
 
 def _numbers(index: NDArray[np.int64]) -> NDArray[np.int64]:
     """0, 1, 2, ... for equal neighbours."""

@@ -6,8 +6,8 @@ closed since the last look is read from the store and sent with the record that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,62 +41,105 @@ class ClosedWindows:
         self._interval_ms = _DEFAULT_INTERVAL_MS if interval is None else int(interval)
         self._range = (0, 0)
 
-    def slices(self, rows: Rows, stream_times: NDArray[np.int64]) -> Iterator[tuple[Rows, NDArray[np.int64], bool]]:
-        """Cuts the rows after each one that lets windows leave: (rows, stream times, whether windows leave then)."""
+    def slices(
+        self, rows: Rows, stream_times: NDArray[np.int64], looking: NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[Rows, NDArray[np.int64], bool]]:
+        """Cuts the rows after each one that lets windows leave: (rows, stream times, whether windows leave then).
+
+        ``looking`` are the rows after which the operator looks at all; None for every one.
+        """
         start = 0
-        for row in self._looks(stream_times):
-            if self._closes(int(stream_times[row])):
+        for row in self._looks(stream_times, looking):
+            if self.closes(int(stream_times[row])):
                 stop = row + 1
                 yield rows.take(np.arange(start, stop)), stream_times[start:stop], True
                 start = stop
         if start < len(rows):
             yield (rows if start == 0 else rows.take(np.arange(start, len(rows)))), stream_times[start:], False
 
-    def _looks(self, stream_times: NDArray[np.int64]) -> list[int]:
-        """The rows after which the operator looks, of those where stream time has moved on."""
+    def _looks(self, stream_times: NDArray[np.int64], looking: NDArray[np.bool_] | None) -> list[int]:
+        """The rows after which the operator looks, of those where stream time has moved on since it last did."""
+        index = np.arange(len(stream_times)) if looking is None else np.flatnonzero(looking)
         now = self._context.wall_clock_ms
-        if not len(stream_times) or now < self._context.get_meta(self._next_meta, 0):
+        if not len(index) or now < self._context.get_meta(self._next_meta, 0):
             return []
         self._context.put_meta(self._next_meta, now + self._interval_ms)
         if self._interval_ms > 0:
-            return [0]  # the wall clock stands still during a batch
-        moved = np.diff(stream_times, prepend=NO_TIME - 1) > 0
-        return np.flatnonzero(moved).tolist()
+            return [int(index[0])]  # the wall clock stands still during a batch
+        moved = np.diff(stream_times[index], prepend=NO_TIME - 1) > 0
+        looks: list[int] = index[moved].tolist()
+        return looks
 
-    def _closes(self, stream_time: int) -> bool:
-        """Whether windows may have closed since the last look; notes the range of their starts."""
-        size = self._windows.size_ms
-        close_time = stream_time - self._windows.grace_ms
+    def closes(self, stream_time: int) -> bool:
+        """Whether windows may have closed since the last look; notes the range of those that have."""
+        close_time = stream_time - self._windows.closes_after_ms
         last = self._context.get_meta(self._last_meta, NO_TIME)
-        upper = close_time - size
-        if (last != NO_TIME and last >= close_time) or upper < 0:
+        if last != NO_TIME and last >= close_time:
             return False
-        lower = 0
-        if last != NO_TIME:
-            lower = max(0, last - size) + 1
-            if self._starts(upper) == self._starts(lower - 1):
-                return False
-        self._range = (lower, upper)
+        bounds = self._bounds(last, close_time)
+        if bounds is None or bounds[1] < 0:
+            return False
+        self._range = bounds
         self._context.put_meta(self._last_meta, close_time)
         return True
+
+    def _bounds(self, last: int, close_time: int) -> tuple[int, int] | None:
+        """The first and the last start of the windows that have closed (of sessions: end); None for none."""
+        size, since = self._windows.size_ms, max(0, last)
+        if self._windows.kind == "session":
+            return (since, close_time - 1) if close_time > since else None
+        if self._windows.kind == "sliding":
+            return max(0, since - size), close_time - size - 1
+        upper = close_time - size
+        if last == NO_TIME:
+            return 0, upper
+        lower = max(0, last - size) + 1
+        return (lower, upper) if self._starts(upper) != self._starts(lower - 1) else None
 
     def _starts(self, time: int) -> list[int]:
         starts: list[int] = window_bounds(self._windows, np.array([time], np.int64))[1].tolist()
         return starts
 
+    def run(
+        self,
+        rows: Rows,
+        stream_times: NDArray[np.int64],
+        add: Callable[[Rows, NDArray[np.int64]], object],
+        looking: NDArray[np.bool_] | None = None,
+    ) -> Rows:
+        """Adds the rows to their windows by ``add``; gives the windows that leave, each with the row that lets it."""
+        leaving: list[Rows] = []
+        for part, times, closes in self.slices(rows, stream_times, looking):
+            add(part, times)
+            if closes:
+                leaving.append(self.emit(part))
+        return Rows.merge(leaving) if leaving else self._send(rows, [])
+
     def emit(self, rows: Rows) -> Rows:
         """The closed windows, sent with the last of the rows; oldest first, then by key."""
-        store = self._context.store(self._store)
-        serde = store.spec.key_serde
-        found = [(w.window.start, serde.serialize(w.key), w.key, v) for w, v in store.fetch_all(*self._range)]
-        found.sort(key=lambda entry: entry[:2])
-        starts = np.array([entry[0] for entry in found], np.int64)
+        return self._send(rows, self._closed_sessions() if self._windows.kind == "session" else self._closed_windows())
+
+    def _send(self, rows: Rows, found: list[tuple[int, int, Any, Any, int]]) -> Rows:
+        starts = np.array([start for start, *_ in found], np.int64)
+        ends = np.array([end for _, end, *_ in found], np.int64)
         sender = rows.take(np.full(len(found), len(rows) - 1, np.int64))
         return Rows(
             sender.place.extend(np.arange(len(found))),
-            np.array([entry[3].timestamp for entry in found], np.int64),
-            WindowedColumn(Column.of_items([entry[2] for entry in found]), starts, starts + self._windows.size_ms),
-            Column.of_items([entry[3].value for entry in found]),
+            np.array([stamp for *_, stamp in found], np.int64),
+            WindowedColumn(Column.of_items([key for _, _, key, _, _ in found]), starts, ends),
+            Column.of_items([value for *_, value, _ in found]),
             sender.headers,
             Column.nulls(len(found)),
         )
+
+    def _closed_windows(self) -> list[tuple[int, int, Any, Any, int]]:
+        """(start, end, key, value, timestamp) of each."""
+        store = self._context.store(self._store)
+        serde = store.spec.key_serde
+        found = list(store.fetch_all(*self._range))
+        found.sort(key=lambda entry: (entry[0].window.start, serde.serialize(entry[0].key)))
+        return [(w.window.start, w.window.end, w.key, v.value, v.timestamp) for w, v in found]
+
+    def _closed_sessions(self) -> list[tuple[int, int, Any, Any, int]]:
+        found = self._context.store(self._store).find_ended(*self._range)
+        return [(s.window.start, s.window.end, s.key, value, s.window.end) for s, value in found]

@@ -15,15 +15,15 @@ __all__ = ["DefaultWindowed", "with_default_serdes"]
 
 @dataclass(frozen=True, slots=True)
 class DefaultWindowed:
-    """A windowed key over ``default.key.serde``."""
+    """A windowed key over ``default.key.serde``; without a size that of a session."""
 
-    size_ms: int
+    size_ms: int | None
 
     def over(self, inner: Any) -> Any:
         """The serde, given that of the plain keys."""
         from penstock.serde import Serdes
 
-        return Serdes.time_windowed(inner, self.size_ms)
+        return Serdes.session_windowed(inner) if self.size_ms is None else Serdes.time_windowed(inner, self.size_ms)
 
 
 def with_default_serdes(topology: Topology, key_serde: Any, value_serde: Any) -> Topology:

@@ -179,12 +179,15 @@ class StreamAggregate(Operation):  # KStreamReduce, KStreamAggregate
 
 
 @dataclass(frozen=True, slots=True)
-class WindowedAggregate(Operation):  # KStreamWindowAggregate (tumbling, hopping, unlimited); more kinds by WindowSpec
+class WindowedAggregate(
+    Operation
+):  # KStreamWindowAggregate, KStreamSlidingWindowAggregate, KStreamSessionWindowAggregate, by the kind of the windows
     aggregation: Aggregation
     windows: WindowSpec
     store: str
     on_close: bool = False
     send_old: bool = False
+    idle_ms: int | None = None  # not in Kafka: windows close when no record came for so long
 
 
 @dataclass(frozen=True, slots=True)

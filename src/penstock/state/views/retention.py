@@ -41,8 +41,9 @@ class Retention:
         self._name = f"{spec.name}/observed-stream-time"
         self._retention = spec.retention_ms
         self._persistent = spec.persistent
-        # Kafka's time-ordered stores return rows for one more millisecond than the others.
+        # Kafka's time-ordered window stores return rows for one more millisecond than the others.
         self._time_ordered = spec.time_ordered and spec.persistent
+        self._extra = 1 if self._time_ordered and spec.kind == "window" else 0
         segment = max(spec.retention_ms // 2, _MIN_SEGMENT_MS)
         unit = unit_ms or segment
         self._segment = segment
@@ -57,7 +58,11 @@ class Retention:
     @property
     def first_visible(self) -> int:
         """The smallest time that has not expired."""
-        return self.observed - self._retention + (0 if self._time_ordered else 1)
+        return int(self.first_visible_at(self.observed))
+
+    def first_visible_at(self, observed: Any) -> Any:
+        """The same for another stream time, or for each of a column."""
+        return observed - self._retention + 1 - self._extra
 
     def bucket(self, time: Any) -> Any:
         """The bucket of a time, or of each of a column."""

@@ -8,14 +8,22 @@ one short range in each of a few buckets. What is observable of retention is tol
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from penstock.serde.base import Serde
-from penstock.serde.windowed import Window, Windowed
+from penstock.serde.column import Column
+from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
+from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list
 from penstock.state.views.keyvalue import key_bytes
 from penstock.state.views.retention import NUMBER, Retention
 from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
 __all__ = ["SessionView"]
 
@@ -74,19 +82,41 @@ class SessionView:
     def _find(
         self, data: bytes, low: int, latest_start: int, buckets: Any, *, reverse: bool
     ) -> Iterator[tuple[Windowed[Any], Any]]:
+        for row, value in self._scan_buckets(data, low, latest_start, buckets, reverse=reverse):
+            window = Window(NUMBER.unpack(row[-8:])[0], NUMBER.unpack(row[-16:-8])[0])
+            yield Windowed(self._keys.deserialize(data), window), self._values.deserialize(value)
+
+    def _scan_buckets(
+        self, data: bytes, low: int, latest_start: int, buckets: Any, *, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes]]:
         width = 24 + len(data)
         for bucket in buckets:
             prefix = NUMBER.pack(bucket) + data
             first = prefix + NUMBER.pack(max(low, bucket))
             last = prefix + NUMBER.pack(bucket + self._time.bucket_ms)
             for row, value in self._map.scan(first, last, reverse=reverse):
-                if len(row) == width and row[8 : 8 + len(data)] == data:  # not a longer key with the same beginning
-                    end, start = NUMBER.unpack_from(row, width - 16)[0], NUMBER.unpack_from(row, width - 8)[0]
-                    if start <= latest_start:
-                        yield (
-                            Windowed(self._keys.deserialize(data), Window(start, end)),
-                            self._values.deserialize(value),
-                        )
+                if len(row) != width or row[8 : 8 + len(data)] != data:
+                    continue  # a longer key with the same beginning
+                if NUMBER.unpack_from(row, width - 8)[0] <= latest_start:
+                    yield row, value
+
+    def find_ended(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        """All sessions that end from ``earliest_end`` to ``latest_end``, by end.
+
+        As in Kafka, a persistent store returns expired ones, too, until it deletes their segment. Sessions that end at
+        the same time come by start and key, in memory by key and start.
+        """
+        low = max(earliest_end, 0) if self.spec.persistent else max(earliest_end, self._time.first_visible, 0)
+        found = []
+        end_of_range = NUMBER.pack(self._time.bucket(latest_end) + self._time.bucket_ms)
+        for row, value in self._map.scan(NUMBER.pack(self._time.bucket(low)), end_of_range):
+            key, end, start = row[8:-16], row[-16:-8], row[-8:]
+            if low <= NUMBER.unpack(end)[0] <= latest_end:
+                found.append((end, *((start, key) if self.spec.persistent else (key, start)), row, value))
+        found.sort()
+        for end, _, _, row, value in found:
+            window = Window(NUMBER.unpack(row[-8:])[0], NUMBER.unpack(end)[0])
+            yield Windowed(self._keys.deserialize(row[8:-16]), window), self._values.deserialize(value)
 
     def fetch(self, key: Any, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
         """All sessions of the key, by end."""
@@ -115,6 +145,67 @@ class SessionView:
     def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
         """All sessions that have not expired."""
         return self.fetch_key_range()
+
+    # Columns
+
+    def visible_from(self, observed: Any) -> Any:
+        """The first end that is still returned when the stream time is ``observed``; one, or by the column."""
+        return self._time.first_visible_at(observed)
+
+    def is_live(self, end: Any, observed: Any) -> Any:
+        """Whether a session is taken in when the stream time is ``observed``; one, or by the column."""
+        return self._time.is_live(end, observed)
+
+    def find_many(
+        self, keys: Column, earliest_ends: NDArray[np.int64], latest_starts: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Column]:
+        """`find_sessions` for many different keys: (position of the key, start, end, value), by key and end."""
+        encoded = to_bytes_list(self._keys.encode(keys))
+        lows = np.maximum(np.maximum(earliest_ends, self._time.first_visible), 0)
+        owners: list[int] = []
+        rows: list[bytes] = []
+        values: list[bytes] = []
+        if self._time.observed >= 0:
+            for owner, (data, low, latest) in enumerate(
+                zip(encoded, lows.tolist(), latest_starts.tolist(), strict=True)
+            ):
+                for row, value in self._scan(data, low, latest):  # type: ignore[arg-type]
+                    owners.append(owner)
+                    rows.append(row[-16:])
+                    values.append(value)
+        times = np.frombuffer(b"".join(rows), ">i8").astype(np.int64).reshape(-1, 2)
+        found = self._values.decode(from_bytes_list(values))
+        return np.array(owners, np.int64), times[:, 1], times[:, 0], found
+
+    def _scan(self, data: bytes, low: int, latest_start: int) -> Iterator[tuple[bytes, bytes]]:
+        buckets = range(self._time.bucket(low), self._time.observed + 1, self._time.bucket_ms)
+        return self._scan_buckets(data, low, latest_start, buckets, reverse=False)
+
+    def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """The values of exactly these sessions, null where there is none, and their ends (-1 where there is none)."""
+        windowed = WindowedColumn.of(keys)
+        found = self._map.get_many(to_bytes_list(self._rows(windowed)))  # type: ignore[arg-type]
+        visible = (windowed.ends >= self._time.first_visible).tolist()
+        data = [value if seen else None for value, seen in zip(found, visible, strict=True)]
+        there = np.fromiter((value is not None for value in data), np.bool_, len(data))
+        return self._values.decode(from_bytes_list(data)), np.where(there, windowed.ends, -1)
+
+    def put_columns(self, keys: Column, values: Column) -> None:
+        """Sets the values of sessions; null deletes. What comes too late by then is left out and not counted."""
+        windowed = WindowedColumn.of(keys)
+        if not len(windowed):
+            return
+        observed = np.maximum.accumulate(np.maximum(windowed.ends, self._time.observed))
+        live = np.flatnonzero(self._time.is_live(windowed.ends, observed))
+        if len(live) < len(windowed):
+            windowed, values = windowed.take(live), values.take(live)
+        dumped = self._values.encode(values)
+        self._map.put_many(to_bytes_list(self._rows(windowed)), to_bytes_list(dumped))  # type: ignore[arg-type]
+        self._time.advance(int(observed[-1]))
+
+    def _rows(self, keys: WindowedColumn) -> pa.Array:
+        suffix = np.concatenate([big_endian(keys.ends), big_endian(keys.starts)], axis=1)
+        return frame(self._keys.encode(keys.keys), big_endian(self._time.bucket(keys.ends)), suffix)
 
     def _row(self, session: Windowed[Any]) -> bytes:
         start, end = session.window.start, session.window.end

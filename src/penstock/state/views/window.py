@@ -97,11 +97,13 @@ class WindowView:
         data = key_bytes(self.spec, key)
         low, high = self._visible(time_from, time_to)
         buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms)
-        return self._fetch_buckets(data, low, high, reversed(buckets) if reverse else buckets, reverse=reverse)
+        scanned = self._scan_buckets(data, low, high, reversed(buckets) if reverse else buckets, reverse=reverse)
+        for row, value in scanned:
+            yield NUMBER.unpack_from(row, 8 + len(data))[0], self._load(value)
 
-    def _fetch_buckets(
+    def _scan_buckets(
         self, data: bytes, low: int, high: int, buckets: Any, *, reverse: bool
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Iterator[tuple[bytes, bytes]]:
         width = 16 + len(data) + (4 if self.spec.retain_duplicates else 0)
         for bucket in buckets:
             prefix = NUMBER.pack(bucket) + data
@@ -109,7 +111,7 @@ class WindowView:
             last = prefix + NUMBER.pack(min(high, bucket + self._time.bucket_ms - 1)) + b"\xff" * 5
             for row, value in self._map.scan(first, last, reverse=reverse):
                 if len(row) == width and row[8 : 8 + len(data)] == data:  # not a longer key with the same beginning
-                    yield NUMBER.unpack_from(row, 8 + len(data))[0], self._load(value)
+                    yield row, value
 
     def fetch_all(self, time_from: int, time_to: int, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
         """All windows that start from ``time_from`` to ``time_to``.
@@ -166,9 +168,36 @@ class WindowView:
         expired = starts < self._time.first_visible
         if expired.any():
             found = [None if gone else data for data, gone in zip(found, expired.tolist(), strict=True)]
-        values = from_bytes_list(found)
+        return self._decode(from_bytes_list(found))
+
+    def visible_from(self, observed: Any) -> Any:
+        """The first start that is still returned when the stream time is ``observed``; one, or by the column."""
+        return self._time.first_visible_at(observed)
+
+    def fetch_many(
+        self, keys: Column, times_from: NDArray[np.int64], times_to: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Column, NDArray[np.int64]]:
+        """`fetch_range` for many different keys: (position of the key, start, value, timestamp), by key and start."""
+        encoded = to_bytes_list(self._keys.encode(keys))
+        owners: list[int] = []
+        starts: list[bytes] = []
+        found: list[bytes] = []
+        ranges = zip(encoded, times_from.tolist(), times_to.tolist(), strict=True)
+        for owner, (data, time_from, time_to) in enumerate(ranges):
+            low, high = self._visible(time_from, time_to)
+            buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms)
+            for row, value in self._scan_buckets(data, low, high, buckets, reverse=False):  # type: ignore[arg-type]
+                owners.append(owner)
+                starts.append(row[8 + len(data) : 16 + len(data)])  # type: ignore[arg-type]
+                found.append(value)
+        times = np.frombuffer(b"".join(starts), ">i8").astype(np.int64)
+        values, stamps = self._decode(from_bytes_list(found))
+        return np.array(owners, np.int64), times, values, stamps
+
+    def _decode(self, values: pa.Array) -> tuple[Column, NDArray[np.int64]]:
+        """Values and timestamps; without timestamps in the store -1 for each."""
         if not self.spec.timestamped:
-            return self._values.decode(values), np.full(len(starts), -1, np.int64)
+            return self._values.decode(values), np.full(len(values), -1, np.int64)
         values, stamps, _ = unframe(values, before=8)
         return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
 

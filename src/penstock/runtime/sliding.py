@@ -1,0 +1,231 @@
+"""Sliding windows: Kafka's ``KStreamSlidingWindowAggregate``.
+
+Of a key, windows are kept for the different sets of records that lie within the time difference: the *left* window of a
+record ends at its time, the *right* window starts one millisecond after it. A row changes every window around its time,
+and makes its own left window, the right window of the record before it, and its own right window, as far as there are
+records in them. The aggregates of new windows come from those of the neighbours, never from the records.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from penstock.runtime.aggregate_rows import initial, snapshot, step_of
+from penstock.runtime.tables_groups import group_keys
+from penstock.runtime.tables_store import StoredTable
+from penstock.runtime.window_changes import Changes, commit
+from penstock.runtime.windows import WindowAssigner
+from penstock.runtime.windows_close import ClosedWindows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.operator import TaskContext
+    from penstock.runtime.rows import Rows
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.operations import Aggregation, WindowedAggregate
+    from penstock.topology.topology import Topology
+
+__all__ = ["SlidingAggregate"]
+
+
+class SlidingAggregate:
+    """Each row into every window within the time difference of it."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
+        operation = cast("WindowedAggregate", node.operation)
+        self._name = node.name
+        self._context = context
+        self._operation = operation
+        self._difference = operation.windows.size_ms
+        self._windows = WindowAssigner(node.name, operation.windows, operation.store, context)
+        self._table = StoredTable(
+            node.name, operation.store, topology, context, send_old=operation.send_old, on_close=operation.on_close
+        )
+        self._closed = ClosedWindows(operation.windows, operation.store, context) if operation.on_close else None
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        null = rows.keys.null_mask() | rows.values.null_mask()
+        if null.any():
+            self._context.drop(self._name, int(null.sum()), "null key or value")
+            rows = rows.filter(~null)
+        rows, stream_times = self._windows.observe(rows)
+        if self._closed is None:
+            return self._add(rows, stream_times)
+        times, close_times = rows.timestamps, stream_times - self._operation.windows.grace_ms
+        looking = (times >= self._difference) & (times + self._difference >= close_times)
+        return self._closed.run(rows, stream_times, self._add, looking)
+
+    def _add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
+        """Adds rows that have keys; gives the changes."""
+        groups = group_keys(rows.keys, self._table.key_serde)
+        windows = self._load(rows, groups.codes, groups.first)
+        loop = _Loop(self._operation.aggregation, self._difference, self._name, self._context, self._table.store)
+        close_times = stream_times - self._operation.windows.grace_ms
+        changes = loop.run(rows, groups.codes.tolist(), windows, close_times.tolist())
+        return commit(self._table, changes.of(rows), self._context, self._name)
+
+    def _load(self, rows: Rows, codes: NDArray[np.int64], first: NDArray[np.int64]) -> list[_Windows]:
+        """The windows of each group that a row of the batch may touch or look at."""
+        earliest = np.full(len(first), np.iinfo(np.int64).max)
+        np.minimum.at(earliest, codes, rows.timestamps)
+        latest = np.full(len(first), -1, np.int64)
+        np.maximum.at(latest, codes, rows.timestamps)
+        owners, starts, values, stamps = self._table.store.fetch_many(
+            rows.keys.take(first), np.maximum(earliest - 2 * self._difference, 0), latest + 1
+        )
+        windows = [_Windows() for _ in range(len(first))]
+        found = zip(owners.tolist(), starts.tolist(), values.items(), stamps.tolist(), strict=True)
+        for owner, start, value, stamp in found:
+            windows[owner].put(start, value, stamp)
+        return windows
+
+
+class _Windows:
+    """The windows of one key, by start."""
+
+    __slots__ = ("starts", "values")
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.values: dict[int, tuple[Any, int]] = {}  # start -> (aggregate, timestamp)
+
+    def put(self, start: int, value: Any, stamp: int) -> None:
+        if value is None:
+            if self.values.pop(start, None) is not None:
+                self.starts.remove(start)
+            return
+        if start not in self.values:
+            insort(self.starts, start)
+        self.values[start] = (value, stamp)
+
+
+class _Loop:
+    """Row by row: exact for every function, and what the vectorised way must agree with."""
+
+    def __init__(self, aggregation: Aggregation, difference: int, node: str, context: TaskContext, store: Any) -> None:
+        self._function = aggregation.aggregator
+        self._start = initial(aggregation) if aggregation.kind != "reduce" else lambda: None
+        self._step = step_of(aggregation)
+        self._difference = difference
+        self._node = node
+        self._context = context
+        self._store = store
+        self._observed: int = store.observed_stream_time
+        self._changes = Changes()
+        self._late = 0
+
+    def run(self, rows: Rows, codes: list[int], windows: list[_Windows], close_times: list[int]) -> Changes:
+        """Adds all rows; gives the changes in order."""
+        columns = zip(codes, rows.keys.items(), rows.values.items(), rows.timestamps.tolist(), close_times, strict=True)
+        for row, (code, key, value, time, close_time) in enumerate(columns):
+            if time + self._difference < close_time:
+                self._late += 1
+                continue
+            update = self._updater(row, windows[code], key, value, time, close_time)
+            try:
+                if time < self._difference:
+                    self._early(row, windows[code], time, update)
+                else:
+                    self._add(row, windows[code], time, update)
+            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+                self._context.failed(self._node, self._function, rows, row, error)
+        if self._late:
+            self._context.drop(self._node, self._late, "the window has closed")
+        return self._changes
+
+    def _updater(
+        self, row: int, windows: _Windows, key: Any, value: Any, time: int, close_time: int
+    ) -> Callable[[int, Any, int], None]:
+        """What adds the row to the window of that start, aggregate and timestamp, if that is still open."""
+        step, difference = self._step, self._difference
+
+        def update(start: int, old: Any, stamp: int) -> None:
+            if start + difference < close_time:
+                self._late += 1
+                return
+            new = step(key, value, snapshot(old))
+            self._put(row, windows, start, new, old, time if old is None else max(time, stamp))
+
+        return update
+
+    def _put(self, row: int, windows: _Windows, start: int, new: Any, old: Any, stamp: int) -> None:
+        windows.put(start, new, stamp)
+        self._observed = max(self._observed, start)
+        changes = self._changes
+        changes.rows.append(row)
+        changes.starts.append(start)
+        changes.ends.append(start + self._difference)
+        changes.news.append(new)
+        changes.olds.append(old)
+        changes.stamps.append(stamp)
+
+    def _seen(self, windows: _Windows, first: int, last: int) -> list[int]:
+        """The starts from first to last that the store still shows."""
+        first = max(first, self._store.visible_from(self._observed))
+        starts = windows.starts
+        return starts[bisect_right(starts, first - 1) : bisect_right(starts, last)]
+
+    def _add(self, row: int, windows: _Windows, time: int, update: Callable[[int, Any, int], None]) -> None:
+        difference, values = self._difference, windows.values
+        right: tuple[Any, int] | None = None  # what the row's right window starts from
+        left: tuple[Any, int] | None = None
+        has_left = has_right = False
+        previous: int | None = None  # the time of the record before
+        starts = self._seen(windows, max(0, time - 2 * difference), time + 1)
+        for start in reversed(starts):
+            window, end = values[start], start + difference
+            if start == time + 1:
+                has_right = True
+            elif end > time:
+                right = right or window
+                update(start, *window)
+            elif end == time:
+                has_left = True
+                update(start, *window)
+                if window[1] >= time:
+                    return
+                previous = window[1]
+            else:
+                left, previous = window, window[1]
+                break
+        if previous is not None and previous + 1 + difference >= time and previous + 1 not in starts:
+            update(previous + 1, self._start(), time)
+        if not has_left:
+            joins = left is not None and previous is not None and time - difference <= previous
+            update(time - difference, left[0] if joins and left is not None else self._start(), time)
+        if not has_right and right is not None and right[1] > time:
+            self._put(row, windows, time + 1, right[0], None, right[1])
+
+    def _early(self, row: int, windows: _Windows, time: int, update: Callable[[int, Any, int], None]) -> None:
+        """A row whose left window would start before time 0: all these go into the window that starts there."""
+        values = windows.values
+        combined = right = None
+        has_right = False
+        previous: int | None = None
+        starts = self._seen(windows, 0, time + 1)
+        for start in starts:
+            window = values[start]
+            if start == 0:
+                combined = window
+                if window[1] < time:
+                    previous = window[1]
+            elif start <= time:
+                right = window
+                update(start, *window)
+            else:
+                has_right = True
+        if right is None and combined is not None and combined[1] > time:
+            right = combined
+        if not has_right and right is not None and right[1] > time:
+            self._put(row, windows, time + 1, right[0], None, right[1])
+        if previous is not None and previous + 1 not in starts:
+            update(previous + 1, self._start(), time)
+        if combined is None:
+            update(0, self._start(), time)
+        else:
+            update(0, *combined)
