@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("runtime",),
     ("testing", "spark"),
     ("app",),
-    ("groups", "query", "connect", "sql", "metrics", "web", "datagen"),
+    ("groups", "query", "connect", "sql", "metrics", "web", "datagen", "broker"),
     ("demo",),
     ("cli",),
 )

@@ -1,0 +1,106 @@
+"""The broker's jars: fetched once by their coordinates, with the Ivy that PySpark brings along, and kept."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from penstock.errors import EnvironmentProblemError
+
+__all__ = ["KAFKA_VERSION", "broker_jars", "cache_directory", "java_command"]
+
+KAFKA_VERSION = "4.3.1"
+_COORDINATES = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),  # without it the broker writes no log at all
+)
+_PATIENCE_S = 600
+
+
+def cache_directory() -> Path:
+    """Where what was fetched is kept: ``PENSTOCK_CACHE``, or ``penstock`` in the user's cache folder."""
+    own = os.environ.get("PENSTOCK_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
+def java_command() -> str:
+    """The java that is to be run.
+
+    Raises:
+        EnvironmentProblemError: There is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        where = f"JAVA_HOME is {home}, which has no working bin/java" if home else "there is no java on the PATH"
+        raise EnvironmentProblemError(f"Java is missing: {where}", hint="`penstock doctor` says how to get it.")
+    return found
+
+
+def broker_jars() -> Path:
+    """The folder of the broker's jars; fetches them (about 45 MB) if this machine does not have them yet.
+
+    Raises:
+        EnvironmentProblemError: They cannot be fetched.
+    """
+    folder = cache_directory() / f"kafka-{KAFKA_VERSION}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "kafka.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two that start at once, one fetches and the other waits
+        if not folder.is_dir():
+            _fetch(folder)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    """Fetches into a folder beside, which then takes its name: what has the name is complete."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="kafka-") as scratch:
+        wanted = Path(scratch) / "ivy.xml"
+        dependencies = "".join(
+            f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
+            for group, name, version in _COORDINATES
+        )
+        wanted.write_text(
+            '<ivy-module version="2.0"><info organisation="penstock" module="broker"/>'
+            "<configurations><conf name='default'/></configurations>"
+            f"<dependencies>{dependencies}</dependencies></ivy-module>"
+        )
+        jars = Path(scratch) / "jars"
+        command = [
+            java_command(), "-jar", str(_ivy()), "-ivy", str(wanted), "-cache", str(Path(scratch) / "cache"),
+            "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle",
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
+        except subprocess.TimeoutExpired as error:
+            raise _not_fetched(f"no end after {_PATIENCE_S} s") from error
+        if done.returncode or not any(jars.glob("kafka_*.jar")):
+            told = [line for line in done.stdout.splitlines() if "UNRESOLVED" in line or "ERROR" in line]
+            raise _not_fetched("; ".join(told[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}")
+        jars.rename(folder)
+
+
+def _not_fetched(why: str) -> EnvironmentProblemError:
+    return EnvironmentProblemError(
+        f"the jars of Kafka {KAFKA_VERSION} could not be fetched: {why}",
+        hint="They come from the machine's Maven repository: check the network, or copy the folder "
+        f"{cache_directory() / f'kafka-{KAFKA_VERSION}'} from a machine that has it.",
+    )
+
+
+def _ivy() -> Path:
+    spec = find_spec("pyspark")
+    places = spec.submodule_search_locations if spec else None
+    found = sorted(path for place in places or () for path in (Path(place) / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise EnvironmentProblemError("PySpark has no Ivy jar", hint="Install PySpark from PyPI: pip install pyspark")
+    return found[-1]

@@ -1,0 +1,219 @@
+"""The broker's process: formats its storage, starts, is looked at, stops."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from penstock.broker.certificates import make_certificates
+from penstock.broker.jars import broker_jars, java_command
+from penstock.broker.settings import BrokerSettings, load_settings
+from penstock.errors import EnvironmentProblemError, InvalidStateError
+
+__all__ = ["Broker", "BrokerStatus"]
+
+_STARTED = "Kafka Server started"
+_START_S = 60.0
+_STOP_S = 30.0
+_POLL_S = 0.05
+_LOGGING = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """``pid`` is None when the broker does not run; ``listeners``: name -> port."""
+
+    directory: Path
+    pid: int | None
+    bootstrap_servers: str
+    listeners: dict[str, int]
+
+
+class Broker:
+    """A single-node Kafka in a process of its own, which goes on when this one ends.
+
+    As a context manager it is started and stopped.
+
+    Example:
+        >>> from penstock.broker.settings import BrokerSettings
+        >>> broker = Broker(BrokerSettings(Path("data/kafka"), port=19092, controller_port=19093))
+        >>> broker.settings.bootstrap_servers
+        '127.0.0.1:19092'
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self._directory = settings.directory.absolute()
+
+    @staticmethod
+    def in_directory(directory: Path) -> Broker:
+        """The broker that was last started in this directory.
+
+        Raises:
+            InvalidStateError: None was.
+        """
+        settings = load_settings(directory.absolute())
+        if settings is None:
+            raise InvalidStateError(
+                f"no broker was ever started in {directory}", hint="`penstock broker start` does; see --dir."
+            )
+        return Broker(settings)
+
+    @property
+    def log_file(self) -> Path:
+        return self._directory / "broker.log"
+
+    @property
+    def _pid_file(self) -> Path:
+        return self._directory / "broker.pid"
+
+    @property
+    def _properties(self) -> Path:
+        return self._directory / "server.properties"
+
+    def status(self) -> BrokerStatus:
+        """Whether it runs, and where it listens."""
+        return BrokerStatus(self._directory, self._pid(), self.settings.bootstrap_servers, self.settings.listeners())
+
+    def start(self) -> BrokerStatus:
+        """Starts the broker and waits until it answers; data of an earlier start is taken up again.
+
+        Raises:
+            EnvironmentProblemError: It does not come up: a busy port, no Java, no jars.
+            InvalidStateError: One runs in this directory already.
+        """
+        if (pid := self._pid()) is not None:
+            raise InvalidStateError(
+                f"a broker runs in {self._directory} already (process {pid})", hint="`penstock broker stop` ends it."
+            )
+        jars = broker_jars()
+        self._prepare(jars)
+        offset = self.log_file.stat().st_size if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(  # noqa: S603
+                self._java(jars, "kafka.Kafka", str(self._properties)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in this terminal is not for the broker
+            )
+        self._pid_file.write_text(str(process.pid))
+        self._wait_until_up(process, offset)
+        return self.status()
+
+    def stop(self, *, kill: bool = False) -> bool:
+        """Stops it and waits for its end; False when it did not run.
+
+        Args:
+            kill: At once, as a crash would (SIGKILL).
+        """
+        pid = self._pid()
+        if pid is None:
+            return False
+        os.kill(pid, signal.SIGKILL if kill else signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_S
+        while self._pid() is not None:
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                deadline += _STOP_S
+            time.sleep(_POLL_S)
+        self._pid_file.unlink(missing_ok=True)
+        return True
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _prepare(self, jars: Path) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if self.settings.tls_port is not None:
+            make_certificates(self.settings.certificates)
+        self.settings.save()
+        self._properties.touch(mode=0o600)
+        lines = (f"{key}={value}\n" for key, value in self.settings.properties().items())
+        self._properties.write_text("".join(lines))
+        (self._directory / "log4j2.properties").write_text(_LOGGING)
+        if (self._directory / "data" / "meta.properties").exists():
+            return
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        users = [
+            part
+            for name, password in self.settings.users.items()
+            for part in ("--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]")
+        ]
+        formatting = ["format", "--cluster-id", cluster, "--config", str(self._properties), *users]
+        done = subprocess.run(  # noqa: S603
+            self._java(jars, "kafka.tools.StorageTool", *formatting), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            told = [*(done.stdout + done.stderr).strip().splitlines(), "it said nothing"]
+            raise EnvironmentProblemError(
+                f"the broker's storage in {self._directory} could not be formatted: {told[0]}",
+                hint="Give another --dir, or delete that one.",
+            )
+
+    def _java(self, jars: Path, *program: str) -> Sequence[str]:
+        logging = f"-Dlog4j2.configurationFile={self._directory / 'log4j2.properties'}"
+        return [java_command(), f"-Xmx{self.settings.heap_mb}m", logging, "-cp", f"{jars}/*", *program]
+
+    def _wait_until_up(self, process: subprocess.Popen[bytes], offset: int) -> None:
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline:
+            with self.log_file.open("rb") as log:
+                log.seek(offset)
+                written = log.read().decode(errors="replace")
+            if _STARTED in written:
+                return
+            if process.poll() is not None:
+                self._pid_file.unlink(missing_ok=True)
+                raise EnvironmentProblemError(
+                    f"the broker ended at once: {_reason(written)}", hint=f"All that it said is in {self.log_file}."
+                )
+            time.sleep(_POLL_S)
+        self.stop(kill=True)
+        raise EnvironmentProblemError(
+            f"the broker did not come up within {_START_S:.0f} s", hint=f"What it said is in {self.log_file}."
+        )
+
+    def _pid(self) -> int | None:
+        """The process, if it runs and is this broker: a number alone may be somebody else's by now."""
+        try:
+            pid = int(self._pid_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        shown = subprocess.run(  # noqa: S603
+            ["ps", "-o", "stat=,args=", "-ww", "-p", str(pid)],  # noqa: S607
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        alive = not shown.stdout.lstrip().startswith("Z") and str(self._properties) in shown.stdout
+        return pid if alive else None
+
+
+def _reason(written: str) -> str:
+    """The line of the broker's log that says why it ended."""
+    lines = written.splitlines()
+    found = [line for line in lines if re.search(r"Exception|Address already in use|FATAL", line)]
+    return (found or lines or ["it said nothing"])[-1 if not found else 0].strip()[:300]
