@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.serde import Serdes
     from penstock.serde.windowed import Windowed
     from penstock.testing import TopologyTestDriver
+    from penstock.topology.async_operations import Retry
 
 __all__ = [
     "Branched",
@@ -67,6 +68,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "Repartitioned",
+    "Retry",
     "Serdes",
     "SessionWindows",
     "SlidingWindows",
@@ -120,6 +122,7 @@ _MODULES = {
     "serde": ("Serdes",),
     "serde.windowed": ("Windowed",),
     "testing": ("TopologyTestDriver",),
+    "topology.async_operations": ("Retry",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

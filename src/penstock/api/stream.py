@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock.api.async_verbs import AsyncVerbs
 from penstock.api.handle import Handle, check_kind, name_of, same_builder
 from penstock.api.options import Consumed, Grouped, Joined, Materialized, Named, Produced, Repartitioned
 from penstock.api.serdes import UNKNOWN, common
@@ -32,7 +33,7 @@ V2 = TypeVar("V2")
 Name = str | Named | None
 
 
-class KStream(Generic[K, V]):
+class KStream(AsyncVerbs[K, V]):
     """A stream of records: Kafka's ``KStream``.
 
     A function given to a verb gets the value, or the key and the value, by the number of its parameters; a Polars

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
+from penstock.topology.async_operations import MapAsync
 from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import Process
@@ -67,6 +68,8 @@ def how_it_runs(node: ProcessorNode) -> str:
     if isinstance(node.operation, Process):
         return "a Processor, called for each record"
     calls = [f.location for f in _functions(node.operation) if not f.is_expression]
+    if isinstance(node.operation, MapAsync):
+        return f"awaits {calls[0]} for each record, up to {node.operation.limit} at once"
     return f"calls {', '.join(calls)} for each record" if calls else "columns"
 
 

@@ -154,6 +154,10 @@ class ProcessOperator:
         self.record_type: type[Record[Any, Any]] = FixedKeyRecord if fixed_key else Record
         self.processor.init(self._context)
 
+    def close(self) -> None:
+        """Closes the user's processor."""
+        self.processor.close()
+
     def is_global(self, store: str) -> bool:
         return store in self._globals
 

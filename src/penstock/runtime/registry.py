@@ -20,7 +20,17 @@ __all__ = ["Factory", "factories", "operator_for"]
 Factory = "Callable[[ProcessorNode, Topology, TaskContext], Operator]"
 
 # One module per operator family; each has its own FACTORIES.
-_FAMILIES = ("stateless", "processors", "tables", "aggregate", "joins", "table_joins", "table_transforms", "suppress")
+_FAMILIES = (
+    "stateless",
+    "async_calls",
+    "processors",
+    "tables",
+    "aggregate",
+    "joins",
+    "table_joins",
+    "table_transforms",
+    "suppress",
+)
 
 
 @cache

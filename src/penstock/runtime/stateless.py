@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
-__all__ = ["FACTORIES", "truth"]
+__all__ = ["FACTORIES", "pair_of", "truth"]
 
 
 def truth(column: Column) -> NDArray[np.bool_]:
@@ -129,7 +129,8 @@ class _Unpacking(_Base):
         return (rows if kept is None else rows.take(kept)), unpacked
 
 
-def _pair(result: Any) -> tuple[Any, Any]:
+def pair_of(result: Any) -> tuple[Any, Any]:
+    """A (key, value) as a function gave it."""
     if isinstance(result, dict) and result.keys() == {"key", "value"}:
         return result["key"], result["value"]
     try:
@@ -160,7 +161,7 @@ class _MapPairs(_Unpacking):
                 return _with_pairs(kept, series)
             rows, pairs = self._unpack_results(kept, results.items())
         else:
-            rows, pairs = self._unpack(self._fn, rows, _pair)
+            rows, pairs = self._unpack(self._fn, rows, pair_of)
         return replace(rows, keys=Column.of_items([p[0] for p in pairs]), values=Column.of_items([p[1] for p in pairs]))
 
     def _unpack_results(self, rows: Rows, results: list[Any]) -> tuple[Rows, list[Any]]:
@@ -169,7 +170,7 @@ class _MapPairs(_Unpacking):
         pairs: list[Any] = []
         for row, result in enumerate(results):
             try:
-                pairs.append(_pair(result))
+                pairs.append(pair_of(result))
             except TypeError as error:
                 self._context.failed(self._name, self._fn, rows, row, error)
             else:
@@ -225,7 +226,7 @@ class _FlatMap(_Unpacking):
             if isinstance(series.dtype, pl.List) and isinstance(series.dtype.inner, pl.Struct):
                 values, counts = _exploded(series)
                 return _with_pairs(_repeated(kept, counts), values)
-        kept, lists = self._unpack(self._fn, rows, lambda result: [_pair(r) for r in _iterable(result)])
+        kept, lists = self._unpack(self._fn, rows, lambda result: [pair_of(r) for r in _iterable(result)])
         pairs = [p for one in lists for p in one]
         return replace(
             _repeated(kept, _counts(lists)),

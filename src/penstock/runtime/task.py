@@ -15,7 +15,6 @@ from penstock.runtime.depth_first import DepthFirst
 from penstock.runtime.graph import Graph, has_expressions
 from penstock.runtime.inputs import SourceReader, TaskInput, TopicBatch, reader_for
 from penstock.runtime.place import Place
-from penstock.runtime.processors import ProcessOperator
 from penstock.runtime.registry import operator_for
 from penstock.runtime.rows import Rows
 from penstock.runtime.sensor import Sensor
@@ -147,12 +146,11 @@ class StreamTask:
         return self._context.stream_time
 
     def close(self) -> None:
-        """Closes the user's processors and transformers."""
+        """Closes the user's processors and transformers, and what else operators keep open."""
         for operator in self._operators.values():
-            if isinstance(operator, ProcessOperator):
-                operator.processor.close()
-            elif hasattr(operator, "close"):
-                operator.close()
+            close = getattr(operator, "close", None)
+            if close is not None:
+                close()
 
     def _run(self, sources: list[tuple[str, Rows]]) -> None:
         """One pass over the columns: every node once, after its parents and the tables that it reads."""
