@@ -80,9 +80,9 @@ class SlidingWindows:
             grace: How long after its end a window still takes records.
         """
         difference_ms = duration_ms(time_difference, "time_difference")
-        if difference_ms < 0:
+        if difference_ms <= 0:
             raise TopologyError(
-                f"the time difference of sliding windows is {time_difference!r}", hint="Give one of at least 0."
+                f"the time difference of sliding windows is {time_difference!r}", hint="Give one of at least 1 ms."
             )
         return cls(difference_ms, _grace_ms(grace))
 

@@ -58,7 +58,10 @@ class SessionAggregate:
         loop = _Loop(self._operation.aggregation, self._gap, self._name, self._context, self._table.store)
         close_times = stream_times - self._operation.windows.closes_after_ms
         changes, lost = loop.run(rows, groups.codes.tolist(), sessions, close_times.tolist())
-        return commit(self._table, changes.of(rows), self._context, self._name, np.array(lost, np.bool_))
+        changed, ends = changes.of(rows)
+        if any(lost):
+            self._context.drop(self._name, sum(lost), "the store keeps no session that old")
+        return commit(self._table, replace(changed, timestamps=ends), ends, np.array(lost, np.bool_))
 
     def _load(self, rows: Rows, codes: NDArray[np.int64], first: NDArray[np.int64]) -> list[list[_Session]]:
         """The sessions of each group that a row of the batch may touch, by end."""

@@ -67,7 +67,7 @@ class SlidingAggregate:
         loop = _Loop(self._operation.aggregation, self._difference, self._name, self._context, self._table.store)
         close_times = stream_times - self._operation.windows.grace_ms
         changes = loop.run(rows, groups.codes.tolist(), windows, close_times.tolist())
-        return commit(self._table, changes.of(rows), self._context, self._name)
+        return commit(self._table, *changes.of(rows))
 
     def _load(self, rows: Rows, codes: NDArray[np.int64], first: NDArray[np.int64]) -> list[_Windows]:
         """The windows of each group that a row of the batch may touch or look at."""

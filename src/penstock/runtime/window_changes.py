@@ -16,7 +16,6 @@ from penstock.serde.windowed import WindowedColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.runtime.operator import TaskContext
     from penstock.runtime.tables_store import StoredTable
 
 __all__ = ["Changes", "changed_rows", "commit"]
@@ -38,47 +37,42 @@ class Changes:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def of(self, rows: Rows) -> Rows:
-        """The changes as rows."""
-        return changed_rows(
-            rows,
-            np.array(self.rows, np.int64),
-            np.array(self.starts, np.int64),
-            np.array(self.ends, np.int64),
-            Column.of_items(self.news),
-            Column.of_items(self.olds),
-            np.array(self.stamps, np.int64),
-        )
+    def of(self, rows: Rows) -> tuple[Rows, NDArray[np.int64]]:
+        """The changes as rows, and the timestamps of the new values."""
+        index = np.array(self.rows, np.int64)
+        bounds = np.array(self.starts, np.int64), np.array(self.ends, np.int64)
+        changes = changed_rows(rows, index, bounds, Column.of_items(self.news), Column.of_items(self.olds))
+        return changes, np.array(self.stamps, np.int64)
 
 
 def changed_rows(
     rows: Rows,
     index: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    bounds: tuple[NDArray[np.int64], NDArray[np.int64]],
     news: Column,
     olds: Column,
-    stamps: NDArray[np.int64],
 ) -> Rows:
-    """One row for each change; ``index`` says of which row it is, in ascending order."""
+    """One row for each change. ``index`` says of which row it is, ascending; ``bounds`` are starts and ends."""
     fresh = np.flatnonzero(np.diff(index, prepend=-1))
     number = np.arange(len(index)) - np.repeat(fresh, np.diff(fresh, append=len(index)))
     return Rows(
         rows.place.take(index).extend(number),
-        stamps,
-        WindowedColumn(rows.keys.take(index), starts, ends),
+        rows.timestamps[index],
+        WindowedColumn(rows.keys.take(index), *bounds),
         news,
         None if rows.headers is None else [rows.headers[i] for i in index.tolist()],
         olds,
     )
 
 
-def commit(
-    table: StoredTable, changes: Rows, context: TaskContext, node: str, lost: NDArray[np.bool_] | None = None
-) -> Rows:
+def commit(table: StoredTable, changes: Rows, stamps: NDArray[np.int64], lost: NDArray[np.bool_] | None = None) -> Rows:
     """Writes what the changes come to, and gives those that go downstream.
 
-    ``lost`` are changes that come too late for the store: they go downstream and are counted, as in Kafka.
+    Args:
+        table: The table of the windows.
+        changes: From `Changes.of`; they have the timestamps that tombstones get.
+        stamps: The timestamps of the new values.
+        lost: The changes that come too late for the store: they go downstream, but leave nothing behind.
     """
     if not len(changes):
         return changes
@@ -86,8 +80,7 @@ def commit(
     last = groups.last_rows()
     final = changes.values.take(last)
     if lost is not None and lost.any():
-        context.drop(node, int(lost.sum()), "the store keeps no window that old")
         final = take_or_null(final, np.where(lost[last], -1, np.arange(len(last))))
-    before = table.stored(changes.keys.take(groups.first)) if table.needs_before(final) else None
-    fold = Fold(final, changes.timestamps[last], last, None, changes.values, changes.olds, changes.timestamps)
+    before = table.stored_in_time(changes.keys.take(groups.first)) if table.needs_before(final) else None
+    fold = Fold(final, stamps[last], last, None, changes.values, changes.olds, stamps)
     return table.commit(changes, groups, fold, before)
