@@ -69,12 +69,17 @@ class SparkJob:
     def config(self) -> StreamsConfig:
         return self._program[1]
 
+    @cached_property
+    def program_id(self) -> str:
+        """Equal for equal programs: a checksum."""
+        return hashlib.blake2b(self.program, digest_size=16).hexdigest()
+
     def dump(self) -> bytes:
         """As bytes; `load_job` is the way back."""
         return pickle.dumps(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_program"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_program", "program_id")}
 
 
 def load_job(data: bytes) -> SparkJob:

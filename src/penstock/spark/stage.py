@@ -5,6 +5,7 @@ Heavy imports happen here, in functions, so only after PySpark's daemon has fork
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -88,6 +89,23 @@ def _run_all(job: SparkJob, level: int, inbox: dict[TaskRun, list[Envelope]]) ->
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             raise wrapped(error) from None
         yield from encode_all(envelopes)
+    if job.program_id not in _settled:
+        _settled.add(job.program_id)
+        _settle()
+
+
+_settled: set[str] = set()  # the programs that have run in this process
+
+
+def _settle() -> None:
+    """Takes what is loaded by now out of the sight of the garbage collector.
+
+    PySpark collects garbage after every Spark task, and going through the modules of Polars, Arrow and pandas each time
+    takes longer than a small batch does.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def slot_of(job: SparkJob, level: int, run: TaskRun) -> int:
