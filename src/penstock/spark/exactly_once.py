@@ -21,9 +21,8 @@ from penstock.runtime.task import StreamTask
 from penstock.spark import faults
 from penstock.spark.arrivals import topic_batches
 from penstock.spark.envelope import Envelope, Kind, pack_records
+from penstock.spark.kept import KeptTask, put_back, take
 from penstock.spark.stage import run_name, slot_of
-from penstock.state.memory import MemoryTaskState
-from penstock.state.task_store import TaskStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +97,14 @@ def _directly(
     log: EmbeddedLog,
     facts: _Facts,
 ) -> Outputs:
-    output = _process(job, sub, run, batch, inbox, log, MemoryTaskState([]), facts)
+    kept = take(job, run, (), keeps_state=False)
+    try:
+        kept.numbers.meta.clear()  # what such a task knows of earlier batches must not depend on who ran them
+        output = _process(job, sub, run, batch, inbox, log, kept.numbers, kept, facts)
+    except BaseException:
+        kept.close()
+        raise
+    put_back(kept)
     faults.reach(1, batch, run.task_id, job.driver_pid)
     return output.records
 
@@ -114,37 +120,34 @@ def _through_segment(
     facts: _Facts,
 ) -> Outputs:
     started = time.perf_counter()
-    specs = [job.topology.stores[name] for name in sub.stores]
-    # Opened anew for every batch: Spark gives a task to any free worker process of the machine, and they then all work
-    # on one replica in turn, where each keeping its own would mean applying every change once a process.
-    with TaskStore.open(
-        job.checkpoint,
-        job.replica_root,
-        run.task_id,
-        specs,
-        application_id=job.plan.application_id,
-        fingerprint=job.fingerprint,
-        accepts=job.accepts,
-        snapshot_every=int(job.config["penstock.snapshot.interval.batches"]),
-    ) as store:
+    kept = take(job, run, sub.stores, keeps_state=True)
+    store = kept.store
+    assert store is not None  # noqa: S101 - keeps_state
+    try:
         segment = store.find(number, discard_damaged=True)
         if segment is None:
             state = store.begin(number)
             started = facts.mark("state", started)
             facts.metrics["entries"] = {name: len(state.map(name)) for name in sub.stores}
-            output = _process(job, sub, run, batch, inbox, log, state, facts)
+            output = _process(job, sub, run, batch, inbox, log, state, kept, facts)
             faults.reach(1, batch, run.task_id, job.driver_pid)
             started = time.perf_counter()
             offsets = {f"{e.topic}-{e.partition}": list(e.range) for e in inbox if e.kind is Kind.RANGE}
             if any(e.kind is Kind.RECORDS for e in inbox):
                 offsets["batch"] = [batch, batch + 1]
             segment = store.publish(number, output.records, offsets, discard_damaged=True)
+            kept.ran(segment)
             facts.metrics["segment_bytes"] = segment.size_bytes
             facts.mark("publish", started)
         else:
             facts.metrics["recovered"] = 1
         faults.reach(2, batch, run.task_id, job.driver_pid)
-        return segment.outputs
+        outputs = segment.outputs
+    except BaseException:
+        kept.close()
+        raise
+    put_back(kept)
+    return outputs
 
 
 def _process(
@@ -155,17 +158,18 @@ def _process(
     inbox: Sequence[Envelope],
     log: EmbeddedLog,
     state: Any,
+    kept: KeptTask,
     facts: _Facts,
 ) -> TaskOutput:
     started = time.perf_counter()
     records = topic_batches(inbox, log, batch)
     facts.metrics["records_read"] = sum(r.records.num_rows for r in records if r.topic not in job.plan.internal_topics)
     started = facts.mark("read", started)
-    task = StreamTask(job.topology, job.config, run.task_id, state, nodes=sub.nodes, partitions=job.plan.partitions)
-    try:
-        output = task.process(records, int(time.time() * 1000))
-    finally:
-        task.close()
+
+    def make() -> StreamTask:
+        return StreamTask(job.topology, job.config, run.task_id, state, nodes=sub.nodes, partitions=job.plan.partitions)
+
+    output = kept.task(make).process(records, int(time.time() * 1000))
     facts.mark("process", started)
     facts.metrics |= output.metrics
     return output

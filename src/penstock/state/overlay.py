@@ -50,6 +50,12 @@ class OverlayMap:
         self.changes: dict[bytes, bytes | None] = {}
         self._order = KeyOrder(self.changes)
 
+    def rebase(self, base: ReadableMap) -> None:
+        """Forgets the writes and reads through to another base."""
+        self._base = base
+        self.changes = {}
+        self._order = KeyOrder(self.changes)
+
     def __len__(self) -> int:
         return len(self._base) + sum(1 if value is not None else -1 for value in self.changes.values())
 
@@ -101,7 +107,7 @@ def _merge(
 
 
 class BatchState:
-    """The stores of one task during one batch: a `TaskState`.
+    """The stores of one task during one batch, then during the next: a `TaskState`.
 
     Args:
         batch: The batch.
@@ -114,6 +120,15 @@ class BatchState:
         self._maps = {store: OverlayMap(base) for store, base in maps.items()}
         self._committed_meta = dict(meta)
         self._meta = dict(meta)
+
+    def rebase(self, batch: int, maps: Mapping[str, ReadableMap], meta: Mapping[str, int]) -> None:
+        """Goes on to another batch; views that were opened on it go with it."""
+        self.batch = batch
+        for store, overlay in self._maps.items():
+            overlay.rebase(maps[store])
+        self._committed_meta = dict(meta)
+        self._meta.clear()
+        self._meta.update(meta)
 
     def map(self, store: str) -> OverlayMap:
         found = self._maps.get(store)

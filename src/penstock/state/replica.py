@@ -5,14 +5,16 @@ number and checksum go into one LMDB transaction. LMDB keeps that promise agains
 machine that loses power (nothing is flushed: segments are the truth), so a replica from before the machine's last
 start is thrown away, as is one that does not open, belongs to another checkpoint, or is of another format.
 
-Two processes never share a replica: the directory has numbered slots, each with a lock, and who finds one taken
-uses the next.
+Two processes never use a replica at a time: the directory has numbered slots, each with a lock, and who finds one taken
+uses the next. Between batches a process lets go of the lock but keeps the environment open (`Replica.release`); when
+it takes the lock again it looks whether the files are still those, and reads how far others have moved the replica.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -31,6 +33,7 @@ __all__ = ["Position", "Replica", "ReplicaMap", "ReplicaReader"]
 _FORMAT = 1
 _FIRST_MAP_BYTES = 256 << 20
 _MAX_STORES = 1024
+_FIRST_SLOT = "slot-0"
 _ABOUT = b"about"
 _NUMBERS = b"numbers"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -62,6 +65,7 @@ class Replica:
         self._about = {"format": _FORMAT, "identity": identity, "boot": _boot()}
         self._stores: dict[str, Any] = {}
         self._env: Any = None
+        self._opened: list[tuple[int, int]] = []
         self.position = Position()
         try:
             self._open()
@@ -148,10 +152,42 @@ class Replica:
             names = [bytes(key) for key in transaction.cursor().iternext(keys=True, values=False)]
         return [name[6:].decode() for name in names if name.startswith(b"store/")]
 
+    def release(self) -> None:
+        """Lets other processes have it; `retake` comes before the next use."""
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def retake(self) -> bool:
+        """Takes its slot again; False if another process has it, or it is not the replica that it was."""
+        if self._directory.name != _FIRST_SLOT:  # whoever closes one of the others removes it
+            return False
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        try:
+            if self._identities() != self._opened:
+                return False
+            try:
+                self.position = self._read_position()
+            except lmdb.MapResizedError:
+                self.quiesce()
+                self._env.set_mapsize(0)  # what the other process has made it
+                self.position = self._read_position()
+            self._env.reader_check()  # readers of killed processes keep LMDB from using old pages again
+        except (lmdb.Error, OSError, ValueError, KeyError):
+            return False
+        return True
+
+    def _identities(self) -> list[tuple[int, int]]:
+        """Which files it has open, if those are still the ones in its directory."""
+        lock = os.fstat(self._lock.fileno())
+        files = [(self._directory / name).stat() for name in ("data.mdb", "owner.lock")]
+        return [(each.st_dev, each.st_ino) for each in (*files, lock)]
+
     def close(self) -> None:
         """Closes it and lets go of its slot; a slot besides the first is removed."""
         self._close_env()
-        if self._directory.name != "slot-0":
+        if self._directory.name != _FIRST_SLOT:
             shutil.rmtree(self._directory, ignore_errors=True)
         self._lock.close()
 
@@ -169,6 +205,8 @@ class Replica:
         if (self._directory / "data.mdb").stat().st_size < pages * self._env.stat()["psize"]:
             raise lmdb.CorruptedError("the file has been cut short")  # reading on would end the process
         self._stores = {}
+        self._opened = self._identities()
+        self._env.reader_check()
         self._numbers = self._env.open_db(b"numbers")
         for store in self._names:
             self.database(store)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -37,13 +39,19 @@ class SnapshotWriter:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, replica: Replica, template: SegmentHead) -> None:
-        """Begins a snapshot of what the replica holds now.
+        """Begins a snapshot of what the replica holds now, unless another process is writing one.
 
         Args:
             replica: At rest.
             template: Application, fingerprint and task; the rest is the replica's.
         """
         self.wait()
+        turn = (replica.directory / "snapshot.lock").open("wb")
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            turn.close()
+            return
         at = replica.position
         head = replace(
             template,
@@ -57,11 +65,15 @@ class SnapshotWriter:
         reader = replica.reader()
         maps = {store: reader.map(store) for store in stores}
         pieces = {store: _pieces(entries.scan()) for store, entries in maps.items() if len(entries)}
-        work = threading.Thread(target=self._write, args=(head, pieces, reader), name="penstock-snapshot", daemon=True)
+        work = threading.Thread(
+            target=self._write, args=(head, pieces, reader, turn), name="penstock-snapshot", daemon=True
+        )
         self._thread = work
         work.start()
 
-    def _write(self, head: SegmentHead, pieces: dict[str, Iterator[pa.RecordBatch]], reader: ReplicaReader) -> None:
+    def _write(
+        self, head: SegmentHead, pieces: dict[str, Iterator[pa.RecordBatch]], reader: ReplicaReader, turn: BinaryIO
+    ) -> None:
         try:
             parts, _ = pack(head, pieces, {})
             self._storage.create(SegmentName(head.batch, "snapshot"), parts)
@@ -70,6 +82,7 @@ class SnapshotWriter:
             _log.warning("No snapshot of task %s at batch %d: %s", head.task_id, head.batch, error)
         finally:
             reader.close()  # an open reader keeps LMDB from using old pages again
+            turn.close()
 
     def wait(self) -> None:
         """Until no snapshot is being written."""

@@ -15,7 +15,10 @@ it already, and by the caller, who may know the newest batch that was published 
 A task that runs in two levels of one batch (the cycle of a foreign-key join) numbers them 2N and 2N+1: a published
 segment is final, so the second level may build on the first before Spark has committed the batch.
 
-A view opened on a batch's state is good until the batch is published or the next one begins.
+A view opened on a batch's state is good until the batch is published, and again when the next one has begun.
+
+Between batches a process may `TaskStore.pause`: others of the machine can then work on the replica, and `resume` goes
+on from where they have left it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ import lmdb
 import pyarrow as pa
 
 from penstock.errors import CheckpointMismatchError, CorruptSegmentError, InvalidStateError, MissingSegmentError
+from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.recovery import apply_segment, catch_up
 from penstock.state.replica import Replica, ReplicaReader
@@ -43,6 +47,7 @@ from penstock.topology.stores import StoreSpec
 __all__ = ["TaskStore"]
 
 _log = logging.getLogger(__name__)
+_KEPT_BYTES = 1 << 20
 
 
 class TaskStore:
@@ -70,6 +75,7 @@ class TaskStore:
         replica.quiesce = self._snapshots.wait
         self._reader: ReplicaReader | None = None
         self._state: BatchState | None = None
+        self._views: BatchState | None = None  # the same one for all batches, so that views need not be opened anew
         self._known: Segment | None = None  # the newest segment that this process has seen, published or found
         self._skipped: int | None = None
         self._is_fresh = True
@@ -182,7 +188,11 @@ class TaskStore:
         self._snapshot_if_due()
         self._reader = self._replica.reader()
         maps = {store: self._reader.map(store) for store in self._stores}
-        self._state = BatchState(batch, maps, at.meta)
+        if self._views is None:
+            self._views = BatchState(batch, maps, at.meta)
+        else:
+            self._views.rebase(batch, maps, at.meta)
+        self._state = self._views
         return self._state
 
     def read_committed(self, batch: int) -> BatchState:
@@ -255,6 +265,24 @@ class TaskStore:
         self._known = segment
         self._end_batch()
         return segment
+
+    @property
+    def version(self) -> tuple[int, str]:
+        """What the running batch starts from: the newest segment's batch and checksum."""
+        return self._replica.position.head, self._replica.position.checksum
+
+    def pause(self) -> None:
+        """Lets other processes work on the replica; an unpublished batch is forgotten."""
+        self._end_batch()
+        if self._views is not None:
+            self._views.rebase(-1, dict.fromkeys(self._stores, MemoryMap()), {})
+        if self._known is not None and self._known.size_bytes > _KEPT_BYTES:
+            self._known = None  # to be read again rather than kept
+        self._replica.release()
+
+    def resume(self) -> bool:
+        """Goes on after `pause`; False if that cannot be, then close it and open another."""
+        return self._replica.retake()
 
     def close(self) -> None:
         """Lets go of everything; an unpublished batch is forgotten."""

@@ -1,0 +1,146 @@
+"""Two workers that share a task, without Spark: what each keeps counts only as long as nobody has overtaken it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import Materialized, StreamsBuilder
+from penstock.config import StreamsConfig
+from penstock.log.open import open_log
+from penstock.plan.plan import TaskRun
+from penstock.spark.envelope import Envelope, Kind
+from penstock.spark.exactly_once import run_task
+from penstock.spark.job import load_job
+from penstock.spark.launch import plan_for, prepare_job
+
+ROWS = 10  # of each batch
+
+
+class Seen:
+    """Forwards how many records this very instance has seen."""
+
+    def init(self, context: Any) -> None:
+        self.context = context
+        self.count = 0
+
+    def process(self, record: Any) -> None:
+        self.count += 1
+        self.context.forward(record.with_value(f"{os.getpid()} {self.count}"))
+
+    def close(self) -> None: ...
+
+
+def topology() -> Any:
+    builder = StreamsBuilder()
+    words = builder.stream("words")
+    words.group_by_key().count(Materialized("counts")).to_stream().to("counts")
+    words.process(Seen).to("seen")
+    return builder.build()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[bytes]:
+    config = StreamsConfig(
+        {
+            "application.id": "app",
+            "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}",
+            "state.dir": str(tmp_path / "state"),
+            "default.key.serde": "string",
+            "default.value.serde": "string",
+        }
+    )
+    with open_log(config["bootstrap.servers"]) as log:
+        for topic in ("words", "counts", "seen"):
+            log.create_topic(topic, 1)
+        rows = 10 * ROWS
+        columns = {
+            "timestamp": pa.array(range(rows), pa.int64()),
+            "key": pa.array([f"w{i % 3}".encode() for i in range(rows)], pa.large_binary()),
+            "value": pa.array([b"v"] * rows, pa.large_binary()),
+        }
+        log.append("words", 0, pa.RecordBatch.from_pydict(columns))
+        built = topology()
+        lease = log.acquire_lease("app", "test", 600_000)
+        plan = plan_for(built, config, log)
+        yield prepare_job(built, config, plan, log, lease, parallelism=2, until_latest=False).dump()
+
+
+@cache
+def loaded(data: bytes) -> Any:
+    return load_job(data)
+
+
+def run(data: bytes, batch: int) -> int:
+    """Runs a batch in this process; gives its process number."""
+    ends = f"[{batch * ROWS}, {(batch + 1) * ROWS}]".encode()
+    task = TaskRun(0, 0)
+    run_task(loaded(data), 0, task, batch, [Envelope(0, 0, Kind.RANGE, "0_0_0", "words", 0, "", ends)])
+    return os.getpid()
+
+
+@pytest.fixture
+def workers() -> Iterator[list[ProcessPoolExecutor]]:
+    made = [ProcessPoolExecutor(1, get_context("spawn")) for _ in range(2)]
+    yield made
+    for worker in made:
+        worker.shutdown()
+
+
+def written(data: bytes, topic: str) -> list[tuple[str, Any]]:
+    with open_log(loaded(data).log_url) as log:
+        rows = log.read(topic, 0, 0, 10_000).records
+    return [(k.decode(), v) for k, v in zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)]
+
+
+def final_counts(data: bytes) -> dict[str, int]:
+    return {key: int.from_bytes(value, "big") for key, value in written(data, "counts")}
+
+
+def test_what_was_overtaken_is_made_anew(job: bytes, workers: list[ProcessPoolExecutor]) -> None:
+    turns = [0, 0, 1, 0, 1, 1, 1]
+    pids = [workers[turn].submit(run, job, batch).result() for batch, turn in enumerate(turns)]
+    assert len(set(pids)) == 2
+    seen = [tuple(map(int, value.split())) for _, value in written(job, "seen")]
+    stays = [0, 1, 0, 0, 0, 1, 2]  # batches before this one that the same worker ran, one after the other
+    expected = [(pids[b], stays[b] * ROWS + i) for b in range(len(turns)) for i in range(1, ROWS + 1)]
+    assert seen == expected
+    assert final_counts(job) == {"w0": 24, "w1": 23, "w2": 23}
+
+
+def test_a_batch_that_runs_twice_counts_once(job: bytes, workers: list[ProcessPoolExecutor]) -> None:
+    """Speculation, or a worker that Spark believed lost."""
+    for batch in range(6):
+        attempts = [worker.submit(run, job, batch) for worker in workers]
+        for attempt in attempts:
+            attempt.result()
+    assert len(written(job, "seen")) == 60
+    assert final_counts(job) == {"w0": 20, "w1": 20, "w2": 20}
+
+
+def test_replicas_that_are_taken_away(job: bytes) -> None:
+    for batch in range(4):
+        run(job, batch)
+        if batch in (0, 2):
+            shutil.rmtree(loaded(job).replica_root)
+    assert final_counts(job) == {"w0": 14, "w1": 13, "w2": 13}
+
+
+def test_a_failed_batch_leaves_nothing_behind(job: bytes) -> None:
+    run(job, 0)
+    checkpoint = Path(loaded(job).checkpoint) / "state" / "0_0"
+    run(job, 1)
+    newest = checkpoint / "1.delta"
+    newest.write_bytes(b"damaged")
+    run(job, 1)  # not committed, so it runs anew, from the state after batch 0
+    run(job, 2)
+    assert final_counts(job) == {"w0": 10, "w1": 10, "w2": 10}
