@@ -14,6 +14,7 @@ import pyarrow as pa
 PARTITIONS = 4
 N_KEYS = 100_000
 N_CITIES = 200
+N_BUYERS = 50_000
 WINDOW_MS = 60_000
 SPAN_MS = 10 * WINDOW_MS
 T0_MS = 1_760_000_040_000  # a whole minute
@@ -115,6 +116,53 @@ def orders(n: int) -> Iterator[pl.DataFrame]:
                 "value": frame.select(pl.struct("order", "item", "qty").struct.json_encode()).to_series(),
             }
         )
+
+
+def _numbered(rng_seed: int, n: int, keys: int, prefix: str) -> Iterator[pl.DataFrame]:
+    """Frames of timestamp, key and value, which is the prefix and the record's number."""
+    rng = np.random.default_rng(rng_seed)
+    for first in range(0, n, CHUNK):
+        numbers = np.arange(first, min(first + CHUNK, n))
+        yield pl.DataFrame(
+            {
+                "timestamp": T0_MS + numbers * SPAN_MS // n,
+                "key": _keys(rng.integers(0, keys, len(numbers))),
+                "value": prefix + pl.Series(numbers).cast(pl.String),
+            }
+        )
+
+
+def shown(n: int) -> Iterator[pl.DataFrame]:
+    """One side of the stream-stream join: about one record of the other side is within 30 seconds."""
+    return _numbered(46, n // 2, N_KEYS, "s")
+
+
+def clicked(n: int) -> Iterator[pl.DataFrame]:
+    """The other side."""
+    return _numbered(47, n // 2, N_KEYS, "c")
+
+
+def prices(n: int) -> Iterator[pl.DataFrame]:
+    """One side of the table-table join: every key changes some ten times."""
+    return _numbered(48, n // 2, N_KEYS, "p")
+
+
+def stock(n: int) -> Iterator[pl.DataFrame]:
+    """The other side."""
+    return _numbered(49, n // 2, N_KEYS, "q")
+
+
+def purchases(n: int) -> Iterator[pl.DataFrame]:
+    """The left table of the foreign-key join, four of five records: the value is the foreign key and a number."""
+    rng = np.random.default_rng(50)
+    for frame in _numbered(51, n * 4 // 5, 2 * N_KEYS, ""):
+        buyer = _keys(rng.integers(0, N_BUYERS, frame.height))
+        yield frame.with_columns(value=buyer + "|" + pl.col("value"))
+
+
+def buyers(n: int) -> Iterator[pl.DataFrame]:
+    """Its right table; each change reaches some four purchases."""
+    return _numbered(52, n // 5, N_BUYERS, "b")
 
 
 def records(frame: pl.DataFrame) -> pa.RecordBatch:

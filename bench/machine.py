@@ -31,6 +31,14 @@ def facts(script: str) -> dict[str, Any]:
     }
 
 
+def own_bytes(pid: int) -> int:
+    """Memory of a process that is nobody else's and no file's; 0 when it has ended."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as lines:  # noqa: PTH123 - a few lines of it
+        found = dict(line.split(":", 1) for line in lines)
+        return sum(int(found[name].split()[0]) for name in ("RssAnon", "RssShmem") if name in found) * 1024
+    return 0
+
+
 def _cpu() -> str:
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:  # noqa: PTH123 - one line of it
         for line in lines:

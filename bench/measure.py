@@ -20,9 +20,8 @@ from datasets import PARTITIONS
 from penstock import KafkaStreams
 from penstock.log.open import open_log
 from prepare import PARQUET_ROWS, log_url
-from workloads import WORKLOADS
+from workloads import TOPICS, WORKLOADS
 
-TOPIC = {"w1": "logs", "w2a": "logs", "w2b": "logs", "w3": "sums", "w4": "orders"}
 MASTER = "local[2]"
 BATCH_RECORDS = 500_000
 WARM_UP_BATCHES = 1
@@ -56,7 +55,7 @@ def steady(ends: list[tuple[float, int]], cpu: list[float]) -> dict[str, Any]:
 
 
 def penstock(workload: str, data: Path, work: Path) -> dict[str, Any]:
-    url = log_url(data, TOPIC[workload])
+    url = log_url(data, TOPICS[workload][0])
     with open_log(url) as log:
         if any(topic.name == "out" for topic in log.topics()):
             log.delete_topic("out")
@@ -123,7 +122,7 @@ def pyspark(workload: str, data: Path, work: Path) -> dict[str, Any]:
     records = (
         session.readStream.schema("timestamp bigint, key binary, value binary")
         .option("maxFilesPerTrigger", BATCH_RECORDS // PARQUET_ROWS)
-        .parquet(str(data / TOPIC[workload]))
+        .parquet(str(data / TOPICS[workload][0]))
     )
     frame = raw_pyspark.w3(records) if workload == "w3" else raw_pyspark.w2(records, by_os=workload == "w2a")
     writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint)

@@ -13,18 +13,18 @@ from penstock.log.open import open_log
 from penstock.serde.partitioner import partitions_for
 
 PARQUET_ROWS = 50_000  # ten files are one batch
-NEEDED = {"logs": ["timestamp", "os", "ip", "status", "path"], "sums": ["key", "amount"], "users": ["key", "city"]}
+LOGS = {"users": "orders", "clicked": "shown", "stock": "prices", "buyers": "purchases"}  # topics in the log of another
 
 
 def frames(topic: str, n: int) -> Iterator[pl.DataFrame]:
     if topic == "users":
         return iter([datasets.users()])
-    return {"logs": datasets.logs, "sums": datasets.sums, "orders": datasets.orders}[topic](n)
+    return getattr(datasets, topic)(n)
 
 
 def log_url(root: Path, topic: str) -> str:
-    """Each data set has a log file of its own."""
-    return f"sqlite:///{root / ('orders' if topic == 'users' else topic)}.db"
+    """Topics that are read together share a log file."""
+    return f"sqlite:///{root / LOGS.get(topic, topic)}.db"
 
 
 def load(root: Path, topic: str, n: int) -> None:
@@ -40,7 +40,7 @@ def load(root: Path, topic: str, n: int) -> None:
             for part in frame.select("timestamp", pl.col("key", "value").cast(pl.Binary)).iter_slices(PARQUET_ROWS):
                 part.write_parquet(files / f"{number:05}.parquet", compression="lz4")
                 number += 1
-            kept.append(frame.drop("value", "timestamp") if topic in {"sums", "orders"} else frame)
+            kept.append(frame)
     pl.concat(kept).write_parquet(root / f"{topic}.parquet", compression="lz4")
 
 

@@ -20,10 +20,13 @@ from typing import Any
 
 import machine
 import prepare
+from workloads import TOPICS
 
 HERE = Path(__file__).parent
-TOPICS = {"w1": ["logs"], "w2a": ["logs"], "w2b": ["logs"], "w3": ["sums"], "w4": ["users", "orders"]}
-TARGETS = {"w1": 550_000, "w2a": 330_000, "w2b": 130_000, "w3": 450_000, "w4": 180_000}
+TARGETS = {
+    "w1": 550_000, "w2a": 330_000, "w2b": 130_000, "w3": 450_000, "w4": 180_000, "ss-join": 150_000, "sessions": 150_000,
+    "sliding": 80_000, "tt-join": 150_000, "fk-join": 60_000, "hopping": 60_000,
+}  # fmt: skip
 IN_PYSPARK = ("w2a", "w2b", "w3")
 
 

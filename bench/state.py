@@ -1,6 +1,10 @@
-"""What state costs: microseconds per key of each step of a batch, and recovery of a store of a million keys.
+"""What state costs: microseconds per key of each step of a batch, recovery of a store of a million keys, and memory.
 
-python bench/state.py [--keys 1000000] [--batch 100000] [--json FILE]
+python bench/state.py [--keys 1000000] [--batch 100000] [--memory-keys 5000000] [--json FILE]
+
+Memory is the peak of a process's own pages (anonymous ones; those of files are the page cache's, which the system takes
+back when it needs them), in a process for each of: filling the store batch by batch with snapshots in between, ten
+batches of random keys, and recovery from deltas and from a snapshot.
 """
 
 from __future__ import annotations
@@ -10,11 +14,14 @@ import json
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+import machine
 from penstock.serde.column import Column
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
@@ -117,10 +124,65 @@ def recovery(root: Path, keys: int, size: int) -> dict[str, float]:
     return seconds
 
 
+def memory(root: Path, keys: int, size: int) -> dict[str, int]:
+    """Peak MiB of each step, and of a process that has only imported everything."""
+    peaks = {"imports": peak_mb(import_only)}
+    for name, every in (("deltas", 10**9), ("snapshot", 20)):
+        place = root / name
+        peaks[f"filling, {name}"] = peak_mb(filled, place, keys, size, every)
+        shutil.rmtree(place / "r")
+        peaks[f"recovery, {name}"] = peak_mb(random_batches, place, keys, size, 0)
+        peaks[f"batches, {name}"] = peak_mb(random_batches, place, keys, size, 10)
+    return peaks
+
+
+def peak_mb(work: Callable[..., None], *arguments: object) -> int:
+    process = get_context("spawn").Process(target=work, args=arguments)
+    process.start()
+    peak = 0
+    while process.is_alive():
+        peak = max(peak, machine.own_bytes(process.pid))
+        time.sleep(0.02)
+    if process.exitcode:
+        raise SystemExit(f"{work.__name__}{arguments} failed")
+    return round(peak / 2**20)
+
+
+def import_only() -> None:
+    time.sleep(0.5)
+
+
+def filled(place: Path, keys: int, size: int, every: int) -> None:
+    with opened(place, snapshot_every=every, snapshot_bytes=2**60) as store:
+        fill(store, keys, size)
+        store.begin(-(-keys // size))
+
+
+def opened(place: Path, **options: int) -> TaskStore:
+    return TaskStore.open(f"{place}/c", place / "r", "0_0", SPECS, application_id="bench", **options)
+
+
+def random_batches(place: Path, keys: int, size: int, batches: int) -> None:
+    """Recovers, then reads and changes random keys."""
+    random = np.random.default_rng(1)
+    first = -(-keys // size)
+    with opened(place, snapshot_every=10**9, snapshot_bytes=2**60) as store:
+        if len(store.begin(first).map("table")) != keys:
+            raise SystemExit("keys are missing")
+        for batch in range(first, first + batches):
+            state = store.begin(batch)
+            table = open_view(SPECS[0], state.map("table"), state.meta)
+            column = Column.of_series(pl.Series([f"key-{n:012d}" for n in random.choice(keys, size, replace=False)]))
+            values, _ = table.get_columns(column)
+            table.put_columns(column, Column.of_series(values.series() + 1), np.full(size, batch, np.int64))
+            store.publish(batch, {})
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--keys", type=int, default=1_000_000)
     arguments.add_argument("--batch", type=int, default=100_000)
+    arguments.add_argument("--memory-keys", type=int, default=5_000_000)
     arguments.add_argument("--json", type=Path)
     given = arguments.parse_args()
     root = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
@@ -130,6 +192,8 @@ def main() -> None:
             "batch_keys": given.batch,
             "us_per_key": steps(root / "steps", given.keys, given.batch),
             "recovery_s": recovery(root, given.keys, given.batch),
+            "memory_keys": given.memory_keys,
+            "peak_own_mb": memory(root / "memory", given.memory_keys, given.batch),
         }
     finally:
         shutil.rmtree(root)

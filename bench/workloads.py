@@ -1,9 +1,14 @@
-"""The topologies of the benchmark. W1 parse and filter, W2 windowed counts, W3 sums, W4 join and repartitioned count."""
+"""The topologies of the benchmark.
+
+W1 parse and filter, W2 windowed counts, W3 sums, W4 join and repartitioned count; then one for each kind of join and of
+window.
+"""
 
 from __future__ import annotations
 
 import polars as pl
 
+import penstock as ps
 from penstock import Consumed, Grouped, Joined, Materialized, Produced, Serdes, StreamsBuilder, TimeWindows, Topology
 
 LINE = r'^(?<ip>\S+) \S+ \S+ \[[^\]]+\] "\S+ (?<path>\S+) [^"]*" (?<status>\d{3}) (?:\d+|-) "[^"]*" "(?<agent>[^"]*)"$'
@@ -91,4 +96,80 @@ def w4() -> Topology:
     return builder.build()
 
 
-WORKLOADS = {"w1": w1, "w2a": w2a, "w2b": w2b, "w3": w3, "w4": w4}
+TEXT = Consumed(key_serde="string", value_serde="string")
+BOTH = pl.format("{}|{}", pl.col("left"), pl.col("right"))
+FROM_TO = pl.format(
+    "{}@{}-{}",
+    pl.col("key").struct.field("key"),
+    pl.col("key").struct.field("start"),
+    pl.col("key").struct.field("end"),
+)
+
+
+def ss_join() -> Topology:
+    """Two streams joined within 30 seconds; about one match a record."""
+    builder = StreamsBuilder()
+    left, right = builder.stream("shown", TEXT), builder.stream("clicked", TEXT)
+    window = ps.JoinWindows.of("30 seconds", grace="1 minute")
+    left.join(
+        right, BOTH, window, ps.StreamJoined(key_serde="string", value_serde="string", other_value_serde="string")
+    ).to("out", Produced(key_serde="string", value_serde="string"))
+    return builder.build()
+
+
+def counted(windows: object, key: pl.Expr) -> Topology:
+    """Records counted by key and window."""
+    builder = StreamsBuilder()
+    (
+        builder.stream("sums", TEXT)
+        .group_by_key(Grouped(key_serde="string", value_serde="string"))
+        .windowed_by(windows)
+        .count(Materialized(key_serde="string", value_serde="long"))
+        .to_stream(key)
+        .to("out", Produced(key_serde="string", value_serde=Serdes.text_long()))
+    )
+    return builder.build()
+
+
+def sessions() -> Topology:
+    """Sessions that end after 30 seconds of silence."""
+    return counted(ps.SessionWindows.of("30 seconds", grace="1 minute"), FROM_TO)
+
+
+def sliding() -> Topology:
+    """Sliding windows of 30 seconds."""
+    return counted(ps.SlidingWindows.of("30 seconds", grace="1 minute"), AT_START)
+
+
+def hopping() -> Topology:
+    """Windows of one minute, five of them over each moment."""
+    return counted(TimeWindows.of("1 minute", advance="12 seconds", grace="1 minute"), AT_START)
+
+
+def tt_join() -> Topology:
+    """Two tables of 100,000 keys."""
+    builder = StreamsBuilder()
+    left, right = builder.table("prices", TEXT), builder.table("stock", TEXT)
+    left.join(right, BOTH).to_stream().to("out", Produced(key_serde="string", value_serde="string"))
+    return builder.build()
+
+
+def fk_join() -> Topology:
+    """200,000 purchases of 50,000 buyers."""
+    builder = StreamsBuilder()
+    left, right = builder.table("purchases", TEXT), builder.table("buyers", TEXT)
+    buyer = pl.col("value").str.split("|").list.first()
+    joined = left.join(right, BOTH, foreign_key=buyer)
+    joined.to_stream().to("out", Produced(key_serde="string", value_serde="string"))
+    return builder.build()
+
+
+WORKLOADS = {
+    "w1": w1, "w2a": w2a, "w2b": w2b, "w3": w3, "w4": w4, "ss-join": ss_join, "sessions": sessions, "sliding": sliding,
+    "hopping": hopping, "tt-join": tt_join, "fk-join": fk_join,
+}  # fmt: skip
+TOPICS = {
+    "w1": ["logs"], "w2a": ["logs"], "w2b": ["logs"], "w3": ["sums"], "w4": ["orders", "users"],
+    "ss-join": ["shown", "clicked"], "sessions": ["sums"], "sliding": ["sums"], "hopping": ["sums"],
+    "tt-join": ["prices", "stock"], "fk-join": ["purchases", "buyers"],
+}  # fmt: skip

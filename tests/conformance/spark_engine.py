@@ -8,10 +8,13 @@ last record per key and the final contents of the stores. What ``peek`` and ``fo
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
-import time
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,12 +35,13 @@ from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
 from things import plain
 
-__all__ = ["run_case"]
+__all__ = ["results", "run_case", "sample"]
 
 Case = dict[str, Any]
 Row = dict[str, Any]
-LONGEST = 12
+LONGEST = 40
 PATIENCE_S = 60
+AT_ONCE = 3  # cases; they wait for Spark's planning more than they compute
 
 
 @cache
@@ -51,13 +55,63 @@ def session() -> Any:
 def run_case(case: Case) -> str | None:
     """The first difference; None when the case agrees."""
     run = interpret(case)
-    if any("advance_wall_clock_ms" in record for record in case["inputs"]):
+    if moves_the_clock(case):
         raise NotBuilt("a wall clock that stands still, on Spark")
     root = Path(tempfile.mkdtemp(prefix="penstock-case-"))
     try:
         return _SparkCase(case, run, root).run()
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def results(cases: Sequence[Case]) -> Iterator[tuple[Case, str | None]]:
+    """Each case with its first difference, in order; a few run at a time."""
+
+    def result(case: Case) -> str | None:
+        try:
+            return run_case(case)
+        except NotBuilt as error:
+            return f"not built: {error}"
+        except Exception as error:  # noqa: BLE001 - it is this case's result
+            return f"{type(error).__name__}: {error}"
+
+    session()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from zip(cases, pool.map(result, cases), strict=True)
+
+
+def sample(cases: Sequence[Case], most: int) -> list[Case]:
+    """Cases of every family, and in each of as many kinds as possible; always the same ones.
+
+    A kind is a file's name without its seed. Cases that move the wall clock are left out: on Spark it cannot stand still.
+    """
+    by_kind: dict[str, dict[str, list[Case]]] = {}
+    for case in cases:
+        if not moves_the_clock(case):
+            kind = case["file"].rpartition("__")[0] or case["file"]
+            by_kind.setdefault(case["family"], {}).setdefault(kind, []).append(case)
+    turns = [_in_turn(kinds) for kinds in by_kind.values()]
+    chosen: list[Case] = []
+    while turns and len(chosen) < most:
+        for family in list(turns):
+            case = next(family, None)
+            if case is None:
+                turns.remove(family)
+            elif len(chosen) < most:
+                chosen.append(case)
+    return chosen
+
+
+def _in_turn(kinds: dict[str, list[Case]]) -> Iterator[Case]:
+    """The first case of each kind, then the second of each."""
+    for number in range(max(map(len, kinds.values()))):
+        for kind in sorted(kinds):
+            if number < len(kinds[kind]):
+                yield kinds[kind][number]
+
+
+def moves_the_clock(case: Case) -> bool:
+    return any("advance_wall_clock_ms" in record for record in case["inputs"])
 
 
 def chunks(records: list[Row]) -> list[list[Row]]:
@@ -100,12 +154,16 @@ class _SparkCase:
         )
         self.dropped = 0
         self.batch = -1
+        self.positions: dict[str, int] = {}
+        self.moved = threading.Condition()
 
     def run(self) -> str | None:
         deadly = bool(self.case["outputs"]) and any("error" in row for row in self.case["outputs"][-1])
         plan = plan_for(self.interpreted.topology, self.config, self.log)
-        app = KafkaStreams(self.interpreted.topology, self.config, session=session())
+        # A session of its own over the one Spark: names of queries are unique in a session only.
+        app = KafkaStreams(self.interpreted.topology, self.config, session=session().newSession())
         app.add_progress_listener(self._on_batch)
+        app.set_uncaught_exception_handler(lambda _: self._wake())
         app.start()
         try:
             for chunk in chunks(self.case["inputs"][: len(self.case["outputs"])]):
@@ -123,11 +181,19 @@ class _SparkCase:
     def _on_batch(self, progress: Any) -> None:
         self.dropped += progress.dropped
         self.batch = progress.batch
+        for task in progress.tasks:
+            self.positions |= task["ends"]
+        self._wake()
+
+    def _wake(self) -> None:
+        with self.moved:
+            self.moved.notify_all()
 
     def _append(self, records: list[Row]) -> None:
         by_topic: dict[str, list[Row]] = {}
         for record in records:
             by_topic.setdefault(record["topic"], []).append(record)
+        batches: dict[str, pa.RecordBatch] = {}
         for topic, rows in by_topic.items():
             keys, values = self.interpreted.serdes[topic]
             headers = [
@@ -142,21 +208,26 @@ class _SparkCase:
                 "value": pa.array([values.serialize(row["value"]) for row in rows], pa.large_binary()),
                 "headers": pa.array(headers, HEADERS_TYPE),
             }
-            self.log.append(topic, 0, pa.RecordBatch.from_pydict(columns))
+            batches[topic] = pa.RecordBatch.from_pydict(columns)
+        with self.log.transaction("") as transaction:  # a batch sees all of a chunk or nothing
+            for topic, batch in batches.items():
+                transaction.append(topic, 0, batch)
 
     def _settle(self, app: KafkaStreams) -> None:
         """Waits until everything that is in the source topics has been processed."""
         found = source_topics(self.interpreted.topology, [t.name for t in self.log.topics()]).values()
         topics = [t for each in found for t in each if t not in self.interpreted.topology.internal_topics]
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            if app.error is not None:
-                raise app.error
-            done = self.log.committed_offsets("app")
-            if done and all(done.get(tp, 0) >= end for tp, end in self.log.end_offsets(topics).items()):
-                return
-            time.sleep(0.02)
-        raise TimeoutError("the application did not catch up")
+        ends = {f"{tp.topic}-{tp.partition}": end for tp, end in self.log.end_offsets(topics).items()}
+
+        def is_done() -> bool:
+            return app.error is not None or all(self.positions.get(name, 0) >= end for name, end in ends.items())
+
+        with self.moved:
+            caught_up = self.moved.wait_for(is_done, PATIENCE_S)
+        if app.error is not None:
+            raise app.error
+        if not caught_up:
+            raise TimeoutError("the application did not catch up")
 
     def _compare(self, plan: Any, *, exact: bool) -> str | None:
         rows = [row for caused in self.case["outputs"] for row in caused if not row["topic"].startswith("@")]
@@ -219,5 +290,5 @@ def _without_clock(value: Any) -> Any:
 def _newest(rows: list[Row]) -> list[Row]:
     newest: dict[str, Row] = {}
     for row in rows:
-        newest[repr(row["key"])] = row
+        newest[json.dumps(row["key"], sort_keys=True)] = row
     return [newest[key] for key in sorted(newest)]
