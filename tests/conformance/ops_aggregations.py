@@ -83,5 +83,7 @@ class AggregationOperators(Operators):
     def _aggregated(self, n: Spec, value: str, build: Callable[[Any, Materialized], Any]) -> Thing:
         x = self.source(n)
         table = build(x.it, self.materialized(n, serde("string"), serde(value)))
-        windowed_keys = {"TimeWindowedKStream": "windowed<string>", "SessionWindowedKStream": "session<string>"}
-        return Thing(table, windowed_keys.get(type(x.it).__name__, x.key), value, x.size)
+        kind = type(x.it).__name__
+        prefixes = {"TimeWindowed": "windowed<string>", "SessionWindowed": "session<string>"}
+        key = next((name for prefix, name in prefixes.items() if kind.startswith(prefix)), x.key)
+        return Thing(table, key, value, x.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import functions as fns
 from penstock.api.suppressed import BufferConfig, Suppressed
 from things import Operators, Spec, Thing
 
@@ -11,7 +12,7 @@ __all__ = ["SuppressOperators"]
 
 
 class SuppressOperators(Operators):
-    """``suppress``."""
+    """``suppress`` and ``cogroup``."""
 
     def op_suppress(self, n: Spec) -> Thing:
         x = self.source(n)
@@ -23,6 +24,14 @@ class SuppressOperators(Operators):
         if "name" in n:
             suppressed = suppressed.with_name(n["name"])
         return replace(x, it=x.it.suppress(suppressed))
+
+    def op_cogroup(self, n: Spec) -> Thing:
+        things = [self.things[one] for one in n["in"]]
+        fn, *others = (fns.aggregator(f) for f in n["fns"])
+        cogrouped = things[0].it.cogroup(fn)
+        for thing, aggregator in zip(things[1:], others, strict=True):
+            cogrouped = cogrouped.cogroup(thing.it, aggregator)
+        return replace(things[0], it=cogrouped)
 
 
 def _buffer(b: Spec) -> BufferConfig:

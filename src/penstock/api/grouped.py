@@ -20,6 +20,7 @@ from penstock.topology.graph import GraphNode, ProcessorGraph, RepartitionGraph
 from penstock.topology.tables import AggregatedTable
 
 if TYPE_CHECKING:
+    from penstock.api.cogrouped import CogroupedKStream
     from penstock.api.stream import KStream
     from penstock.api.windowed import SessionWindowedKStream, TimeWindowedKStream
     from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
@@ -170,6 +171,15 @@ class KGroupedStream(FoldingAggregations[K, V, K]):
 
     def __init__(self, grouping: Grouping) -> None:
         super().__init__(grouping, Unwindowed())
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+        """Starts a cogroup: this stream folds by ``aggregator(key, value, aggregate)`` into a table that others share.
+
+        See `CogroupedKStream`.
+        """
+        from penstock.api.cogrouped import cogroup_stream
+
+        return cogroup_stream(self._grouping, aggregator)
 
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.topology.operations import Aggregation
     from penstock.topology.topology import Topology
 
-__all__ = ["FACTORIES", "Aggregator"]
+__all__ = ["FACTORIES", "Aggregator", "StreamAggregator", "aggregator_of"]
 
 
 class Aggregator:
@@ -77,6 +77,9 @@ class _StreamAggregate:
             rows = rows.filter(~null)
         return self._aggregator.add(rows)
 
+    def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:  # noqa: ARG002 - as of windowed ones
+        return self._aggregator.add(rows)
+
 
 class _WindowedAggregate:
     """KStreamWindowAggregate: each row goes into every window of its time that is still open at that row."""
@@ -93,18 +96,34 @@ class _WindowedAggregate:
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows, stream_times = self._windows.observe(rows)
         if self._closed is None:
-            return self._add(rows, stream_times)
-        return self._closed.run(rows, stream_times, self._add)
+            return self.add(rows, stream_times)
+        return self._closed.run(rows, stream_times, self.add)
 
-    def _add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
+    def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         return self._aggregator.add(self._windows.assign(rows, stream_times))
 
 
-def _windowed(node: ProcessorNode, topology: Topology, context: TaskContext) -> Operator:
-    """The operator for the kind of the windows."""
-    kind = cast("WindowedAggregate", node.operation).windows.kind
-    operators: dict[str, Callable[..., Operator]] = {"sliding": SlidingAggregate, "session": SessionAggregate}
-    return operators.get(kind, _WindowedAggregate)(node, topology, context)
+class StreamAggregator(Protocol):
+    """An operator that aggregates a stream, windowed or not."""
+
+    def process(self, rows: Rows, parent: str) -> Rows: ...
+
+    def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
+        """Adds rows with keys, given the stream time at each of them; gives the table's changes."""
+        ...
+
+
+def aggregator_of(node: ProcessorNode, topology: Topology, context: TaskContext) -> StreamAggregator:
+    """The operator of a stream's aggregation, by the kind of its windows."""
+    if isinstance(node.operation, StreamAggregate):
+        return _StreamAggregate(node, topology, context)
+    match cast("WindowedAggregate", node.operation).windows.kind:
+        case "sliding":
+            return SlidingAggregate(node, topology, context)
+        case "session":
+            return SessionAggregate(node, topology, context)
+        case _:
+            return _WindowedAggregate(node, topology, context)
 
 
 class _TableAggregate:
@@ -132,7 +151,7 @@ class _TableAggregate:
 
 
 FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
-    StreamAggregate: _StreamAggregate,
-    WindowedAggregate: _windowed,
+    StreamAggregate: aggregator_of,
+    WindowedAggregate: aggregator_of,
     TableAggregate: _TableAggregate,
 }

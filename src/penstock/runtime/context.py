@@ -254,7 +254,7 @@ def _shorten(record: dict[str, Any]) -> str:
 
 def _origin(function: Function | None, error: Exception) -> tuple[str, str, int]:
     """What raised: the user's function as the topology knows it, else the line in the traceback that is not ours."""
-    if function is not None:
+    if function is not None and function.file:  # one that stands for several has none
         return function.name, function.file, function.line
     frames = []
     trace = error.__traceback__

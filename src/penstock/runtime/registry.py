@@ -30,6 +30,7 @@ _FAMILIES = (
     "table_joins",
     "table_transforms",
     "suppress",
+    "cogroup",
 )
 
 

@@ -46,10 +46,10 @@ class SessionAggregate:
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows, stream_times = self._windows.observe(rows)
         if self._closed is None:
-            return self._add(rows, stream_times)
-        return self._closed.run(rows, stream_times, self._add)
+            return self.add(rows, stream_times)
+        return self._closed.run(rows, stream_times, self.add)
 
-    def _add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
+    def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Adds rows that have keys; gives the changes."""
         if not self._table.caching:
             rows = replace(rows, headers=None)  # Kafka sends them on only with what leaves a cache

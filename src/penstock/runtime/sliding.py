@@ -55,12 +55,12 @@ class SlidingAggregate:
             rows = rows.filter(~null)
         rows, stream_times = self._windows.observe(rows)
         if self._closed is None:
-            return self._add(rows, stream_times)
+            return self.add(rows, stream_times)
         times, close_times = rows.timestamps, stream_times - self._operation.windows.grace_ms
         looking = (times >= self._difference) & (times + self._difference >= close_times)
-        return self._closed.run(rows, stream_times, self._add, looking)
+        return self._closed.run(rows, stream_times, self.add, looking)
 
-    def _add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
+    def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Adds rows that have keys; gives the changes."""
         groups = group_keys(rows.keys, self._table.key_serde)
         windows = self._load(rows, groups.codes, groups.first)
