@@ -123,7 +123,9 @@ def configuration() -> str:
             ' are bytes or text (`"10 MB"`).'
         ),
     ]
-    source = "\n".join(f.read_text() for f in (ROOT / "src").rglob("*.py") if f.name != "definitions.py")
+    source = "\n".join(
+        f.read_text() for f in (ROOT / "src").rglob("*.py") if f.name != "definitions.py" and "broker" not in f.parts
+    )
     groups: dict[str, list[Any]] = {}
     unread = []
     for definition in CONFIG_DEFS.values():
