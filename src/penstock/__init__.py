@@ -10,6 +10,7 @@ from penstock.version import __version__
 if TYPE_CHECKING:
     from penstock.api import agg
     from penstock.api.builder import StreamsBuilder
+    from penstock.api.join_windows import JoinWindows
     from penstock.api.options import (
         Branched,
         Consumed,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         Named,
         Produced,
         Repartitioned,
+        StreamJoined,
     )
     from penstock.api.processor import (
         Cancellable,
@@ -54,6 +56,7 @@ __all__ = [
     "FixedKeyRecord",
     "GlobalKTable",
     "Grouped",
+    "JoinWindows",
     "Joined",
     "KStream",
     "KTable",
@@ -73,6 +76,7 @@ __all__ = [
     "SessionWindows",
     "SlidingWindows",
     "Stores",
+    "StreamJoined",
     "StreamsBuilder",
     "StreamsConfig",
     "Suppressed",
@@ -89,6 +93,7 @@ __all__ = [
 # Names are loaded when they are first used: `import penstock` loads neither Polars nor PyArrow nor PySpark.
 _MODULES = {
     "api.builder": ("StreamsBuilder",),
+    "api.join_windows": ("JoinWindows",),
     "api.options": (
         "Branched",
         "Consumed",
@@ -98,6 +103,7 @@ _MODULES = {
         "Named",
         "Produced",
         "Repartitioned",
+        "StreamJoined",
     ),
     "api.processor": (
         "Cancellable",

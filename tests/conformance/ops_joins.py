@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import functions as fns
-from penstock.api.options import Joined
+from penstock.api.join_windows import JoinWindows
+from penstock.api.options import Joined, StreamJoined
 from penstock.api.stream import KStream
 from penstock.api.table import KTable
 from things import NotBuilt, Operators, Spec, Thing, serde
@@ -20,6 +21,8 @@ class JoinOperators(Operators):
         left, right = self.source(n, 0), self.source(n, 1)
         if isinstance(left.it, KTable):
             return self._join_tables(n, left, right)
+        if isinstance(left.it, KStream) and isinstance(right.it, KStream):
+            return self._join_streams(n, left, right)
         if not (isinstance(left.it, KStream) and isinstance(right.it, KTable)):
             raise NotBuilt(f"join of {type(left.it).__name__} and {type(right.it).__name__}")
         if "grace_ms" in n:
@@ -43,3 +46,25 @@ class JoinOperators(Operators):
         verb = {"inner": "join", "left": "left_join", "outer": "outer_join"}[n["kind"]]
         table = getattr(left.it, verb)(right.it, fns.joiner(n["fn"]), store, name=n.get("name"))
         return replace(left, it=table, value=value)
+
+    def _join_streams(self, n: Spec, left: Thing, right: Thing) -> Thing:
+        joined = StreamJoined(
+            n.get("name"),
+            key_serde=serde(left.key, left.size),
+            value_serde=serde(left.value),
+            other_value_serde=serde(right.value),
+            store_name=n.get("store"),
+            store_type=n.get("store_type"),
+        )
+        window = n["window"]
+        before, after = window["before_ms"], window["after_ms"]
+        farthest = max(before, after)
+        windows = (
+            JoinWindows.of(farthest, grace=window["grace_ms"]) if "grace_ms" in window else JoinWindows.legacy(farthest)
+        )
+        verb = {"inner": left.it.join, "left": left.it.left_join, "outer": left.it.outer_join}[n["kind"]]
+        return replace(
+            left,
+            it=verb(right.it, fns.joiner(n["fn"]), windows.before(before).after(after), joined),
+            value=fns.joiner_type(n["fn"], left.value, right.value),
+        )

@@ -10,8 +10,9 @@ from penstock.api.serdes import resolve
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
 from penstock.topology.names import check_name
+from penstock.topology.stores import StoreSpec
 
-__all__ = ["Branched", "Consumed", "Grouped", "Joined", "Materialized", "Named", "Produced", "Repartitioned"]
+__all__ = ["Branched", "Consumed", "Grouped", "Joined", "Materialized", "Named", "Produced", "Repartitioned", "StreamJoined"]
 
 StoreType = Literal["rocksdb", "in_memory"]
 
@@ -135,8 +136,7 @@ class Materialized(_Typed):
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
-        if self.store_type not in {None, "rocksdb", "in_memory"}:
-            raise TopologyError(f"store_type is {self.store_type!r}", hint='Use "rocksdb" or "in_memory".')
+        _check_store_type(self.store_type)
         for what in ("retention", "history"):
             value = getattr(self, what)
             if value is not None:
@@ -154,6 +154,44 @@ class Materialized(_Typed):
     def with_name(self, name: str) -> Materialized:
         """The same with another store name."""
         return replace(self, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoined(_Typed):
+    """Serdes, names and stores of a join of two streams: Kafka's ``StreamJoined``.
+
+    ``value_serde`` is that of the left stream's values, ``other_value_serde`` that of the right one's.
+
+    Args:
+        store_name: What the names of both stores begin with; without it they are generated (``withStoreName``).
+        store_type: "rocksdb" (Kafka's word for kept on disk) or "in_memory" (``withDslStoreSuppliers``).
+        this_store: The left side's store, of `Stores.window` with ``retain_duplicates`` (``withThisStoreSupplier``).
+        other_store: The right side's (``withOtherStoreSupplier``).
+        logging: Whether the stores have changelog topics.
+        log_config: Settings of those topics.
+    """
+
+    other_value_serde: Any = field(default=None, kw_only=True)
+    store_name: str | None = field(default=None, kw_only=True)
+    store_type: StoreType | None = field(default=None, kw_only=True)
+    this_store: StoreSpec | None = field(default=None, kw_only=True)
+    other_store: StoreSpec | None = field(default=None, kw_only=True)
+    logging: bool = field(default=True, kw_only=True)
+    log_config: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        _Typed.__post_init__(self)
+        object.__setattr__(self, "other_value_serde", resolve(self.other_value_serde))
+        if self.store_name is not None:
+            check_name(self.store_name, "the name of a store")
+        _check_store_type(self.store_type)
+        if self.this_store and self.other_store and self.this_store.name == self.other_store.name:
+            raise TopologyError(f"both stores are named {self.this_store.name!r}", hint="Give each its own name.")
+
+
+def _check_store_type(given: str | None) -> None:
+    if given not in {None, "rocksdb", "in_memory"}:
+        raise TopologyError(f"store_type is {given!r}", hint='Use "rocksdb" or "in_memory".')
 
 
 def _at_least_zero(value: DurationLike, what: str) -> int:

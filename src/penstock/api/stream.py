@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.api.async_verbs import AsyncVerbs
 from penstock.api.handle import Handle, check_kind, name_of, same_builder
-from penstock.api.options import Consumed, Grouped, Joined, Materialized, Named, Produced, Repartitioned
+from penstock.api.join_verbs import JoinVerbs
+from penstock.api.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
 from penstock.api.serdes import UNKNOWN, common
 from penstock.topology import operations as ops
 from penstock.topology.functions import Function
@@ -33,7 +34,7 @@ V2 = TypeVar("V2")
 Name = str | Named | None
 
 
-class KStream(AsyncVerbs[K, V]):
+class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
     """A stream of records: Kafka's ``KStream``.
 
     A function given to a verb gets the value, or the key and the value, by the number of its parameters; a Polars
@@ -247,39 +248,6 @@ class KStream(AsyncVerbs[K, V]):
         from penstock.api.dataframes import dataframe_output
 
         return dataframe_output(self, topic, produced or Produced(), name_of(name))
-
-    def join(
-        self,
-        table: KTable[K, V2],
-        joiner: Callable[..., Any] | pl.Expr,
-        joined: Joined | None = None,
-        *,
-        name: Name = None,
-    ) -> KStream[K, Any]:
-        """Joins each record with the table's present value; records without one are dropped.
-
-        ``joiner`` takes (value, table value) or (key, value, table value); an expression sees ``left`` and ``right``.
-
-        >>> from penstock.testing import try_out
-        >>> try_out(lambda s: s.join(s.to_table(), lambda left, right: left + right), [("a", "x")])
-        [('a', 'xx')]
-        """
-        from penstock.api.stream_joins import join_table
-
-        return join_table(self, table, joiner, joined or Joined(), name_of(name), left=False)
-
-    def left_join(
-        self,
-        table: KTable[K, V2],
-        joiner: Callable[..., Any] | pl.Expr,
-        joined: Joined | None = None,
-        *,
-        name: Name = None,
-    ) -> KStream[K, Any]:
-        """As ``join``, with None for the table's value where there is none (``leftJoin``)."""
-        from penstock.api.stream_joins import join_table
-
-        return join_table(self, table, joiner, joined or Joined(), name_of(name), left=True)
 
     def process(
         self, supplier: Callable[[], Processor[K, V]], stores: Sequence[str | StoreSpec] = (), *, name: Name = None

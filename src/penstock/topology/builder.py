@@ -15,6 +15,7 @@ from penstock.topology.graph import GraphNode, RepartitionGraph, Root
 from penstock.topology.merge_repartitions import RepartitionMerger
 from penstock.topology.names import Names, check_name
 from penstock.topology.optimize import merge_sources, relax_null_keys, reuse_source_topics, walk
+from penstock.topology.self_joins import rewrite_self_joins
 from penstock.topology.topology import Topology
 
 __all__ = ["GraphBuilder"]
@@ -93,6 +94,8 @@ class GraphBuilder:
             reuse_source_topics(self.root)
         if "merge.repartition.topics" in rules:
             self._merger.apply(self.repartition_node, self._rename_source)
+        if "single.store.self.join" in rules:
+            rewrite_self_joins(self.root)
         relax_null_keys(self.root)
         assembly = Assembly(rewrites=list(self._merger.rewrites))
         self._write(assembly)

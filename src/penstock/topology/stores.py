@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 __all__ = ["StoreKind", "StoreSpec"]
 
-StoreKind = Literal["key_value", "timestamped", "versioned", "window", "session", "lru", "buffer"]
+StoreKind = Literal["key_value", "timestamped", "versioned", "window", "session", "lru", "buffer", "outer_join"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class StoreSpec:
     """Kafka's ``StoreBuilder``, as data.
 
     ``kind`` "timestamped" is a key-value store whose values carry timestamps (all DSL tables); "window" stores
-    of the DSL carry timestamps too (``timestamped`` true), those of plain processors do not.
+    of the DSL carry timestamps too (``timestamped`` true), those of plain processors do not. "outer_join" is where
+    unmatched records of two joined streams wait.
     Times are milliseconds. ``caching`` None follows ``statestore.cache.max.bytes``.
     """
 
