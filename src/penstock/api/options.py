@@ -12,7 +12,17 @@ from penstock.errors import TopologyError
 from penstock.topology.names import check_name
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["Branched", "Consumed", "Grouped", "Joined", "Materialized", "Named", "Produced", "Repartitioned", "StreamJoined"]
+__all__ = [
+    "Branched",
+    "Consumed",
+    "Grouped",
+    "Joined",
+    "Materialized",
+    "Named",
+    "Produced",
+    "Repartitioned",
+    "StreamJoined",
+]
 
 StoreType = Literal["rocksdb", "in_memory"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunningContext"]
 
+_Shared = TypeVar("_Shared")
 _LOG = logging.getLogger("penstock.runtime")
 _FOREVER_MS = 1 << 61
 _SHOWN = 200  # characters of a record in a message
@@ -66,6 +67,7 @@ class RunningContext:
         self._never_evicts = isinstance(state, MemoryTaskState)
         self._views: dict[str, Any] = {}
         self._tables: dict[str, TableView] = {}
+        self._shared: dict[str, object] = {}
         self._why: Counter[tuple[str, str]] = Counter()
         self._caching = int(config["statestore.cache.max.bytes"]) > 0
         dead_letters = config.get("errors.dead.letter.queue.topic.name")
@@ -125,6 +127,11 @@ class RunningContext:
                 f"{node} is no table of task {self.task_id}", hint="Join with a table of the same task."
             )
         return found
+
+    def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
+        if name not in self._shared:
+            self._shared[name] = make()
+        return cast("_Shared", self._shared[name])
 
     def register_table(self, node: str, view: TableView) -> None:
         self._tables[node] = view

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from penstock.config import StreamsConfig
     from penstock.topology.functions import Function
+
+_Shared = TypeVar("_Shared")
 
 __all__ = ["Operator", "TableView", "TaskContext"]
 
@@ -53,6 +55,10 @@ class TaskContext(Protocol):
 
     def register_table(self, node: str, view: TableView) -> None:
         """Makes the view of a table node known; operators of tables call it when they are made."""
+        ...
+
+    def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
+        """What several operators of the task have in common, made by the first that asks."""
         ...
 
     def failed(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> None:

@@ -27,6 +27,8 @@ _FAMILIES = (
     "tables",
     "aggregate",
     "joins",
+    "stream_joins",
+    "self_joins",
     "table_joins",
     "table_transforms",
     "suppress",

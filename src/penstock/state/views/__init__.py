@@ -9,6 +9,7 @@ from penstock.errors import StateError
 from penstock.state.base import ByteMap
 from penstock.state.views.change_buffer import ChangeBufferView
 from penstock.state.views.keyvalue import KeyValueView, TimestampedView, ValueAndTimestamp
+from penstock.state.views.outer_join import OuterJoinView
 from penstock.state.views.session import SessionView
 from penstock.state.views.window import WindowView
 from penstock.topology.stores import StoreSpec
@@ -16,6 +17,7 @@ from penstock.topology.stores import StoreSpec
 __all__ = [
     "ChangeBufferView",
     "KeyValueView",
+    "OuterJoinView",
     "SessionView",
     "StoreView",
     "TimestampedView",
@@ -24,7 +26,7 @@ __all__ = [
     "open_view",
 ]
 
-StoreView: TypeAlias = KeyValueView | TimestampedView | WindowView | SessionView | ChangeBufferView
+StoreView: TypeAlias = KeyValueView | TimestampedView | WindowView | SessionView | ChangeBufferView | OuterJoinView
 
 
 def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> StoreView:
@@ -46,9 +48,11 @@ def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int])
             return SessionView(spec, entries, meta)
         case "buffer":
             return ChangeBufferView(spec, entries, meta)
+        case "outer_join":
+            return OuterJoinView(spec, entries)
         case kind:
             raise StateError(
                 f"store {spec.name!r} is of kind {kind!r}, which has no view",
-                hint="Kinds with a view are key_value, timestamped, window, session and buffer.",
+                hint="Kinds with a view are key_value, timestamped, window, session, buffer and outer_join.",
                 store=spec.name,
             )

@@ -11,7 +11,7 @@ What is observable of retention is told in `retention`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
 from penstock.state.views.keyvalue import ValueAndTimestamp, key_bytes
 from penstock.state.views.retention import NUMBER, Retention
+from penstock.state.views.window_rows import WindowRows, read_buckets
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class WindowView:
         self._values: Serde[Any] = spec.value_serde
         self._size = spec.window_size_ms
         self._time = Retention(spec, entries, meta, spec.window_size_ms)
+        # Of null values put into a store with duplicates, Kafka's stores on disk take no notice; those in memory note
+        # the time, and count them when they are late.
+        self._ignores_nulls = spec.retain_duplicates and spec.persistent
         self._sequence_name = f"{spec.name}/sequence-number"
 
     @property
@@ -78,15 +82,17 @@ class WindowView:
             value, timestamp = value
         data = key_bytes(self.spec, key)
         dumped = self._dump(value, timestamp)
-        if dumped is None and self.spec.retain_duplicates:
-            return  # nothing says which of the duplicates to delete
+        if dumped is None and self._ignores_nulls:
+            return
         observed = max(self.observed_stream_time, start)
         self._time.advance(observed)
         if not self._time.is_live(start, observed):
             self._time.drop(1)
             return
-        tail = _SEQUENCE.pack(int(self._take_sequence(1)[0])) if self.spec.retain_duplicates else b""
-        self._map.put(self._row(data, start) + tail, dumped)
+        if not self.spec.retain_duplicates:
+            self._map.put(self._row(data, start), dumped)
+        elif dumped is not None:  # nothing says which of the duplicates to delete
+            self._map.put(self._row(data, start) + _SEQUENCE.pack(int(self._take_sequence(1)[0])), dumped)
 
     # Ranges; bounds are inclusive
 
@@ -151,6 +157,18 @@ class WindowView:
             yield Windowed(self._keys.deserialize(key), Window(start, start + self._size)), self._load(value)
 
     # Columns
+
+    def fetch_rows(self, keys: Sequence[bytes], time_from: int, time_to: int) -> WindowRows:
+        """At least all rows of these keys (as bytes) that start in the range and have not expired."""
+        low, high = self._visible(time_from, time_to)
+        buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms) if low <= high else range(0)
+        sequence_bytes = 4 if self.spec.retain_duplicates else 0
+        found, starts, values = read_buckets(self._map, buckets, keys if buckets else (), sequence_bytes)
+        return WindowRows(found, starts, values, self.spec.timestamped, self._values)
+
+    def first_visible(self, observed: Any) -> Any:
+        """The smallest start that has not expired at these observed stream times."""
+        return self._time.first_visible_at(observed)
 
     def get_columns(self, keys: Column, starts: NDArray[np.int64] | None = None) -> tuple[Column, NDArray[np.int64]]:
         """The values of the windows, null where there is none, and their timestamps (-1 where there is none).
@@ -218,18 +236,22 @@ class WindowView:
             if timestamps is None:
                 raise self._no_timestamp()
             dumped = frame(dumped, prefix=big_endian(timestamps))
-        if self.spec.retain_duplicates and dumped.null_count:
-            kept = np.flatnonzero(~dumped.is_null().to_numpy(zero_copy_only=False))
-            keys, starts, dumped = keys.take(kept), starts[kept], dumped.take(kept)
+        present = None
+        if self.spec.retain_duplicates and dumped.null_count:  # nothing says which of the duplicates to delete
+            present = ~dumped.is_null().to_numpy(zero_copy_only=False)
+            if self._ignores_nulls:
+                kept = np.flatnonzero(present)
+                keys, starts, dumped, present = keys.take(kept), starts[kept], dumped.take(kept), None
         if not len(starts):
             return 0
         observed = np.maximum.accumulate(np.maximum(starts, self.observed_stream_time))
-        live = np.flatnonzero(self._time.is_live(starts, observed))
-        dropped = len(starts) - len(live)
-        rows = self._rows(keys, starts)
-        if dropped:
-            rows, dumped = rows.take(live), dumped.take(live)
-        self._map.put_many(to_bytes_list(rows), to_bytes_list(dumped))  # type: ignore[arg-type]
+        live = self._time.is_live(starts, observed)
+        dropped = len(starts) - int(live.sum())
+        put = live if present is None else live & present
+        if not put.all():
+            index = np.flatnonzero(put)
+            keys, starts, dumped = keys.take(index), starts[index], dumped.take(index)
+        self._map.put_many(to_bytes_list(self._rows(keys, starts)), to_bytes_list(dumped))  # type: ignore[arg-type]
         self._time.drop(dropped)
         self._time.advance(int(observed[-1]))
         return dropped

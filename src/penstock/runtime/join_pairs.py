@@ -1,0 +1,74 @@
+"""Which rows of one side match which of the other: same key, near in time, and there before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Kept", "Pairs", "Probes", "numbered", "pairs_of"]
+
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Rows that look for matches in ``lows <= time <= highs``; ``ranks`` say where each stands in the batch."""
+
+    codes: NDArray[np.int64]
+    lows: NDArray[np.int64]
+    highs: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows that can be found, in the order in which they came; those kept from earlier batches have the rank -1."""
+
+    codes: NDArray[np.int64]
+    times: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Positions of probes and of what each found, in the order of probe, time and arrival."""
+
+    probes: NDArray[np.int64]
+    found: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.probes)
+
+
+def pairs_of(probes: Probes, kept: Kept) -> Pairs:
+    """All matches of rows that stand before the probe."""
+    none = np.empty(0, np.int64)
+    if not len(probes.codes) or not len(kept.codes):
+        return Pairs(none, none)
+    lows, highs, times = probes.lows, probes.highs, kept.times
+    base, last = int(times.min()), int(times.max())
+    span = last - base + 1
+    if span * (int(max(kept.codes.max(), probes.codes.max())) + 1) >= _LARGEST:  # count distinct times instead
+        distinct = np.unique(times)
+        times = np.searchsorted(distinct, times)
+        lows, highs = np.searchsorted(distinct, lows), np.searchsorted(distinct, highs, "right") - 1
+        base, span = 0, len(distinct)
+    order = np.lexsort((times, kept.codes))  # stable: what came first stays first
+    line = kept.codes[order] * span + (times[order] - base)
+    fronts = probes.codes * span
+    first = np.searchsorted(line, fronts + np.clip(lows - base, 0, span))
+    counts = np.maximum(np.searchsorted(line, fronts + np.clip(highs - base + 1, 0, span)) - first, 0)
+    index = np.repeat(np.arange(len(counts)), counts)
+    found = order[first[index] + numbered(counts)]
+    before = kept.ranks[found] < probes.ranks[index]
+    return Pairs(index[before], found[before])
+
+
+def numbered(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0, 1, 2, ... as many as each count says."""
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)

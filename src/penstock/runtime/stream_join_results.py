@@ -1,0 +1,143 @@
+"""The rows that a join of two streams gives: left value in ``values``, right one in ``olds``, until they are joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.join_pairs import Kept, Pairs, numbered
+from penstock.runtime.join_sides import Arrived, JoinSide
+from penstock.runtime.outer_joins import Events, Outgoing
+from penstock.runtime.rows import Rows
+from penstock.runtime.views import spread
+from penstock.serde.column import Column
+from penstock.state.views.frames import from_bytes_list
+from penstock.state.views.outer_join import OuterJoinView
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.state.views.window_rows import WindowRows
+
+__all__ = ["Matches", "expired_rows", "lone_rows", "matched_rows", "outer_events"]
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What the rows of one side found among the rows of ``other``, and whether those wait for matches."""
+
+    side: JoinSide
+    arrived: Arrived
+    other: Arrived
+    stored: WindowRows  # of the other side
+    kept: Kept
+    pairs: Pairs
+    is_left: bool
+    other_waits: bool
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many matches each valid row has."""
+        return np.bincount(self.pairs.probes, minlength=len(self.arrived.valid))
+
+
+def _both(rows: Rows, others: Column, *, is_left: bool) -> Rows:
+    """The rows with both values, the other side's given."""
+    return replace(rows, olds=others) if is_left else replace(rows, values=others, olds=rows.values)
+
+
+def matched_rows(matches: Matches, skipped: NDArray[np.int64] | None) -> Rows:
+    """A row a match, after ``skipped`` rows (of each row of the side) that come before."""
+    pairs = matches.pairs
+    positions = matches.arrived.valid[pairs.probes]
+    rows = matches.arrived.rows.take(positions)
+    number = numbered(matches.counts)
+    if skipped is not None:
+        number += skipped[positions]
+    rows = replace(
+        rows,
+        place=rows.place.extend(number),
+        timestamps=np.maximum(rows.timestamps, matches.kept.times[pairs.found]),
+    )
+    return _both(rows, matches.other.values_of(matches.stored, pairs.found), is_left=matches.is_left)
+
+
+def lone_rows(
+    arrived: Arrived, positions: NDArray[np.int64], skipped: NDArray[np.int64] | None, *, is_left: bool
+) -> Rows:
+    """The rows at these positions, with nothing on the other side."""
+    rows = arrived.rows.take(positions)
+    number = np.zeros(len(rows), np.int64) if skipped is None else skipped[positions]
+    return _both(replace(rows, place=rows.place.extend(number)), Column.nulls(len(rows)), is_left=is_left)
+
+
+def expired_rows(
+    outgoing: Outgoing, arrived: Arrived, left: JoinSide, right: JoinSide
+) -> tuple[Rows, NDArray[np.int64]]:
+    """What leaves with the rows of this side, and how many with each row."""
+    ranks = np.array(outgoing.ranks, np.int64)
+    position = np.searchsorted(arrived.ranks, ranks)
+    mine = np.zeros(len(ranks), np.bool_)
+    inside = position < len(arrived.ranks)
+    mine[inside] = arrived.ranks[position[inside]] == ranks[inside]
+    position = position[mine]
+    records = [record for record, taken in zip(outgoing.records, mine.tolist(), strict=True) if taken]
+    counts = np.bincount(position, minlength=len(arrived.rows))
+    is_left = np.array([record.is_left for record in records], np.bool_)
+    values = []
+    for side, mask in ((left, is_left), (right, ~is_left)):
+        data = from_bytes_list([record.value for record, own in zip(records, mask.tolist(), strict=True) if own])
+        values.append(spread(side.store.spec.value_serde.decode(data), np.flatnonzero(mask), len(records)))
+    rows = replace(
+        arrived.rows.take(position),
+        timestamps=np.array([record.time for record in records], np.int64),
+        keys=left.store.spec.key_serde.decode(from_bytes_list([record.key for record in records])),
+        values=values[0],
+        olds=values[1],
+    )
+    return replace(rows, place=rows.place.extend(numbered(counts))), counts
+
+
+def outer_events(
+    sides: tuple[Matches, Matches],
+    waits: tuple[NDArray[np.int64], NDArray[np.int64]],
+    times: NDArray[np.int64],
+    stream_times: NDArray[np.int64],
+) -> Events:
+    """What the batch does to the waiting records; ``waits`` are positions in the valid rows of each side."""
+    total = len(times)
+    is_left, may_release, waiting = (np.zeros(total, np.bool_) for _ in range(3))
+    rows, values, ranks = [], [], []
+    match_rows, match_ranks = [pa.array([], pa.large_binary())], [np.empty(0, np.int64)]
+    for matches, waits_here in zip(sides, waits, strict=True):
+        arrived = matches.arrived
+        is_left[arrived.ranks] = matches.is_left
+        own = arrived.ranks[arrived.valid]
+        may_release[own] = True
+        waiting[own[waits_here]] = True
+        ranks.append(own[waits_here])
+        flags = np.full(len(waits_here), matches.is_left, np.bool_)
+        rows.append(OuterJoinView.rows(arrived.times[waits_here], flags, arrived.keys.take(pa.array(waits_here))))
+        present = arrived.rows.values.take(arrived.valid[waits_here])
+        values.append(matches.side.store.spec.value_serde.encode(present))
+        if matches.other_waits:
+            probes, found = matches.pairs.probes, matches.pairs.found
+            flags = np.full(len(found), not matches.is_left, np.bool_)
+            keys = arrived.keys.take(pa.array(probes))
+            match_rows.append(OuterJoinView.rows(matches.kept.times[found], flags, keys))
+            match_ranks.append(own[probes])
+    order = pa.array(np.argsort(np.concatenate(ranks), kind="stable"))
+    return Events(
+        times,
+        is_left,
+        may_release,
+        stream_times,
+        waiting,
+        pa.concat_arrays(rows).take(order),
+        pa.concat_arrays(values).take(order),
+        np.concatenate(match_ranks),
+        pa.concat_arrays(match_rows),
+    )

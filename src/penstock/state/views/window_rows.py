@@ -1,0 +1,80 @@
+"""Many rows of a window store at once, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.state.base import ByteMap
+from penstock.state.views.frames import from_bytes_list, unframe
+from penstock.state.views.retention import NUMBER
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.serde.base import Serde
+    from penstock.serde.column import Column
+
+__all__ = ["WindowRows", "read_buckets"]
+
+_FEW_SEEKS = 64  # up to so many ranges are read one by one without a thought
+_ROWS_PER_SEEK = 8  # reading on costs as much for so many rows as finding another range
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Rows of a window store, in the order of key, start and arrival within each bucket."""
+
+    keys: pa.Array
+    starts: NDArray[np.int64]
+    values: list[bytes]
+    timestamped: bool
+    serde: Serde[Any]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def decode(self, index: NDArray[np.int64]) -> Column:
+        """The values of the rows at these positions."""
+        data = from_bytes_list([self.values[i] for i in index.tolist()])
+        if self.timestamped:
+            data = unframe(data, before=8)[0]
+        return self.serde.decode(data)
+
+
+def read_buckets(
+    entries: ByteMap, buckets: range, keys: Sequence[bytes], sequence_bytes: int
+) -> tuple[pa.Array, NDArray[np.int64], list[bytes]]:
+    """All rows of these keys in these buckets, perhaps with rows of other keys: (keys, starts, values).
+
+    Reads the buckets from end to end, unless they hold many more rows than there are keys to look for.
+    """
+    rows: list[tuple[bytes, bytes]] | None = None
+    seeks = len(keys) * len(buckets)
+    if seeks > _FEW_SEEKS:
+        limit = seeks * _ROWS_PER_SEEK
+        scan = entries.scan(NUMBER.pack(buckets[0]), NUMBER.pack(buckets[-1] + buckets.step))
+        rows = list(islice(scan, limit + 1))
+        if len(rows) > limit:
+            rows = None
+    if rows is None:
+        tail = 8 + sequence_bytes
+        rows = []
+        for bucket in buckets:
+            front = NUMBER.pack(bucket)
+            for key in keys:
+                first = front + key
+                width = len(first) + tail
+                # Bucket and start are not negative, so the first byte of a start is below 0x80.
+                rows += [row for row in entries.scan(first, first + b"\x80") if len(row[0]) == width]
+    if not rows:
+        return from_bytes_list([]), np.empty(0, np.int64), []
+    names, values = zip(*rows, strict=True)
+    found, _, tails = unframe(from_bytes_list(names), before=8, after=8 + sequence_bytes)
+    starts = np.ascontiguousarray(tails[:, :8]).view(">i8").reshape(-1).astype(np.int64)
+    return found, starts, list(values)
