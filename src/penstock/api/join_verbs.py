@@ -61,7 +61,7 @@ class JoinVerbs(Generic[K, V]):
         >>> from penstock import JoinWindows
         >>> near = JoinWindows.of("5 seconds")
         >>> try_out(lambda s: s.join(s.map_values(len), lambda left, right: (left, right), near), [("a", "xyz")])
-        [('a', ['xyz', 3])]
+        [('a', ('xyz', 3))]
         """
         return self._join(other, "inner", name, *args, **named)
 
