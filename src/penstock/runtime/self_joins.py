@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.runtime.join_pairs import Pairs, Probes, numbered, pairs_of
 from penstock.runtime.join_sides import Arrived, codes_of, fetch, side_of
-from penstock.runtime.joins import join_rows
+from penstock.runtime.joiners import join_rows
 from penstock.runtime.rows import Rows
 from penstock.topology.operations import Operation
 from penstock.topology.stream_joins import SelfJoin

@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.runtime.join_pairs import Probes, pairs_of
 from penstock.runtime.join_sides import Arrived, JoinSide, codes_of, fetch, side_of
-from penstock.runtime.joins import join_rows
+from penstock.runtime.joiners import join_rows
 from penstock.runtime.outer_joins import OuterJoinQueue
 from penstock.runtime.place import Place
 from penstock.runtime.rows import Rows
