@@ -95,9 +95,15 @@ OPERATORS = {
         ("store:lru", "LRU store", ""),
         ("store:versioned", "versioned store", ""),
         ("versioned table", "versioned table", ""),
-        ("source", "Topology without the DSL: addSource, addProcessor, addSink", ""),
-        ("addGlobalStore", "addGlobalStore", ""),
-        ("addReadOnlyStateStore", "addReadOnlyStateStore", ""),
+        (
+            "source",
+            "Topology without the DSL: addSource, addProcessor, addSink",
+            "Topology.add_source, add_processor, add_sink",
+        ),
+        ("connect", "connectProcessorAndStateStores", "Topology.connect_processor_and_state_stores"),
+        ("addGlobalStore", "addGlobalStore", "add_global_store"),
+        ("addReadOnlyStateStore", "addReadOnlyStateStore", "Topology.add_read_only_state_store"),
+        ("topology.optimization", "topology.optimization", "build({'topology.optimization': 'all'})"),
     ),
 }
 
@@ -206,7 +212,7 @@ def _plain(text: str) -> str:
 def uses_of(case: dict[str, Any]) -> set[str]:
     """Which operators a recorded case uses, by the names of OPERATORS."""
     nodes = {n["id"]: n for n in case["topology"]}
-    used = set()
+    used = {name for name in ("topology.optimization",) if name in case["config"]}
     for n in case["topology"]:
         match n["op"]:
             case "windowedBy":
@@ -296,6 +302,18 @@ def parity(results: dict[str, Any]) -> str:
             ],
             "feature",
             "state",
+        ),
+    ]
+    parts += [
+        "## Beyond Kafka Streams",
+        markdown(
+            [
+                ("calls of coroutine functions, many at once", "`map_async`, `map_values_async`"),
+                ("functions that work on whole batches", "Polars expressions in place of functions, `agg`"),
+                ("streaming DataFrames in and out", "`stream_dataframe`, `to_dataframe`"),
+            ],
+            "extra",
+            "by",
         ),
     ]
     return "\n\n".join(parts) + "\n"
