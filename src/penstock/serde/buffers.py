@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "LARGE_BINARY",
     "bytes_column",
+    "cut",
     "fixed_width",
     "from_fixed_width",
     "join",
@@ -85,17 +87,22 @@ def from_fixed_width(matrix: NDArray[np.uint8], valid: NDArray[np.bool_] | None 
 
 def without_suffix(data: pa.Array, suffix: int) -> pa.Array:
     """The rows without their last ``suffix`` bytes; every row that is not null must have as many."""
+    return cut(data, 0, suffix)
+
+
+def cut(data: pa.Array, before: NDArray[np.int64] | int, after: NDArray[np.int64] | int) -> pa.Array:
+    """The rows without their first ``before`` and last ``after`` bytes; rows that are not null must have as many."""
     data = large_binary(data)
     if not len(data):
         return data
     body, offsets = parts(data)
     valid = np.asarray(data.is_valid())
-    lengths = np.where(valid, np.diff(offsets) - suffix, 0)
-    cut = np.zeros(len(data) + 1, np.int64)
-    np.cumsum(lengths, out=cut[1:])
-    kept = body[np.arange(cut[-1]) + np.repeat(offsets[:-1] - cut[:-1], lengths)] if cut[-1] else body[:0]
+    lengths = np.where(valid, np.diff(offsets) - before - after, 0)
+    ends = np.zeros(len(data) + 1, np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    kept = body[np.arange(ends[-1]) + np.repeat(offsets[:-1] + before - ends[:-1], lengths)] if ends[-1] else body[:0]
     bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    buffers = [bitmap, pa.py_buffer(cut), pa.py_buffer(np.ascontiguousarray(kept))]
+    buffers = [bitmap, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(kept))]
     return pa.LargeBinaryArray.from_buffers(LARGE_BINARY, len(data), buffers)
 
 
