@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Produced,
         Repartitioned,
         StreamJoined,
+        TableJoined,
     )
     from penstock.api.processor import (
         Cancellable,
@@ -80,6 +81,7 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "Suppressed",
+    "TableJoined",
     "TimeWindows",
     "Topology",
     "TopologyTestDriver",
@@ -104,6 +106,7 @@ _MODULES = {
         "Produced",
         "Repartitioned",
         "StreamJoined",
+        "TableJoined",
     ),
     "api.processor": (
         "Cancellable",

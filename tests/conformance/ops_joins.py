@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import functions as fns
 from penstock.api.join_windows import JoinWindows
-from penstock.api.options import Joined, StreamJoined
+from penstock.api.options import Joined, StreamJoined, TableJoined
 from penstock.api.stream import KStream
 from penstock.api.table import KTable
-from things import NotBuilt, Operators, Spec, Thing, serde
+from things import NotBuilt, Operators, Spec, Thing, serde, value_only
 
 __all__ = ["JoinOperators"]
 
@@ -39,6 +39,20 @@ class JoinOperators(Operators):
             it=verb(right.it, fns.joiner(n["fn"]), joined),
             value=fns.joiner_type(n["fn"], left.value, right.value),
         )
+
+    def op_fkJoin(self, n: Spec) -> Thing:  # noqa: N802 - methods carry the names of the operators in the cases
+        left, right = self.source(n, 0), self.source(n, 1)
+        value = fns.joiner_type(n["fn"], left.value, right.value)
+        extract = fns.key_function(n["extractor"])
+        verb = left.it.join if n["kind"] == "inner" else left.it.left_join
+        table = verb(
+            right.it,
+            fns.joiner(n["fn"]),
+            self.materialized(n, serde(left.key, left.size), serde(value)),
+            foreign_key=extract if n.get("extractor_with_key") else value_only(extract),
+            joined=TableJoined(n.get("name")),
+        )
+        return replace(left, it=table, value=value)
 
     def _join_tables(self, n: Spec, left: Thing, right: Thing) -> Thing:
         value = fns.joiner_type(n["fn"], left.value, right.value)

@@ -22,6 +22,7 @@ __all__ = [
     "Produced",
     "Repartitioned",
     "StreamJoined",
+    "TableJoined",
 ]
 
 StoreType = Literal["rocksdb", "in_memory"]
@@ -109,6 +110,23 @@ class Joined(_Typed):
         _Typed.__post_init__(self)
         if self.grace is not None:
             object.__setattr__(self, "grace", _at_least_zero(self.grace, "grace"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableJoined(_Named):
+    """Name and partitioners of a foreign-key join: Kafka's ``TableJoined``.
+
+    The name goes into all its processors, its two topics and its store. A partitioner is called as
+    ``fn(topic, key, None, partitions)`` and must send a key to the partition where the table has it; None for one of
+    them means that the table is partitioned by Kafka's default.
+
+    Args:
+        partitioner: That of the left table, for the answers.
+        other_partitioner: That of the right table, for the subscriptions.
+    """
+
+    partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
+    other_partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.api.handle import Handle, name_of
 from penstock.api.materialize import optional_spec
-from penstock.api.options import Grouped, Materialized, Named
+from penstock.api.options import Grouped, Materialized, Named, TableJoined
 from penstock.api.serdes import UNKNOWN
+from penstock.errors import TopologyError
 from penstock.topology import operations as ops
 from penstock.topology.functions import Function
 from penstock.topology.graph import ProcessorGraph
@@ -167,19 +168,31 @@ class KTable(Generic[K, V]):
         joiner: Callable[[V, V2], VR] | Callable[[K, V, V2], VR] | pl.Expr,
         materialized: Materialized | str | None = None,
         *,
+        foreign_key: Callable[[V], Any] | Callable[[K, V], Any] | pl.Expr | None = None,
+        joined: TableJoined | None = None,
         name: Name = None,
     ) -> KTable[K, VR]:
-        """Joins the rows of two tables that have the same key (``join``); a row needs both sides.
+        """Joins the rows of two tables (``join``); a row needs both sides. A change of either changes the result.
 
-        The joiner gets both values, or the key and both; an expression sees them as ``left`` and ``right``. A change of
-        either side changes the result. Both tables must have the same number of partitions.
+        Without ``foreign_key`` rows of the same key meet, and both tables must have as many partitions. With it each
+        row of this table meets the row of the other whose key the function gives; None joins nothing.
+
+        Args:
+            other: The other table.
+            joiner: Gets both values, or this table's key and both; an expression sees ``left`` and ``right``.
+            materialized: A store for the result.
+            foreign_key: Gets this table's value, or key and value, and gives a key of the other table.
+            joined: Name and partitioners of a foreign-key join.
+            name: Of the processors; short for ``joined=TableJoined(name)``.
 
         >>> from penstock.testing import try_out
-        >>> lengths = lambda t: t.join(t.map_values(len), lambda word, length: f"{word} {length}")
-        >>> try_out(lambda s: lengths(s.to_table()), [("a", "one"), ("a", None)])
-        [('a', 'one 3'), ('a', None)]
+        >>> def people(s):  # "ann": "boss bob"
+        ...     table = s.to_table()
+        ...     return table.join(table, lambda me, boss: f"{me} < {boss}", foreign_key=lambda v: v.split()[1])
+        >>> try_out(people, [("bob", "boss bob"), ("ann", "dev bob")])
+        [('bob', 'boss bob < boss bob'), ('ann', 'dev bob < boss bob')]
         """
-        return self._join("inner", other, joiner, materialized, name)
+        return self._join("inner", other, joiner, materialized, foreign_key, joined, name)
 
     def left_join(
         self,
@@ -187,10 +200,12 @@ class KTable(Generic[K, V]):
         joiner: Callable[[V, V2 | None], VR] | Callable[[K, V, V2 | None], VR] | pl.Expr,
         materialized: Materialized | str | None = None,
         *,
+        foreign_key: Callable[[V], Any] | Callable[[K, V], Any] | pl.Expr | None = None,
+        joined: TableJoined | None = None,
         name: Name = None,
     ) -> KTable[K, VR]:
-        """As `join`, and rows that only this table has are joined with None (``leftJoin``)."""
-        return self._join("left", other, joiner, materialized, name)
+        """As `join`, and rows of this table that meet nothing are joined with None (``leftJoin``)."""
+        return self._join("left", other, joiner, materialized, foreign_key, joined, name)
 
     def outer_join(
         self,
@@ -201,7 +216,7 @@ class KTable(Generic[K, V]):
         name: Name = None,
     ) -> KTable[K, VR]:
         """As `join`, and rows that only one table has are joined with None (``outerJoin``)."""
-        return self._join("outer", other, joiner, materialized, name)
+        return self._join("outer", other, joiner, materialized, None, None, name)
 
     def _join(
         self,
@@ -209,11 +224,21 @@ class KTable(Generic[K, V]):
         other: KTable[Any, V2],
         joiner: object,
         materialized: Materialized | str | None,
+        foreign_key: object,
+        joined: TableJoined | None,
         name: Name,
     ) -> KTable[K, Any]:
-        from penstock.api.table_joins import join_tables
+        given = Materialized.of(materialized)
+        if foreign_key is None:
+            from penstock.api.table_joins import join_tables
 
-        return join_tables(self, other, joiner, Materialized.of(materialized), name_of(name), kind)
+            if joined is not None:
+                raise TopologyError("TableJoined is for joins with foreign_key=", hint="Leave it out; give name=.")
+            return join_tables(self, other, joiner, given, name_of(name), kind)
+        from penstock.api.foreign_key_joins import join_on_foreign_key
+
+        joined = joined or TableJoined(name_of(name))
+        return join_on_foreign_key(self, other, foreign_key, joiner, joined, given, is_left=kind == "left")
 
     def _filter(
         self, verb: str, predicate: object, materialized: Materialized | str | None, name: Name, *, negate: bool

@@ -36,6 +36,11 @@ class TaskContext(Protocol):
     """The task, as an operator sees it."""
 
     @property
+    def task_id(self) -> str:
+        """``<sub-topology>_<partition>``."""
+        ...
+
+    @property
     def input_stream_times(self) -> NDArray[np.int64]:
         """The task's stream time after each input position of this batch."""
         ...

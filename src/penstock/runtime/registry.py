@@ -33,6 +33,7 @@ _FAMILIES = (
     "table_transforms",
     "suppress",
     "cogroup",
+    "foreign_keys",
 )
 
 

@@ -15,6 +15,7 @@ from penstock.runtime.rows import Headers, Rows
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
+from penstock.serde.subscriptions import ResponseColumn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -199,6 +200,8 @@ class Sink:
 
     def _targets(self, topic: str, rows: Rows, keys: pa.Array, count: int) -> NDArray[np.int32]:
         function = self._node.partitioner
+        if function is None and isinstance(rows.values, ResponseColumn):
+            return _answered(rows.values.partitions, keys, count)
         if function is None:
             if self._plain_serde is not None and count > 1:
                 plain = [None if k is None else k.key for k in rows.keys.items()]
@@ -220,6 +223,14 @@ class Sink:
                 )
             targets[row] = target
         return targets
+
+
+def _answered(wanted: NDArray[np.int32], keys: pa.Array, count: int) -> NDArray[np.int32]:
+    """A response goes to the partition from which its subscription came, where that is known."""
+    if count <= 0:
+        return np.full(len(keys), -1, np.int32)
+    known = (wanted >= 0) & (wanted < count)
+    return wanted if known.all() else np.where(known, wanted, _partitions(keys, count)).astype(np.int32)
 
 
 def _is_windowed(serde: Serde[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The 128-bit murmur3 hash with which Kafka Streams tells whether a value has changed, for one value and for columns."""
+"""The 128-bit murmur3 hash by which Kafka Streams tells whether a value has changed, also of whole columns."""
 
 from __future__ import annotations
 

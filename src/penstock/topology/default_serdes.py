@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 from penstock.errors import TopologyError
 from penstock.topology.nodes import Node, ProcessorNode
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 
-__all__ = ["DefaultWindowed", "with_default_serdes"]
+__all__ = ["DefaultWindowed", "Wrapping", "with_default_serdes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,15 @@ class DefaultWindowed:
         from penstock.serde import Serdes
 
         return Serdes.session_windowed(inner) if self.size_ms is None else Serdes.time_windowed(inner, self.size_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapping:
+    """A serde over one that may be a default: ``wrap`` makes it, ``of`` tells which default ``inner`` then is."""
+
+    wrap: Callable[[Any], Any]
+    inner: Any
+    of: Literal["key", "value"]
 
 
 def with_default_serdes(topology: Topology, key_serde: Any, value_serde: Any) -> Topology:
@@ -60,9 +70,23 @@ class _Defaults:
 
     def node(self, node: Node) -> Node:
         if isinstance(node, ProcessorNode):
-            return node
+            return self._processor(node)
         key, value = self._both(node, f"node {node.name!r}")
         return replace(node, key_serde=key, value_serde=value)
+
+    def _processor(self, node: ProcessorNode) -> ProcessorNode:
+        """Some operations have serdes of their own; the fields' names end with ``key_serde`` or ``value_serde``."""
+        found = {
+            f.name: self._one(
+                getattr(node.operation, f.name),
+                self.key if f.name.endswith("key_serde") else self.value,
+                "key" if f.name.endswith("key_serde") else "value",
+                f"node {node.name!r}",
+            )
+            for f in fields(node.operation)
+            if f.name.endswith("_serde")
+        }
+        return replace(node, operation=replace(node.operation, **found)) if found else node
 
     def store(self, spec: StoreSpec) -> StoreSpec:
         key, value = self._both(spec, f"store {spec.name!r}")
@@ -75,6 +99,9 @@ class _Defaults:
         )
 
     def _one(self, given: Any, default: Any, kind: str, what: str) -> Any:
+        if isinstance(given, Wrapping):
+            default = self.key if given.of == "key" else self.value
+            return given.wrap(self._one(given.inner, default, given.of, what))
         needs_default = given is None or isinstance(given, DefaultWindowed)
         if needs_default and default is None:
             raise TopologyError(

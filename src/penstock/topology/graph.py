@@ -176,8 +176,11 @@ class SinkGraph(GraphNode):
     value_serde: Any
     topic_fn: Function | None = None
     partitioner: Function | None = None
+    internal: bool = False  # the topic is the application's own
 
     def write(self, to: Assembly) -> None:
+        if self.internal and self.topic is not None:
+            to.internal_topics.setdefault(self.topic, InternalTopic(self.topic))
         to.add(
             SinkNode(
                 self.name,
@@ -187,6 +190,7 @@ class SinkGraph(GraphNode):
                 self.parent_names,
                 self.topic_fn,
                 self.partitioner,
+                self.internal,
             )
         )
 

@@ -15,6 +15,7 @@ from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_b
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 __all__ = ["KeyValueView", "TimestampedView", "ValueAndTimestamp", "key_bytes", "successor"]
@@ -196,6 +197,25 @@ class TimestampedView(_OrderedView):
         found = from_bytes_list(self._map.get_many(self._encode_keys(keys)))
         values, stamps, _ = unframe(found, before=8)
         return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
+
+    def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
+        """All entries whose key bytes start with one of the prefixes.
+
+        Returns:
+            Which prefix each entry belongs to (ascending; in the order of the keys' bytes for one prefix), its key's
+            bytes, and its value.
+        """
+        numbers: list[int] = []
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        scan = self._map.scan
+        for number, prefix in enumerate(prefixes):
+            for key, value in scan(prefix, successor(prefix)):
+                numbers.append(number)
+                keys.append(key)
+                values.append(value)
+        found, _, _ = unframe(from_bytes_list(values), before=8)
+        return np.array(numbers, np.int64), from_bytes_list(keys), self._values.decode(found)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
         """Sets the values with their timestamps; a null value deletes, the last of equal keys wins."""

@@ -1,0 +1,180 @@
+"""The left side of a foreign-key join: subscriptions on their way out, answers on their way in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import SerializationError
+from penstock.runtime.calls import apply, failures_removed
+from penstock.runtime.foreign_keys_right import FACTORIES as RIGHT
+from penstock.runtime.joiners import join_values
+from penstock.runtime.rows import Rows
+from penstock.runtime.views import spread
+from penstock.serde.buffers import large_binary
+from penstock.serde.column import Column
+from penstock.serde.subscriptions import Hashes, Instruction, ResponseColumn, SubscriptionColumn
+from penstock.topology.foreign_key_operations import ResponseJoin, SubscriptionSend
+from penstock.topology.operations import Operation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.operator import Operator, TaskContext
+    from penstock.serde.base import Serde
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.topology import Topology
+
+__all__ = ["FACTORIES"]
+
+_NOTHING = 255  # no instruction: nothing is sent
+
+
+def _encoded(
+    serde: Serde[Any], column: Column, rows: Rows, node: str, context: TaskContext
+) -> tuple[pa.Array, NDArray[np.int64] | None]:
+    """The column's bytes, and the rows that encode (None: all); the others are reported and null."""
+    try:
+        return large_binary(serde.encode(column)), None
+    except (SerializationError, pa.ArrowException):
+        pass  # some row is bad: find it
+    data: list[bytes | None] = []
+    failed: list[int] = []
+    for row, item in enumerate(column.items()):
+        try:
+            data.append(serde.serialize(item))
+        except Exception as error:  # noqa: BLE001 - a user's serde may raise anything
+            context.failed(node, None, rows, row, error)
+            data.append(None)
+            failed.append(row)
+    return pa.array(data, pa.large_binary()), failures_removed(failed, len(column))
+
+
+def _olds(rows: Rows) -> Column:
+    return Column.nulls(len(rows)) if rows.olds is None else rows.olds
+
+
+class _SubscriptionSend:
+    """SubscriptionSendProcessorSupplier: which foreign keys the changed rows want, and which they want no more."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
+        self._name = node.name
+        self._context = context
+        self._operation = cast("SubscriptionSend", node.operation)
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        encoded, good = _encoded(self._operation.value_serde, rows.values, rows, self._name, self._context)
+        if good is not None:
+            rows, encoded = rows.take(good), encoded.take(pa.array(good))
+        hashes = Hashes.of_values(encoded)
+        before, good = self._extracted(rows, _olds(rows))
+        if good is not None:
+            rows, before, hashes = rows.take(good), before.take(good), hashes.take(good)
+        after, good = self._extracted(rows, rows.values)
+        if good is not None:
+            rows, before, after, hashes = rows.take(good), before.take(good), after.take(good), hashes.take(good)
+        return self._sent(rows, hashes, (before, after), self._instructions(rows, before, after))
+
+    def _extracted(self, rows: Rows, values: Column) -> tuple[Column, NDArray[np.int64] | None]:
+        """The foreign keys of the values that are there, and the rows whose extraction did not raise."""
+        there = np.flatnonzero(~values.null_mask())
+        if not len(there):
+            return Column.nulls(len(rows)), None
+        present = replace(rows, values=values, olds=None)
+        present = present if len(there) == len(rows) else present.take(there)
+        keys, kept = apply(self._operation.extractor, present, self._name, self._context)
+        if kept is None:
+            return spread(keys, there, len(rows)), None
+        good = failures_removed(np.setdiff1d(there, there[kept]).tolist(), len(rows))
+        return spread(keys, there[kept], len(rows)), good
+
+    def _instructions(self, rows: Rows, before: Column, after: Column) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """For each row what is sent to the old foreign key, and after that to the new one."""
+        gone, never = rows.values.null_mask(), _olds(rows).null_mask()
+        had, has = ~before.null_mask(), ~after.null_mask()
+        changed = had & self._changed(before, after)
+        unsubscribe = np.full(len(rows), _NOTHING, np.uint8)
+        subscribe = np.full(len(rows), _NOTHING, np.uint8)
+        if self._operation.left:  # every row wants an answer
+            unsubscribe[changed & ~(gone & never)] = Instruction.DELETE_KEY_NO_PROPAGATE
+            subscribe[~(gone & never)] = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
+            return unsubscribe, subscribe
+        invalid = ~gone & ~has
+        if invalid.any():
+            self._context.drop(self._name, int(invalid.sum()), "null foreign key")
+        unsubscribe[had & changed & has] = Instruction.DELETE_KEY_NO_PROPAGATE
+        unsubscribe[had & ~has] = Instruction.DELETE_KEY_AND_PROPAGATE
+        subscribe[has] = Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+        subscribe[has & changed] = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
+        return unsubscribe, subscribe
+
+    def _changed(self, before: Column, after: Column) -> NDArray[np.bool_]:
+        """Whether the foreign keys' bytes differ; null differs from any key."""
+        if before.null_mask().all():
+            return np.ones(len(before), np.bool_)
+        serde = self._operation.foreign_key_serde
+        same = pc.equal(large_binary(serde.encode(before)), large_binary(serde.encode(after)))
+        return ~np.asarray(same.fill_null(pa.scalar(value=False)))
+
+    def _sent(
+        self,
+        rows: Rows,
+        hashes: Hashes,
+        foreign: tuple[Column, Column],
+        instructions: tuple[NDArray[np.uint8], NDArray[np.uint8]],
+    ) -> Rows:
+        first, second = (np.flatnonzero(i != _NOTHING) for i in instructions)
+        source = np.concatenate([first, second])
+        order = np.argsort(source, kind="stable")  # of one row, the old foreign key comes first
+        source = source[order]
+        keys = [column.take(index) for column, index in zip(foreign, (first, second), strict=True) if len(index)]
+        part = np.concatenate([np.zeros(len(first), np.int64), np.ones(len(second), np.int64)])[order]
+        told = np.concatenate([instructions[0][first], instructions[1][second]])[order]
+        partition = int(self._context.task_id.rsplit("_", 1)[1])
+        taken = rows.take(source)
+        wrapped = SubscriptionColumn(hashes.take(source), told, taken.keys, np.full(len(source), partition, np.int32))
+        foreign_keys = Column.concat(keys).take(order) if keys else Column.nulls(0)
+        return Rows(taken.place.extend(part), taken.timestamps, foreign_keys, wrapped, taken.headers)
+
+
+class _ResponseJoin:
+    """ResponseJoinProcessorSupplier: joins the answers to left rows that are still as they were when they asked."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
+        self._name = node.name
+        self._context = context
+        self._operation = cast("ResponseJoin", node.operation)
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        operation = self._operation
+        answers = ResponseColumn.of(rows.values)
+        current, _ = self._context.table(operation.table).values_at(rows, rows.keys)
+        fits = Hashes.of_values(large_binary(operation.value_serde.encode(current))).equal(answers.hashes)
+        if not fits.all():
+            self._context.drop(self._name, int((~fits).sum()), "the left row has changed since it asked")
+            rows, current, answers = rows.filter(fits), current.filter(fits), answers.take(np.flatnonzero(fits))
+        foreign = answers.inner
+        wanted = ~foreign.null_mask()
+        if operation.left:
+            wanted |= ~current.null_mask()
+        at = np.flatnonzero(wanted)
+        side = replace(rows, values=current).take(at)
+        results, kept = join_values(operation.joiner, side, foreign.take(at), self._name, self._context)
+        good: NDArray[np.int64] | None = None
+        if kept is not None:
+            good = failures_removed(np.setdiff1d(at, at[kept]).tolist(), len(rows))
+            at = at[kept]
+        joined = rows.with_values(spread(results, at, len(rows)))
+        return joined if good is None else joined.take(good)
+
+
+FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
+    SubscriptionSend: _SubscriptionSend,
+    ResponseJoin: _ResponseJoin,
+    **RIGHT,
+}

@@ -1,0 +1,56 @@
+"""The operations of a foreign-key join; see `penstock.topology.operations` for the rules.
+
+Left side: `SubscriptionSend` tells the right side which foreign keys its rows want. Right side: `SubscriptionReceive`
+keeps that, `SubscriptionJoin` answers with the foreign value that is there, and `ForeignTableJoin` answers again when a
+foreign value changes. Left side: `ResponseJoin` joins the answers that still fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.topology.functions import Function
+from penstock.topology.operations import Operation
+
+__all__ = ["ForeignTableJoin", "ResponseJoin", "SubscriptionJoin", "SubscriptionReceive", "SubscriptionSend"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSend(Operation):  # SubscriptionSendProcessorSupplier
+    """``extractor`` takes (value) or (key, value) and gives the foreign key."""
+
+    extractor: Function
+    foreign_key_serde: Any
+    value_serde: Any
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionReceive(Operation):  # SubscriptionReceiveProcessorSupplier
+    foreign_key_serde: Any
+    primary_key_serde: Any
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionJoin(Operation):  # SubscriptionJoinProcessorSupplier; ``table`` is the right table
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTableJoin(Operation):  # ForeignTableJoinProcessorSupplier; ``subscriptions`` is the receiving node
+    subscriptions: str
+    foreign_key_serde: Any
+    primary_key_serde: Any
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseJoin(Operation):  # ResponseJoinProcessorSupplier; ``table`` is the left table
+    """``joiner`` takes (left, right) or (key, left, right)."""
+
+    table: str
+    value_serde: Any
+    joiner: Function
+    left: bool
