@@ -61,7 +61,7 @@ OPERATORS = {
         ("toTable", "toTable", "to_table"),
         ("join:stream-table", "join, leftJoin with a table", "join, left_join"),
         ("join:stream-global", "join, leftJoin with a global table", ""),
-        ("join:stream-stream", "join, leftJoin, outerJoin with a stream", ""),
+        ("join:stream-stream", "join, leftJoin, outerJoin with a stream", "join, left_join, outer_join"),
         ("process", "process", "process"),
         ("processValues", "processValues", "process_values"),
         ("transformValues", "transformValues (of tables)", ""),
