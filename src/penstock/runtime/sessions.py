@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from penstock.runtime.aggregate_known import Known, recognise
 from penstock.runtime.aggregate_rows import initial, snapshot, step_of
-from penstock.runtime.tables_groups import group_keys
+from penstock.runtime.sessions_columns import Session, SessionRuns, StoredSessions
+from penstock.runtime.tables_groups import Groups, group_keys
 from penstock.runtime.tables_store import StoredTable
-from penstock.runtime.window_changes import Changes, commit
+from penstock.runtime.window_changes import ChangeColumns, Changes, commit
 from penstock.runtime.windows import WindowAssigner
 from penstock.runtime.windows_close import ClosedWindows
+from penstock.serde.column import Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionAggregate"]
 
-_Session = tuple[int, int, Any]  # start, end, aggregate
-
 
 class SessionAggregate:
     """Each row joins the sessions that are near to it, or starts one."""
@@ -37,6 +38,7 @@ class SessionAggregate:
         self._context = context
         self._operation = operation
         self._gap = operation.windows.size_ms
+        self._known = _known(operation.aggregation)
         self._windows = WindowAssigner(node.name, operation.windows, operation.store, context)
         self._table = StoredTable(
             node.name, operation.store, topology, context, send_old=operation.send_old, on_close=operation.on_close
@@ -53,29 +55,74 @@ class SessionAggregate:
         """Adds rows that have keys; gives the changes."""
         if not self._table.caching:
             rows = replace(rows, headers=None)  # Kafka sends them on only with what leaves a cache
+        if not len(rows):
+            return replace(rows, olds=Column.nulls(0))
         groups = group_keys(rows.keys, self._table.key_serde)
-        sessions = self._load(rows, groups.codes, groups.first)
-        loop = _Loop(self._operation.aggregation, self._gap, self._name, self._context, self._table.store)
+        stored = self._load(rows, groups)
         close_times = stream_times - self._operation.windows.closes_after_ms
-        changes, lost = loop.run(rows, groups.codes.tolist(), sessions, close_times.tolist())
-        changed, ends = changes.of(rows)
-        if any(lost):
-            self._context.drop(self._name, sum(lost), "the store keeps no session that old")
-        return commit(self._table, replace(changed, timestamps=ends), ends, np.array(lost, np.bool_))
-
-    def _load(self, rows: Rows, codes: NDArray[np.int64], first: NDArray[np.int64]) -> list[list[_Session]]:
-        """The sessions of each group that a row of the batch may touch, by end."""
-        earliest = np.full(len(first), np.iinfo(np.int64).max)
-        np.minimum.at(earliest, codes, rows.timestamps)
-        latest = np.full(len(first), -1, np.int64)
-        np.maximum.at(latest, codes, rows.timestamps)
-        owners, starts, ends, values = self._table.store.find_many(
-            rows.keys.take(first), earliest - self._gap, latest + self._gap
+        changes, lost = self._by_columns(rows, groups, stored, stream_times, close_times) or self._by_rows(
+            rows, groups.codes, stored, close_times, None
         )
-        sessions: list[list[_Session]] = [[] for _ in range(len(first))]
-        for owner, *session in zip(owners.tolist(), starts.tolist(), ends.tolist(), values.items(), strict=True):
-            sessions[owner].append(tuple(session))
-        return sessions
+        if lost.any():
+            self._context.drop(self._name, int(lost.sum()), "the store keeps no session that old")
+        changed = replace(changes.of(rows), timestamps=changes.ends)
+        return commit(self._table, changed, changes.ends, groups.codes[changes.rows], lost)
+
+    def _load(self, rows: Rows, groups: Groups) -> StoredSessions:
+        """The sessions of each group that a row of the batch may touch."""
+        times, segments = rows.timestamps[groups.segments.order], groups.segments
+        earliest = np.minimum.reduceat(times, segments.starts)
+        latest = np.maximum.reduceat(times, segments.starts)
+        keys = rows.keys.take(groups.first)
+        return StoredSessions(*self._table.store.find_many(keys, earliest - self._gap, latest + self._gap))
+
+    def _by_columns(
+        self,
+        rows: Rows,
+        groups: Groups,
+        stored: StoredSessions,
+        stream_times: NDArray[np.int64],
+        close_times: NDArray[np.int64],
+    ) -> tuple[ChangeColumns, NDArray[np.bool_]] | None:
+        """The changes by column for all keys for which that can be, by the row loop for the others."""
+        store = self._table.store
+        if self._known is None or stream_times[0] > max(store.observed_stream_time, int(rows.timestamps[0])):
+            return None  # the store's time is behind when a function has failed for the newest record
+        observed = np.maximum.accumulate(np.append(store.observed_stream_time, rows.timestamps[:-1]))
+        runs = SessionRuns(rows, groups, stored, self._gap, observed)
+        simple = runs.simple_keys(close_times, store)
+        if simple.all():
+            changes = runs.changes(self._known)
+            return None if changes is None else (changes, np.zeros(len(changes.rows), np.bool_))
+        if not simple.any():
+            return None
+        by_column = simple[groups.codes]
+        index, others = np.flatnonzero(by_column), np.flatnonzero(~by_column)
+        numbers = np.cumsum(simple) - 1
+        part = Groups.of_codes(numbers[groups.codes[index]])
+        runs = SessionRuns(rows.take(index), part, stored.of_keys(simple, numbers), self._gap, observed[index])
+        changes = runs.changes(self._known)
+        if changes is None:
+            return None
+        rest, lost = self._by_rows(
+            rows.take(others), groups.codes[others], stored, close_times[others], observed[others].tolist()
+        )
+        whole, first = changes.moved(index), rest.moved(others)
+        order = np.argsort(np.concatenate([whole.rows, first.rows]), kind="stable")
+        lost = np.concatenate([np.zeros(len(whole.rows), np.bool_), lost])[order]
+        return whole.merge(first), lost
+
+    def _by_rows(
+        self,
+        rows: Rows,
+        codes: NDArray[np.int64],
+        stored: StoredSessions,
+        close_times: NDArray[np.int64],
+        observed: list[int] | None,
+    ) -> tuple[ChangeColumns, NDArray[np.bool_]]:
+        loop = _Loop(self._operation.aggregation, self._gap, self._name, self._context, self._table.store)
+        changes, lost = loop.run(rows, codes.tolist(), stored.by_key(), close_times.tolist(), observed)
+        return changes.columns(), np.array(lost, np.bool_)
 
 
 class _Loop:
@@ -89,9 +136,17 @@ class _Loop:
         self._store = store
 
     def run(
-        self, rows: Rows, codes: list[int], sessions: list[list[_Session]], close_times: list[int]
+        self,
+        rows: Rows,
+        codes: list[int],
+        sessions: dict[int, list[Session]],
+        close_times: list[int],
+        observed_before: list[int] | None,
     ) -> tuple[Changes, list[bool]]:
-        """The changes, and which of them come too late for the store."""
+        """The changes, and which of them come too late for the store.
+
+        ``observed_before`` is the store's stream time before each row, where other rows move it, too.
+        """
         start_value, merge = initial(self._aggregation), _merger(self._aggregation)
         step = step_of(self._aggregation)
         gap, store, context = self._gap, self._store, self._context
@@ -101,7 +156,9 @@ class _Loop:
         late = 0
         columns = zip(codes, rows.keys.items(), rows.values.items(), rows.timestamps.tolist(), close_times, strict=True)
         for row, (code, key, value, time, close_time) in enumerate(columns):
-            mine = sessions[code]
+            mine = sessions.setdefault(code, [])
+            if observed_before is not None:
+                observed = observed_before[row]
             low = max(time - gap, store.visible_from(observed))
             near = [s for s in mine if s[1] >= low and s[0] <= time + gap]
             function = self._aggregation.merger
@@ -137,7 +194,16 @@ class _Loop:
         return changes, lost
 
 
-def _by_end(session: _Session) -> tuple[int, int]:
+def _known(aggregation: Aggregation) -> Known | None:
+    """What the aggregation is, if it runs over columns and merges as it adds."""
+    if aggregation.kind == "aggregate":
+        builtin = getattr(aggregation.merger and aggregation.merger.fn, "__self__", None)
+        if aggregation.aggregator is None or builtin is not aggregation.aggregator.fn:
+            return None
+    return recognise(aggregation)
+
+
+def _by_end(session: Session) -> tuple[int, int]:
     return session[1], session[0]
 
 

@@ -66,8 +66,8 @@ class SlidingAggregate:
         windows = self._load(rows, groups.codes, groups.first)
         loop = _Loop(self._operation.aggregation, self._difference, self._name, self._context, self._table.store)
         close_times = stream_times - self._operation.windows.grace_ms
-        changes = loop.run(rows, groups.codes.tolist(), windows, close_times.tolist())
-        return commit(self._table, *changes.of(rows))
+        changes = loop.run(rows, groups.codes.tolist(), windows, close_times.tolist()).columns()
+        return commit(self._table, changes.of(rows), changes.stamps, groups.codes[changes.rows])
 
     def _load(self, rows: Rows, codes: NDArray[np.int64], first: NDArray[np.int64]) -> list[_Windows]:
         """The windows of each group that a row of the batch may touch or look at."""

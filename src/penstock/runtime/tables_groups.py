@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.serde.base import Serde
 
-__all__ = ["Groups", "Segments", "group_keys"]
+__all__ = ["Groups", "Segments", "group_keys", "group_windows"]
 
 _PLAIN_TYPES = ({str}, {int}, {bytes}, {bool}, {UUID})
 
@@ -130,7 +130,20 @@ def _group_windows(keys: WindowedColumn, serde: Serde[Any]) -> Groups:
     windowed = serde.name.startswith(("windowed<", "session<"))  # that of a window store is the inner one already
     codes = group_keys(keys.keys, getattr(serde, "inner", serde) if windowed else serde).codes
     lengths = keys.ends - keys.starts
-    for times in (keys.starts,) if len(lengths) and lengths.min() == lengths.max() else (keys.starts, keys.ends):
-        distinct, numbers = np.unique(times, return_inverse=True)
-        codes = codes * len(distinct) + numbers
+    same_length = len(lengths) > 0 and lengths.min() == lengths.max()
+    return group_windows(codes, keys.starts, None if same_length else keys.ends)
+
+
+def group_windows(codes: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64] | None) -> Groups:
+    """Groups rows by a number (of the key, say), a start, and an end where equal starts may have different ends."""
+    for times in (starts,) if ends is None else (starts, ends):
+        if not len(times):
+            break
+        low = times.min()
+        reach, numbers = int(times.max()) - int(low) + 1, times - low
+        if reach * (int(codes.max()) + 1) >= 1 << 62:
+            distinct, numbers = np.unique(times, return_inverse=True)
+            reach = len(distinct)
+            codes = np.unique(codes, return_inverse=True)[1]
+        codes = codes * reach + numbers
     return _group_array(pa.array(codes))

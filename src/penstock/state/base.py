@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Protocol
 
 __all__ = ["ByteMap", "TaskState"]
@@ -25,6 +25,10 @@ class ByteMap(Protocol):
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Entries with start <= key < end (None: open) in byte order."""
+        ...
+
+    def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        """The entries of each range (start, end), as `scan` gives them; faster for many small ones."""
         ...
 
 

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["are_plain", "fold", "fold_entry", "scan_folded", "unfold"]
+__all__ = ["are_plain", "fold", "fold_entry", "scan_folded", "scan_plain", "unfold"]
 
 _PREFIX_BYTES = 478
 _FOLDED_BYTES = 510
@@ -69,6 +69,21 @@ def scan_folded(
     yield from _group(group, start, end, reverse=reverse)
     if empty is not None and reverse:
         yield b"", empty
+
+
+def scan_plain(cursor: Any, start: bytes, end: bytes) -> list[tuple[bytes, bytes]] | None:
+    """The stored entries with start <= key < end, for plain bounds; None when one of them is not stored as it is."""
+    found: list[tuple[bytes, bytes]] = []
+    if not cursor.set_range(start):
+        return found
+    for entry in cursor.iternext():
+        key = entry[0]
+        if key >= end:
+            return found
+        if len(key) >= _FOLDED_BYTES:
+            return None
+        found.append(entry)
+    return found
 
 
 def _group(

@@ -39,6 +39,14 @@ class KeyOrder:
             else:
                 self._sorted.remove(key)
 
+    def between_each(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[bytes]]:
+        """The keys of each range (start, end)."""
+        self.between(b"", b"", reverse=False)
+        ordered = self._sorted
+        if not ordered:
+            return [[] for _ in ranges]
+        return [list(ordered.irange(start, end, (True, False))) for start, end in ranges]
+
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
         """The keys with start <= key < end."""
         if self._sorted is None:
@@ -91,6 +99,10 @@ class MemoryMap:
         The keys are those at the time of the call, the values those at the time of each step.
         """
         return self._entries(self._order.between(start, end, reverse=reverse))
+
+    def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        data = self._data
+        return [[(key, data[key]) for key in keys] for keys in self._order.between_each(ranges)]
 
     def _entries(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for key in keys:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -27,6 +27,8 @@ class ReadableMap(Protocol):
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]: ...
 
 
 class _Absent:
@@ -88,6 +90,11 @@ class OverlayMap:
         own = [(key, self.changes[key]) for key in self._order.between(start, end, reverse=reverse)]
         base = self._base.scan(start, end, reverse=reverse)
         return _merge(own, base, reverse=reverse) if own else base
+
+    def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        if not self.changes:
+            return self._base.scan_many(ranges)
+        return [list(self.scan(start, end)) for start, end in ranges]
 
 
 def _merge(

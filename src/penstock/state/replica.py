@@ -25,7 +25,7 @@ from typing import Any
 import lmdb
 
 from penstock.errors import StateError
-from penstock.state.longkeys import are_plain, fold, fold_entry, scan_folded, unfold
+from penstock.state.longkeys import are_plain, fold, fold_entry, scan_folded, scan_plain, unfold
 from penstock.state.segments import NO_BATCH
 
 __all__ = ["Position", "Replica", "ReplicaMap", "ReplicaReader"]
@@ -282,6 +282,18 @@ class ReplicaMap:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Entries with start <= key < end in byte order."""
         return scan_folded(self._transaction, self._database, start, end, reverse=reverse)
+
+    def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        """The entries of each range."""
+        ranges = list(ranges)
+        if not are_plain([bound for one in ranges for bound in one]):
+            return [list(self.scan(start, end)) for start, end in ranges]
+        cursor = self._transaction.cursor(self._database)
+        results = []
+        for start, end in ranges:
+            found = scan_plain(cursor, start, end)
+            results.append(list(self.scan(start, end)) if found is None else found)
+        return results
 
 
 def _write(

@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from penstock.state.base import ByteMap
 from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["NUMBER", "Retention"]
 
@@ -22,6 +27,7 @@ NUMBER = struct.Struct(">q")
 
 _MAX_BUCKETS = 4096
 _MIN_SEGMENT_MS = 60_000
+_BEHIND = b"\xff" * 9  # more than what follows the time in a row
 _NO_TIME = -1  # Kafka's ConsumerRecord.NO_TIMESTAMP
 
 
@@ -67,6 +73,24 @@ class Retention:
     def bucket(self, time: Any) -> Any:
         """The bucket of a time, or of each of a column."""
         return time - time % self.bucket_ms
+
+    def ranges(
+        self, keys: list[bytes], lows: NDArray[np.int64], highs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], list[tuple[bytes, bytes]]]:
+        """The ranges of rows to scan for each key's times from low to high: (position of the key, range)."""
+        first, last = self.bucket(lows), self.bucket(highs)
+        counts = np.where(highs >= lows, (last - first) // self.bucket_ms + 1, 0)
+        owners = np.repeat(np.arange(len(keys)), counts)
+        number = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        buckets = first[owners] + number * self.bucket_ms
+        starts = np.maximum(buckets, lows[owners]).tolist()
+        stops = np.minimum(buckets + self.bucket_ms - 1, highs[owners]).tolist()
+        pack = NUMBER.pack
+        ranges = []
+        for owner, bucket, start, stop in zip(owners.tolist(), buckets.tolist(), starts, stops, strict=True):
+            prefix = pack(bucket) + keys[owner]
+            ranges.append((prefix + pack(start), prefix + pack(stop) + _BEHIND))
+        return owners, ranges
 
     def order(self, time: int, key: bytes, row: bytes) -> tuple[int, bytes, bytes]:
         """Where Kafka has a row among all: by segment, then bytes; in memory by time, key and the rest."""

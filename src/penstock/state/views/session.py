@@ -162,24 +162,26 @@ class SessionView:
         """`find_sessions` for many different keys: (position of the key, start, end, value), by key and end."""
         encoded = to_bytes_list(self._keys.encode(keys))
         lows = np.maximum(np.maximum(earliest_ends, self._time.first_visible), 0)
-        owners: list[int] = []
-        rows: list[bytes] = []
-        values: list[bytes] = []
-        if self._time.observed >= 0:
-            for owner, (data, low, latest) in enumerate(
-                zip(encoded, lows.tolist(), latest_starts.tolist(), strict=True)
-            ):
-                for row, value in self._scan(data, low, latest):  # type: ignore[arg-type]
-                    owners.append(owner)
-                    rows.append(row[-16:])
-                    values.append(value)
-        times = np.frombuffer(b"".join(rows), ">i8").astype(np.int64).reshape(-1, 2)
-        found = self._values.decode(from_bytes_list(values))
-        return np.array(owners, np.int64), times[:, 1], times[:, 0], found
-
-    def _scan(self, data: bytes, low: int, latest_start: int) -> Iterator[tuple[bytes, bytes]]:
-        buckets = range(self._time.bucket(low), self._time.observed + 1, self._time.bucket_ms)
-        return self._scan_buckets(data, low, latest_start, buckets, reverse=False)
+        owners, ranges = self._time.ranges(encoded, lows, np.full(len(lows), self._time.observed))  # type: ignore[arg-type]
+        found_owners: list[int] = []
+        times: list[bytes] = []
+        found: list[bytes] = []
+        for owner, entries in zip(owners.tolist(), self._map.scan_many(ranges), strict=True):
+            if entries:
+                data = encoded[owner]
+                width = 24 + len(data)
+                for row, value in entries:
+                    if len(row) == width and row[8:-16] == data:  # not a longer key with the same beginning
+                        found_owners.append(owner)
+                        times.append(row[-16:])
+                        found.append(value)
+        bounds = np.frombuffer(b"".join(times), ">i8").astype(np.int64).reshape(-1, 2)
+        index = np.array(found_owners, np.int64)
+        values = self._values.decode(from_bytes_list(found))
+        near = bounds[:, 1] <= latest_starts[index]
+        if not near.all():
+            index, bounds, values = index[near], bounds[near], values.filter(near)
+        return index, bounds[:, 1], bounds[:, 0], values
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """The values of exactly these sessions, null where there is none, and their ends (-1 where there is none)."""

@@ -197,20 +197,23 @@ class WindowView:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Column, NDArray[np.int64]]:
         """`fetch_range` for many different keys: (position of the key, start, value, timestamp), by key and start."""
         encoded = to_bytes_list(self._keys.encode(keys))
-        owners: list[int] = []
+        lows = np.maximum(np.maximum(times_from, self._time.first_visible), 0)
+        highs = np.minimum(times_to, self._time.observed)
+        owners, ranges = self._time.ranges(encoded, lows, highs)  # type: ignore[arg-type]
+        found_owners: list[int] = []
         starts: list[bytes] = []
         found: list[bytes] = []
-        ranges = zip(encoded, times_from.tolist(), times_to.tolist(), strict=True)
-        for owner, (data, time_from, time_to) in enumerate(ranges):
-            low, high = self._visible(time_from, time_to)
-            buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms)
-            for row, value in self._scan_buckets(data, low, high, buckets, reverse=False):  # type: ignore[arg-type]
-                owners.append(owner)
-                starts.append(row[8 + len(data) : 16 + len(data)])  # type: ignore[arg-type]
-                found.append(value)
-        times = np.frombuffer(b"".join(starts), ">i8").astype(np.int64)
+        for owner, entries in zip(owners.tolist(), self._map.scan_many(ranges), strict=True):
+            if entries:
+                data = encoded[owner]
+                width = 16 + len(data)
+                for row, value in entries:
+                    if len(row) == width and row[8:-8] == data:  # not a longer key with the same beginning
+                        found_owners.append(owner)
+                        starts.append(row[-8:])
+                        found.append(value)
         values, stamps = self._decode(from_bytes_list(found))
-        return np.array(owners, np.int64), times, values, stamps
+        return np.array(found_owners, np.int64), np.frombuffer(b"".join(starts), ">i8").astype(np.int64), values, stamps
 
     def _decode(self, values: pa.Array) -> tuple[Column, NDArray[np.int64]]:
         """Values and timestamps; without timestamps in the store -1 for each."""
