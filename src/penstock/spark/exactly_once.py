@@ -21,6 +21,7 @@ from penstock.runtime.task import StreamTask
 from penstock.spark import faults
 from penstock.spark.arrivals import topic_batches
 from penstock.spark.envelope import Envelope, Kind, pack_records
+from penstock.spark.global_stores import WithGlobals, global_stores
 from penstock.spark.kept import KeptTask, put_back, take
 from penstock.spark.stage import run_name, slot_of
 
@@ -166,10 +167,14 @@ def _process(
     facts.metrics["records_read"] = sum(r.records.num_rows for r in records if r.topic not in job.plan.internal_topics)
     started = facts.mark("read", started)
 
-    def make() -> StreamTask:
-        return StreamTask(job.topology, job.config, run.task_id, state, nodes=sub.nodes, partitions=job.plan.partitions)
+    everywhere = job.topology.global_stores
+    shared = global_stores(job, log).refresh() if everywhere else None
 
-    output = kept.task(make).process(records, int(time.time() * 1000))
+    def make() -> StreamTask:
+        known = state if shared is None else WithGlobals(state, shared, everywhere)
+        return StreamTask(job.topology, job.config, run.task_id, known, nodes=sub.nodes, partitions=job.plan.partitions)
+
+    output = kept.task(make, shared).process(records, int(time.time() * 1000))
     facts.mark("process", started)
     facts.metrics |= output.metrics
     return output

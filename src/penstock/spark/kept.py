@@ -45,14 +45,18 @@ class KeptTask:
     store: TaskStore | None
     numbers: MemoryTaskState = field(default_factory=lambda: MemoryTaskState([]))
     _task: StreamTask | None = None
+    _shared: object = None
     _version: tuple[int, str] | None = None  # of the state after the last batch that ``_task`` has processed
 
-    def task(self, make: Callable[[], StreamTask]) -> StreamTask:
-        """The StreamTask for the batch that has begun; ``make`` makes one."""
+    def task(self, make: Callable[[], StreamTask], shared: object = None) -> StreamTask:
+        """The StreamTask for the batch that has begun; ``make`` makes one, which reads ``shared`` besides its state."""
         if self._task is not None and self.store is not None and self._version != self.store.version:
+            self._drop_task()
+        if self._shared is not shared:
             self._drop_task()
         if self._task is None:
             self._task = make()
+            self._shared = shared
         return self._task
 
     def ran(self, segment: Segment) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CheckpointMismatchError, ConfigError, EnvironmentProblemError, TopologyError
+from penstock.errors import CheckpointMismatchError, ConfigError, EnvironmentProblemError
 from penstock.log.open import open_log
 from penstock.plan.document import document_of, fingerprint_of
 from penstock.plan.evolution import require_compatible
@@ -78,11 +78,6 @@ def open_app_log(config: StreamsConfig) -> EmbeddedLog:
 
 def plan_for(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> PhysicalPlan:
     """The physical plan over the topics that exist; raises UnknownTopicError or CoPartitionError."""
-    if topology.global_stores:
-        raise TopologyError(
-            f"global stores ({', '.join(sorted(topology.global_stores))}) run in the test driver only so far",
-            hint="Use builder.table() on a co-partitioned topic.",
-        )
     known = feed_partitions(topology, config) | {t.name: t.partitions for t in log.topics()}
     return plan_of(topology, config["application.id"], known)
 
@@ -94,7 +89,7 @@ def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan
 
     reasons: dict[int, str | None] = {}
     for sub in plan.subtopologies:
-        state = MemoryTaskState([topology.stores[name] for name in sub.stores])
+        state = MemoryTaskState([topology.stores[name] for name in (*sub.stores, *sorted(topology.global_stores))])
         task = StreamTask(topology, config, f"{sub.id}_0", state, nodes=sub.nodes, partitions=plan.partitions)
         reasons[sub.id] = task.sliced_reason
         task.close()

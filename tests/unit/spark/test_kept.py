@@ -6,24 +6,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from worker_support import ROWS, append, loaded, prepared, run, two_workers, written
 
 from penstock import Materialized, StreamsBuilder
-from penstock.config import StreamsConfig
-from penstock.log.open import open_log
-from penstock.plan.plan import TaskRun
-from penstock.spark.envelope import Envelope, Kind
-from penstock.spark.exactly_once import run_task
-from penstock.spark.job import load_job
-from penstock.spark.launch import plan_for, prepare_job
-
-ROWS = 10  # of each batch
 
 
 class Seen:
@@ -50,56 +39,15 @@ def topology() -> Any:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[bytes]:
-    config = StreamsConfig(
-        {
-            "application.id": "app",
-            "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}",
-            "state.dir": str(tmp_path / "state"),
-            "default.key.serde": "string",
-            "default.value.serde": "string",
-        }
-    )
-    with open_log(config["bootstrap.servers"]) as log:
-        for topic in ("words", "counts", "seen"):
-            log.create_topic(topic, 1)
-        rows = 10 * ROWS
-        columns = {
-            "timestamp": pa.array(range(rows), pa.int64()),
-            "key": pa.array([f"w{i % 3}".encode() for i in range(rows)], pa.large_binary()),
-            "value": pa.array([b"v"] * rows, pa.large_binary()),
-        }
-        log.append("words", 0, pa.RecordBatch.from_pydict(columns))
-        built = topology()
-        lease = log.acquire_lease("app", "test", 600_000)
-        plan = plan_for(built, config, log)
-        yield prepare_job(built, config, plan, log, lease, parallelism=2, until_latest=False).dump()
-
-
-@cache
-def loaded(data: bytes) -> Any:
-    return load_job(data)
-
-
-def run(data: bytes, batch: int) -> int:
-    """Runs a batch in this process; gives its process number."""
-    ends = f"[{batch * ROWS}, {(batch + 1) * ROWS}]".encode()
-    task = TaskRun(0, 0)
-    run_task(loaded(data), 0, task, batch, [Envelope(0, 0, Kind.RANGE, "0_0_0", "words", 0, "", ends)])
-    return os.getpid()
+    with prepared(tmp_path, topology(), ["words", "counts", "seen"]) as (data, log):
+        append(log, "words", [(f"w{i % 3}", "v") for i in range(10 * ROWS)])
+        yield data
 
 
 @pytest.fixture
 def workers() -> Iterator[list[ProcessPoolExecutor]]:
-    made = [ProcessPoolExecutor(1, get_context("spawn")) for _ in range(2)]
-    yield made
-    for worker in made:
-        worker.shutdown()
-
-
-def written(data: bytes, topic: str) -> list[tuple[str, Any]]:
-    with open_log(loaded(data).log_url) as log:
-        rows = log.read(topic, 0, 0, 10_000).records
-    return [(k.decode(), v) for k, v in zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)]
+    with two_workers() as made:
+        yield made
 
 
 def final_counts(data: bytes) -> dict[str, int]:

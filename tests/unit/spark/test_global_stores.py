@@ -1,0 +1,92 @@
+"""Global stores in workers: one copy a machine, as new as its topics when a task begins."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worker_support import ROWS, append, loaded, prepared, run, two_workers, written
+
+from penstock import Materialized, StreamsBuilder
+from penstock.log.embedded import EmbeddedLog
+
+Prepared = tuple[bytes, EmbeddedLog]
+
+
+class LookUp:
+    """Forwards what the global table has under the record's key."""
+
+    def init(self, context: Any) -> None:
+        self.context = context
+        self.names = context.get_state_store("names")
+
+    def process(self, record: Any) -> None:
+        found = self.names.get(record.key)
+        self.context.forward(record.with_value(found.value if found else "?"))
+
+    def close(self) -> None: ...
+
+
+def topology() -> Any:
+    builder = StreamsBuilder()
+    builder.global_table("names", materialized=Materialized("names"))
+    words = builder.stream("words")
+    words.group_by_key().count(Materialized("counts")).to_stream().to("counts")
+    words.process(LookUp).to("out")
+    return builder.build()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Prepared]:
+    with prepared(tmp_path, topology(), ["names", "words", "counts", "out"]) as (data, log):
+        append(log, "words", [(f"w{i % 2}", "v") for i in range(10 * ROWS)])
+        yield data, log
+
+
+def seen(data: bytes, batch: int) -> set[tuple[str, str]]:
+    return {(key, value.decode()) for key, value in written(data, "out")[batch * ROWS : (batch + 1) * ROWS]}
+
+
+def test_a_batch_sees_what_was_there_before_it(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero")])
+    run(data, 0)
+    run(data, 1)
+    append(log, "names", [("w1", "one"), ("w0", "null")])
+    run(data, 2)
+    assert seen(data, 0) == seen(data, 1) == {("w0", "zero"), ("w1", "?")}
+    assert seen(data, 2) == {("w0", "null"), ("w1", "one")}
+
+
+def test_the_workers_of_a_machine_share_one_copy(app: Prepared) -> None:
+    data, log = app
+    with two_workers() as workers:
+        for batch in range(6):
+            append(log, "names", [("w0", f"name {batch}")])
+            workers[batch % 2].submit(run, data, batch).result()
+            assert seen(data, batch) == {("w0", f"name {batch}"), ("w1", "?")}
+        copies = list(Path(loaded(data).replica_root).glob("global-*/slot-*"))
+        assert [copy.name for copy in copies] == ["slot-0"]
+
+
+def test_a_copy_that_is_gone_is_rebuilt(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero"), ("w1", "one")])
+    run(data, 0)
+    shutil.rmtree(loaded(data).replica_root)
+    run(data, 1)
+    assert seen(data, 1) == {("w0", "zero"), ("w1", "one")}
+
+
+def test_a_topic_that_was_made_anew(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero"), ("w1", "one")])
+    run(data, 0)
+    log.delete_topic("names")
+    log.create_topic("names", 1)
+    append(log, "names", [("w1", "eins")])
+    run(data, 1)
+    assert seen(data, 1) == {("w0", "?"), ("w1", "eins")}
