@@ -8,8 +8,21 @@ from __future__ import annotations
 
 import polars as pl
 
-import penstock as ps
-from penstock import Consumed, Grouped, Joined, Materialized, Produced, Serdes, StreamsBuilder, TimeWindows, Topology
+from penstock import (
+    Consumed,
+    Grouped,
+    Joined,
+    JoinWindows,
+    Materialized,
+    Produced,
+    Serdes,
+    SessionWindows,
+    SlidingWindows,
+    StreamJoined,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+)
 
 LINE = r'^(?<ip>\S+) \S+ \S+ \[[^\]]+\] "\S+ (?<path>\S+) [^"]*" (?<status>\d{3}) (?:\d+|-) "[^"]*" "(?<agent>[^"]*)"$'
 OS_NAMES = ["Windows", "iPhone", "iPad", "Android", "CrOS", "Ubuntu", "Macintosh", "Linux"]
@@ -110,9 +123,9 @@ def ss_join() -> Topology:
     """Two streams joined within 30 seconds; about one match a record."""
     builder = StreamsBuilder()
     left, right = builder.stream("shown", TEXT), builder.stream("clicked", TEXT)
-    window = ps.JoinWindows.of("30 seconds", grace="1 minute")
+    window = JoinWindows.of("30 seconds", grace="1 minute")
     left.join(
-        right, BOTH, window, ps.StreamJoined(key_serde="string", value_serde="string", other_value_serde="string")
+        right, BOTH, window, StreamJoined(key_serde="string", value_serde="string", other_value_serde="string")
     ).to("out", Produced(key_serde="string", value_serde="string"))
     return builder.build()
 
@@ -133,12 +146,12 @@ def counted(windows: object, key: pl.Expr) -> Topology:
 
 def sessions() -> Topology:
     """Sessions that end after 30 seconds of silence."""
-    return counted(ps.SessionWindows.of("30 seconds", grace="1 minute"), FROM_TO)
+    return counted(SessionWindows.of("30 seconds", grace="1 minute"), FROM_TO)
 
 
 def sliding() -> Topology:
     """Sliding windows of 30 seconds."""
-    return counted(ps.SlidingWindows.of("30 seconds", grace="1 minute"), AT_START)
+    return counted(SlidingWindows.of("30 seconds", grace="1 minute"), AT_START)
 
 
 def hopping() -> Topology:

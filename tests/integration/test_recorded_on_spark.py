@@ -1,0 +1,36 @@
+"""Recorded cases of every family through Spark, in micro-batches over the embedded log."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONFORMANCE = Path(__file__).parents[1] / "conformance"
+sys.path.insert(0, str(CONFORMANCE))
+
+from run import load  # noqa: E402
+from spark_engine import chunks, results, sample  # noqa: E402
+
+CASES = list(load(CONFORMANCE / "cases.tar.xz"))
+SAMPLE = {case["file"]: case for case in sample(CASES, 70)}
+
+
+@pytest.fixture(scope="module")
+def differences(spark: Any) -> dict[str, str | None]:
+    """All cases are run at once, a few at a time: one after the other they would take three times as long."""
+    del spark  # its session is the active one
+    return {case["file"]: difference for case, difference in results(list(SAMPLE.values()))}
+
+
+def test_the_sample_is_broad() -> None:
+    assert {case["family"] for case in SAMPLE.values()} == {case["family"] for case in CASES}
+    assert len(SAMPLE) >= 60
+    assert sum(len(chunks(case["inputs"])) > 1 for case in SAMPLE.values()) > len(SAMPLE) // 2
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_recorded_case(name: str, differences: dict[str, str | None]) -> None:
+    assert differences[name] is None
