@@ -174,8 +174,8 @@ class EmbeddedLog(Coordination, Upkeep):
         with self._database.reading() as connection:
             return records.offset_for_time(connection, catalog.slot(connection, topic, partition), timestamp)
 
-    def stretches(self, topic: str, partition: int, start: int, end: int, most: int) -> list[tuple[int, int]]:
-        """Stored rows from ``start`` on until they hold ``most`` records, as (next offset, smallest timestamp)."""
+    def stretches(self, topic: str, partition: int, start: int, end: int, most: int) -> list[tuple[int, int, int]]:
+        """Stored rows from ``start`` on until they hold ``most`` records: (next offset, smallest, largest time)."""
         with self._database.reading() as connection:
             return records.stretches(connection, catalog.slot(connection, topic, partition), start, end, most)
 

@@ -100,19 +100,21 @@ def offset_for_time(connection: sqlite3.Connection, slot: Slot, timestamp: int) 
     return OffsetAndTime(batch.column("offset")[at].as_py(), batch.column("timestamp")[at].as_py())
 
 
-def stretches(connection: sqlite3.Connection, slot: Slot, start: int, end: int, most: int) -> list[tuple[int, int]]:
-    """Rows until they hold ``most`` records, as (next offset, smallest timestamp); answered from the index alone."""
-    found: list[tuple[int, int]] = []
+def stretches(
+    connection: sqlite3.Connection, slot: Slot, start: int, end: int, most: int
+) -> list[tuple[int, int, int]]:
+    """Rows until they hold ``most`` records: (next offset, smallest, largest timestamp); from the index alone."""
+    found: list[tuple[int, int, int]] = []
     position = start
-    for base, last, earliest in connection.execute(
-        "SELECT base_offset, last_offset, min_ts FROM batches WHERE partition_id = ? AND last_offset >= ? "
+    for base, last, earliest, latest in connection.execute(
+        "SELECT base_offset, last_offset, min_ts, max_ts FROM batches WHERE partition_id = ? AND last_offset >= ? "
         "ORDER BY last_offset",
         (slot.id, start),
     ):
         if base >= end or position - start >= most:
             break
         position = min(last + 1, end)
-        found.append((position, earliest))
+        found.append((position, earliest, latest))
     return found
 
 

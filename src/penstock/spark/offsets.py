@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.log.base import TopicPartition
+from penstock.spark.timeline import Timeline, oldest_first
 
 __all__ = ["Offsets", "admit", "offsets_from", "offsets_to"]
 
 Offsets = Mapping[TopicPartition, int]
-Stretches = Callable[[TopicPartition, int, int, int], Sequence[tuple[int, int]]]
+TimelineOf = Callable[[TopicPartition, int, int, int], Timeline]
 
 
 def offsets_to(offsets: Offsets, tick: int) -> dict[str, Any]:
@@ -29,20 +30,20 @@ def offsets_from(document: Mapping[str, Any]) -> tuple[dict[TopicPartition, int]
 
 
 def admit(
-    start: Offsets, end: Offsets, most: int, most_per_partition: int, stretches: Stretches | None = None
+    start: Offsets, end: Offsets, most: int, most_per_partition: int, timeline: TimelineOf | None = None
 ) -> dict[TopicPartition, int]:
     """How far a batch goes: at most so many records, shared out in proportion to what waits at each partition number.
 
     Where several topics wait at one number, they belong to tasks that take the older record first. So their share goes
-    to the oldest stretches, or a stream would run ahead of the table that it joins.
+    to the oldest records, or a stream would run ahead of the table that it joins.
 
     Args:
         start: Where the batch starts; a partition that is not there starts at 0.
         end: Where the log ends.
         most: The most records of the batch.
         most_per_partition: The most records of one partition.
-        stretches: Gives for a partition, its start, its end and a number of records the (next offset, smallest
-            timestamp) of each stored row. None: all partitions get their share, whatever the times.
+        timeline: Gives for a partition, its start, its end and a number of records what waits there by time. None: all
+            partitions get their share, whatever the times.
 
     Example:
         >>> a, b = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -55,36 +56,11 @@ def admit(
     whole = total <= most and all(start.get(tp, 0) + n == end[tp] for tp, n in waiting.items())
     share = 1.0 if total <= most else most / total
     taken = {tp: n if share == 1.0 else max(1, int(n * share)) for tp, n in waiting.items()}
-    if not whole and stretches is not None:
+    if not whole and timeline is not None:
         for number in {tp.partition for tp in waiting}:
             together = [tp for tp in waiting if tp.partition == number]
             if len(together) > 1:
                 budget = sum(taken[tp] for tp in together)
-                taken |= _oldest_first(together, start, end, waiting, budget, stretches)
+                lines = {tp: timeline(tp, start.get(tp, 0), end[tp], budget) for tp in together}
+                taken |= oldest_first(lines, budget, waiting)
     return {tp: start.get(tp, 0) + taken.get(tp, 0) for tp in end}
-
-
-def _oldest_first(
-    together: Sequence[TopicPartition],
-    start: Offsets,
-    end: Offsets,
-    waiting: Mapping[TopicPartition, int],
-    budget: int,
-    stretches: Stretches,
-) -> dict[TopicPartition, int]:
-    """Takes stored rows by their smallest timestamp until the budget, or one partition's limit, is used up."""
-    taken = dict.fromkeys(together, 0)
-    rows = []
-    for tp in together:
-        first = start.get(tp, 0)
-        newest = -1  # a row waits for all before it, so it counts as late as they do
-        for number, (following, earliest) in enumerate(stretches(tp, first, end[tp], budget)):
-            newest = max(newest, earliest)
-            rows.append((newest, tp, number, following - first))
-    for _, tp, _, upto in sorted(rows):
-        allowed = min(upto, waiting[tp], taken[tp] + budget)
-        budget -= allowed - taken[tp]
-        taken[tp] = allowed
-        if budget <= 0 or allowed < upto:
-            break
-    return taken

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -19,9 +20,11 @@ from penstock.log.open import open_log
 from penstock.spark.envelope import ENVELOPE_DDL
 from penstock.spark.job import load_job
 from penstock.spark.offsets import Offsets, admit, offsets_from, offsets_to
+from penstock.spark.timeline import Timeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from penstock.log.base import TopicPartition
     from penstock.log.embedded import EmbeddedLog
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Bin", "PenstockSource", "TopicRange"]
 
 _WAIT_FOR_DATA_S = 0.1
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +117,18 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._seen_version = version
         if not isinstance(limit, ReadAllAvailable):
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else job.max_records_per_batch
-            ends = admit(begin, ends, most, job.max_records_per_partition, self._stretches)
+            ends = admit(begin, ends, most, job.max_records_per_partition, self._timeline)
         if job.tick_ms and self._target is None:
             tick = max(tick, int(time.time() * 1000) // job.tick_ms)
         return offsets_to(ends, tick)
 
-    def _stretches(self, tp: TopicPartition, start: int, end: int, most: int) -> list[tuple[int, int]]:
-        return self.log.stretches(tp.topic, tp.partition, start, end, most)
+    def _timeline(self, tp: TopicPartition, start: int, end: int, most: int) -> Timeline:
+        def times(first: int, following: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            parts = self.log.read_range(tp.topic, tp.partition, first, following)
+            offsets, stamps = ([part.column(name).to_numpy() for part in parts] for name in ("offset", "timestamp"))
+            return (np.concatenate(offsets), np.concatenate(stamps)) if parts else (_NONE, _NONE)
+
+        return Timeline(start, self.log.stretches(tp.topic, tp.partition, start, end, most), times)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return offsets_to(self.log.end_offsets(list(load_job(self.data).plan.external_topics)), 0)

@@ -69,21 +69,3 @@ def test_errors_travel_in_text() -> None:
     assert isinstance(error_from(str(wrapped(KeyError("x")))), AppFailedError)
     assert error_from("nothing here") is None
     pickle.dumps(found)
-
-
-def test_a_stream_does_not_run_ahead_of_its_table() -> None:
-    users, orders = TopicPartition("users", 0), TopicPartition("orders", 0)
-    rows = {users: [(100, 5), (200, 7)], orders: [(150, 10), (300, 20), (450, 30)]}
-    ends = {users: 200, orders: 450}
-
-    def stretches(tp: TopicPartition, start: int, end: int, most: int) -> list[tuple[int, int]]:
-        return [(following, earliest) for following, earliest in rows[tp] if start < following <= end and most]
-
-    first = admit({users: 0, orders: 0}, ends, 300, 1000, stretches)
-    assert first == {users: 200, orders: 99}
-    assert admit(first, ends, 300, 1000, stretches) == {users: 200, orders: 399}
-    # the table's own limit holds the stream back, too
-    assert admit({users: 0, orders: 0}, ends, 300, 120, stretches) == {users: 120, orders: 0}
-    # what interleaves in time is taken in turn
-    rows[users] = [(100, 5), (200, 15)]
-    assert admit({users: 0, orders: 0}, ends, 300, 1000, stretches) == {users: 149, orders: 150}
