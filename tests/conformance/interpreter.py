@@ -16,7 +16,8 @@ from ops_suppress import SuppressOperators
 from ops_tables import TableOperators
 from ops_topology import PlainTopology
 from penstock.topology.topology import Topology
-from things import NotBuilt, Spec, Thing, plain, serde
+from stores import rows_of
+from things import NotBuilt, Spec, Thing, serde
 
 __all__ = ["Interpreted", "NotBuilt", "check_describe", "interpret"]
 
@@ -33,17 +34,7 @@ class Interpreted:
 
     def dump_store(self, driver: Any, name: str) -> list[Spec]:
         """All rows of a store, as in the case."""
-        spec = self.topology.stores[name]
-        rows: list[Spec] = []
-        for key, found in driver.store(name).all():
-            row: Spec = plain(key) if spec.kind in ("window", "session") else {"key": plain(key)}
-            if spec.kind == "window":
-                del row["end"]
-            if spec.timestamped or spec.kind == "timestamped":
-                rows.append({**row, "value": found.value, "timestamp": found.timestamp})
-            else:
-                rows.append({**row, "value": found})
-        return rows
+        return rows_of(self.topology.stores[name], driver.store(name))
 
 
 class Interpreter(

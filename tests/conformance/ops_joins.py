@@ -8,7 +8,7 @@ import functions as fns
 from penstock.api.join_windows import JoinWindows
 from penstock.api.options import Joined, StreamJoined, TableJoined
 from penstock.api.stream import KStream
-from penstock.api.table import KTable
+from penstock.api.table import GlobalKTable, KTable
 from things import NotBuilt, Operators, Spec, Thing, serde, value_only
 
 __all__ = ["JoinOperators"]
@@ -23,15 +23,16 @@ class JoinOperators(Operators):
             return self._join_tables(n, left, right)
         if isinstance(left.it, KStream) and isinstance(right.it, KStream):
             return self._join_streams(n, left, right)
+        if isinstance(right.it, GlobalKTable):
+            return self._join_global(n, left, right)
         if not (isinstance(left.it, KStream) and isinstance(right.it, KTable)):
             raise NotBuilt(f"join of {type(left.it).__name__} and {type(right.it).__name__}")
-        if "grace_ms" in n:
-            raise NotBuilt("stream-table join with grace")
         joined = Joined(
             n.get("name"),
             key_serde=serde(left.key, left.size),
             value_serde=serde(left.value),
             other_value_serde=serde(right.value),
+            grace=n.get("grace_ms"),
         )
         verb = left.it.join if n["kind"] == "inner" else left.it.left_join
         return replace(
@@ -53,6 +54,11 @@ class JoinOperators(Operators):
             joined=TableJoined(n.get("name")),
         )
         return replace(left, it=table, value=value)
+
+    def _join_global(self, n: Spec, left: Thing, right: Thing) -> Thing:
+        verb = left.it.join if n["kind"] == "inner" else left.it.left_join
+        stream = verb(right.it, fns.joiner(n["fn"]), key=fns.key_function(n["key_fn"]), name=n.get("name"))
+        return replace(left, it=stream, value=fns.joiner_type(n["fn"], left.value, right.value))
 
     def _join_tables(self, n: Spec, left: Thing, right: Thing) -> Thing:
         value = fns.joiner_type(n["fn"], left.value, right.value)

@@ -10,6 +10,7 @@ from typing import Any
 
 import functions as fns
 from penstock.api.options import Produced, Repartitioned
+from processors import PutProcessor
 from stores import store_spec
 from things import Operators, Spec, Thing, serde
 
@@ -41,6 +42,11 @@ class SourceOperators(Operators):
     def op_addStateStore(self, n: Spec) -> None:
         self.stores.append(n["store"])
         self.builder.add_state_store(store_spec(n))
+
+    def op_addGlobalStore(self, n: Spec) -> None:
+        self.stores.append(n["store"])
+        consumed = self.consumed(n, self.topics[n["topic"]])
+        self.builder.add_global_store(store_spec(n), n["topic"], lambda: PutProcessor(n["store"]), consumed)
 
     def op_repartition(self, n: Spec) -> Thing:
         x = self.source(n)

@@ -6,6 +6,7 @@ from typing import Any
 
 from functions import measure, text
 from penstock.api.processor import FixedKeyProcessor, Processor, ProcessorContext, Record
+from penstock.serde.windowed import Window, Windowed
 
 __all__ = ["CaseFixedKeyProcessor", "CaseProcessor", "PutProcessor", "processor_type"]
 
@@ -123,6 +124,29 @@ class _Steps:
         self.store.put(k, None if v is None else (self.store.fetch(k, start) or 0) + 1, start)
         found = self.store.fetch_range(k, max(0, ts - 3 * size), ts + size)
         self.forward(r, "".join(f"{at}:{count};" for at, count in found))
+
+    def session_log(self, r: Any, k: Any, v: Any) -> None:
+        if k is None:
+            return
+        gap, ts = self.f["gap_ms"], r.timestamp
+        found = list(self.store.find_sessions(k, max(0, ts - gap), ts + gap))
+        start, end, count = ts, ts, 1
+        for session, number in found:
+            start, end, count = min(start, session.window.start), max(end, session.window.end), count + number
+            self.store.remove(session)
+        self.store.put(Windowed(k, Window(start, end)), count)
+        shown = "".join(f"{session.window.start}-{session.window.end};" for session, _ in found)
+        self.forward(r, f"{shown}>{start}-{end}:{count}")
+
+    def versioned_log(self, r: Any, k: Any, v: Any) -> None:
+        if k is None:
+            return
+        if v is None or not text(v).startswith("?"):
+            self.forward(r, f"put:{self.store.put(k, v, r.timestamp)}")
+            return
+        found = self.store.get(k, int(text(v)[1:]))
+        # Java's store has lost the end by the time a processor sees it.
+        self.forward(r, "none" if found is None else f"{text(found.value)}@{found.timestamp}-")
 
     def range(self, r: Any, k: Any, v: Any) -> None:
         if k is None:

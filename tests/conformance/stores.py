@@ -1,12 +1,14 @@
-"""Stores that a case adds for its processors."""
+"""Stores of a case: those that it adds for its processors, and the rows of any."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.api.stores import Stores
 from penstock.topology.stores import StoreSpec
-from things import NotBuilt, Spec, serde
+from things import NotBuilt, Spec, plain, serde
 
-__all__ = ["store_spec"]
+__all__ = ["rows_of", "store_spec"]
 
 
 def store_spec(n: Spec) -> StoreSpec:
@@ -29,3 +31,32 @@ def store_spec(n: Spec) -> StoreSpec:
             return Stores.versioned(name, history=n["history_ms"], **serdes)
         case kind:
             raise NotBuilt(f"store of type {kind}")
+
+
+def rows_of(spec: StoreSpec, view: Any) -> list[Spec]:
+    """All rows of a store, as they stand in the case."""
+    if spec.kind == "versioned":
+        return [row for key, _ in view.all() for row in _versions(view, key)]
+    rows: list[Spec] = []
+    for key, found in view.all():
+        row: Spec = plain(key) if spec.kind in ("window", "session") else {"key": plain(key)}
+        if spec.kind == "window":
+            del row["end"]
+        if spec.timestamped or spec.kind == "timestamped":
+            rows.append({**row, "value": found.value, "timestamp": found.timestamp})
+        else:
+            rows.append({**row, "value": found})
+    return rows
+
+
+def _versions(view: Any, key: Any) -> list[Spec]:
+    """The versions of a key, back from the latest one until a deletion or the end of history.
+
+    The Java store knows when each ended, but its outer layer, which is what the cases show, does not tell.
+    """
+    rows: list[Spec] = []
+    found = view.get(key)
+    while found is not None:
+        rows.append({"key": plain(key), "value": found.value, "timestamp": found.timestamp, "valid_to": None})
+        found = view.get(key, found.timestamp - 1) if found.timestamp else None
+    return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from penstock.api.dataframes import dataframe_source
 from penstock.api.handle import Handle, check_kind, name_of
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Consumed, Materialized, Named
+from penstock.api.processing import processor_operation
 from penstock.api.sources import read, source_node
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable
@@ -169,6 +170,48 @@ class StreamsBuilder:
         """Adds a store for processors to use by name (``addStateStore``); make it with `Stores`."""
         check_kind(store, StoreSpec, "add_state_store", 'Make one with Stores, e.g. Stores.key_value("counts").')
         self._graph.add(self._graph.root, StoreGraph(name=f"store {store.name}", spec=store))
+        return self
+
+    def add_global_store(
+        self,
+        store: StoreSpec,
+        topic: str,
+        supplier: Callable[[], Any],
+        consumed: Consumed | None = None,
+        *,
+        name: Name = None,
+    ) -> StreamsBuilder:
+        """Adds a store of which every host has a full copy, kept up to date by a processor (``addGlobalStore``).
+
+        Every processor may read it without being connected to it; only this one may write it.
+
+        Args:
+            store: Made with `Stores`; the topic is its changelog.
+            topic: The topic whose records keep the store up to date.
+            supplier: Makes the processor that puts the records into the store. It forwards nothing.
+            consumed: Serdes and timestamp extractor; serdes are the store's unless given.
+            name: The processor's name.
+        """
+        check_kind(store, StoreSpec, "add_global_store", 'Make one with Stores, e.g. Stores.key_value("prices").')
+        check_name(topic, "topic")
+        options = _named(consumed, name)
+        options = replace(
+            options,
+            key_serde=store.key_serde if options.key_serde is None else options.key_serde,
+            value_serde=store.value_serde if options.value_serde is None else options.value_serde,
+        )
+        names = self._graph.names
+        source = names.processor("KSTREAM-SOURCE-", options.name, "-source")
+        node = names.processor("KTABLE-SOURCE-", options.name)
+        spec = replace(store, logging=False, changelog_topic=topic)
+        operation = processor_operation(supplier, "add_global_store", (spec,))
+        graph = TableSourceGraph(
+            name=node,
+            source=source_node(source, (topic,), options, global_store=True),
+            operation=lambda: operation,
+            own_stores=lambda: (spec,),
+        )
+        self._graph.add(self._graph.root, graph)
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:

@@ -124,7 +124,7 @@ def group_table(table: KTable[Any, Any], fn: Function, grouped: Grouped, name: s
     given = grouped.name or name
     node = above.builder.names.processor("KTABLE-SELECT-", given)
     state: TableState = table._state  # noqa: SLF001
-    graph = ProcessorGraph(name=node, operation=lambda: ops.TableRegroup(fn, above.node))
+    graph = ProcessorGraph(name=node, operation=lambda: ops.TableRegroup(fn, above.node, above.graph.is_versioned()))
     above.builder.add(above.graph, graph)
     state.enable_send_old(force=True)
     handle = Handle(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.api.join_windows import JoinWindows
     from penstock.api.stream import KStream
     from penstock.api.stream_stream_joins import JoinKind
-    from penstock.api.table import KTable
+    from penstock.api.table import GlobalKTable, KTable
 
 __all__ = ["JoinVerbs"]
 
@@ -40,6 +40,16 @@ class JoinVerbs(Generic[K, V]):
     @overload
     def join(
         self,
+        other: GlobalKTable[Any, V2],
+        joiner: Callable[..., Any] | pl.Expr,
+        *,
+        key: Callable[..., Any] | pl.Expr,
+        name: Name = None,
+    ) -> KStream[K, Any]: ...
+
+    @overload
+    def join(
+        self,
         other: KStream[K, V2],
         joiner: Callable[..., Any] | pl.Expr,
         windows: JoinWindows,
@@ -51,8 +61,9 @@ class JoinVerbs(Generic[K, V]):
     def join(self, other: Any, *args: Any, name: Name = None, **named: Any) -> KStream[K, Any]:
         """Joins each record with a table's present value, or with a stream's records that are near in event time.
 
-        ``join(table, joiner, joined)`` drops records without a match in the table, ``join(stream, joiner, windows,
-        joined)`` those of both sides that find none in the window. ``joiner`` takes (left, right) or
+        ``join(table, joiner, joined)`` drops records without a match in the table, ``join(global_table, joiner,
+        key=...)`` those without a match under the key that a function of the value, or of key and value, gives,
+        ``join(stream, joiner, windows, joined)`` those of both sides that find none in the window. ``joiner`` takes (left, right) or
         (key, left, right) values; an expression sees ``left`` and ``right``.
 
         >>> from penstock.testing import try_out
@@ -72,6 +83,16 @@ class JoinVerbs(Generic[K, V]):
         joiner: Callable[..., Any] | pl.Expr,
         joined: Joined | None = None,
         *,
+        name: Name = None,
+    ) -> KStream[K, Any]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[Any, V2],
+        joiner: Callable[..., Any] | pl.Expr,
+        *,
+        key: Callable[..., Any] | pl.Expr,
         name: Name = None,
     ) -> KStream[K, Any]: ...
 

@@ -50,5 +50,7 @@ def _table(
     name: str | None,
     joiner: object,
     joined: Joined | None = None,
+    *,
+    key: object = None,
 ) -> KStream[Any, Any]:
-    return join_table(stream, other, joiner, joined or Joined(), name, left=kind == "left")
+    return join_table(stream, other, joiner, joined or Joined(), name, left=kind == "left", key=key)

@@ -250,7 +250,7 @@ class KTable(Generic[K, V]):
         state = DerivedTable((self._state,), spec)
 
         def operation() -> ops.Operation:
-            return ops.TableFilter(fn, above.node, state.store, negate, state.send_old)
+            return ops.TableFilter(fn, above.node, state.store, negate, state.send_old, above.graph.is_versioned())
 
         # A parent that keeps a store knows old values: with them no needless tombstones are sent.
         state.send_old = self._state.enable_send_old(force=False)

@@ -48,13 +48,17 @@ def join_tables(
     parts = (
         ProcessorGraph(
             name=this,
-            operation=lambda: TableTableJoin(kind, other.node, fn, from_right=False, send_old=state.send_old),
+            operation=lambda: TableTableJoin(
+                kind, other.node, fn, from_right=False, send_old=state.send_old, versioned=above.graph.is_versioned()
+            ),
             uses=stores[1],
             written_parents=(above.node,),
         ),
         ProcessorGraph(
             name=that,
-            operation=lambda: TableTableJoin(kind, above.node, fn, from_right=True, send_old=state.send_old),
+            operation=lambda: TableTableJoin(
+                kind, above.node, fn, from_right=True, send_old=state.send_old, versioned=other.graph.is_versioned()
+            ),
             uses=stores[0],
             written_parents=(other.node,),
         ),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.operator import Operator, TaskContext
+    from penstock.runtime.tables_groups import Groups
     from penstock.runtime.tables_store import Fold
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.operations import Aggregation
@@ -48,16 +49,19 @@ class Aggregator:
         """Adds the rows (no null keys) to the table; gives the table's changes."""
         if not len(rows):
             return replace(rows, olds=Column.nulls(0))
+        if self._table.versions is not None:
+            return self._table.versions.fold(rows, self._fold)
         groups = group_keys(rows.keys, self._table.key_serde)
         before = self._table.stored(rows.keys.take(groups.first))
+        return self._table.commit(rows, groups, self._fold(rows, groups, before), before)
+
+    def _fold(self, rows: Rows, groups: Groups, before: tuple[Column, NDArray[np.int64]]) -> Fold:
         fold: Fold | None = None
         if self._known is not None:
             fold = fold_known(self._known, rows, groups, before, per_row=self._table.per_row)
         elif self._aggregation.aggregator is not None and self._aggregation.aggregator.is_expression:
             fold = fold_expression(self._aggregation, rows, groups, before, self._name, self._context)
-        if fold is None:
-            fold = fold_rows(self._aggregation, rows, groups, before, self._name, self._context)
-        return self._table.commit(rows, groups, fold, before)
+        return fold or fold_rows(self._aggregation, rows, groups, before, self._name, self._context)
 
 
 class _StreamAggregate:
@@ -144,10 +148,14 @@ class _TableAggregate:
         rows = rows.filter(~null)
         if not len(rows):
             return replace(rows, olds=Column.nulls(0))
+        if self._table.versions is not None:
+            return self._table.versions.fold(rows, self._fold)
         groups = group_keys(rows.keys, self._table.key_serde)
         before = self._table.stored(rows.keys.take(groups.first))
-        fold = fold_changes(self._aggregation, rows, groups, before, self._name, self._context)
-        return self._table.commit(rows, groups, fold, before)
+        return self._table.commit(rows, groups, self._fold(rows, groups, before), before)
+
+    def _fold(self, rows: Rows, groups: Groups, before: tuple[Column, NDArray[np.int64]]) -> Fold:
+        return fold_changes(self._aggregation, rows, groups, before, self._name, self._context)
 
 
 FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {

@@ -100,7 +100,11 @@ class RunningContext:
             self.put_meta("stream_time", int(self.input_stream_times[-1]))
 
     def end(self) -> None:
-        """Logs what the batch has dropped."""
+        """Counts what the stores have dropped, and logs what the batch has."""
+        for name, view in self._views.items():
+            late = view.take_dropped() if hasattr(view, "take_dropped") else 0
+            if late:
+                self.drop(name, late, "too old for the store")
         for (node, why), count in self._why.items():
             _LOG.warning("task %s: %s dropped %d record(s): %s", self.task_id, node, count, why)
             self.sensor.on_dropped(self.task_id, node, count, why)

@@ -1,4 +1,4 @@
-"""Stream-table joins: each row of the stream with the table as it was at the row's place."""
+"""Joins of a stream with a table or a global table: each row with the table as it was at the row's place."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from penstock.runtime.calls import apply
 from penstock.runtime.joiners import join_rows
+from penstock.runtime.joins_grace import GraceBuffer
 from penstock.runtime.rows import Rows
+from penstock.runtime.versioned import history_of
 from penstock.runtime.views import spread
 from penstock.serde.column import Column
-from penstock.topology.operations import Operation, StreamTableJoin
+from penstock.topology.operations import Operation, StreamGlobalTableJoin, StreamTableJoin
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from penstock.runtime.operator import Operator, TaskContext
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
@@ -27,13 +28,16 @@ __all__ = ["FACTORIES"]
 class _StreamTableJoin:
     """KStreamKTableJoin: only the stream's rows cause results.
 
-    Null values are dropped, and null keys of an inner join.
+    Null values are dropped, and null keys of an inner join. A versioned table gives what was valid at the row's time.
     """
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name
         self._context = context
-        self._operation = cast("StreamTableJoin", node.operation)
+        self._operation = operation = cast("StreamTableJoin", node.operation)
+        self._buffer: GraceBuffer | None = None
+        if operation.buffer_store is not None and operation.grace_ms is not None:
+            self._buffer = GraceBuffer(node.name, operation.buffer_store, operation.grace_ms, context)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         null_keys = rows.keys.null_mask()
@@ -42,27 +46,74 @@ class _StreamTableJoin:
         if dropped.any():
             self._context.drop(self._name, int(dropped.sum()), "null key or value")
             rows = rows.filter(~dropped)
-            null_keys = null_keys[~dropped]
-        if not len(rows):
-            return replace(rows, olds=None)
-        right = self._right(rows, null_keys)
-        if not self._operation.left:
-            found = ~right.null_mask()
-            if not found.all():
-                rows, right = rows.filter(found), right.filter(found)
-        return join_rows(self._operation.joiner, rows, right, self._name, self._context)
+        if self._buffer is not None:
+            rows = self._buffer.release(rows)
+        return _joined(self._operation, rows, rows.keys, self._look_up, self._name, self._context)
 
-    def _right(self, rows: Rows, null_keys: NDArray[np.bool_]) -> Column:
+    def _look_up(self, rows: Rows, keys: Column) -> Column:
         view = self._context.table(self._operation.table)
-        if not null_keys.any():
-            return view.values_at(rows, rows.keys)[0]
-        keyed = np.flatnonzero(~null_keys)
-        if not len(keyed):
-            return Column.nulls(len(rows))
-        part = rows.take(keyed)
-        return spread(view.values_at(part, part.keys)[0], keyed, len(rows))
+        history = history_of(view)
+        found = view.values_at(rows, keys) if history is None else history.values_as_of(rows, keys, rows.timestamps)
+        return found[0]
+
+
+class _StreamGlobalTableJoin:
+    """KStreamGlobalKTableJoin: with the row of the global table whose key a function makes of the record.
+
+    Null values are dropped, and null keys of the table in an inner join. A global table stands still during a batch.
+    """
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
+        self._name = node.name
+        self._context = context
+        self._operation = cast("StreamGlobalTableJoin", node.operation)
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        null = rows.values.null_mask()
+        if null.any():
+            self._context.drop(self._name, int(null.sum()), "null value")
+            rows = rows.filter(~null)
+        keys, kept = apply(self._operation.selector, rows, self._name, self._context)
+        if kept is not None:
+            rows = rows.take(kept)
+        null = keys.null_mask()
+        if null.any() and not self._operation.left:
+            self._context.drop(self._name, int(null.sum()), "null key of the global table")
+            rows, keys = rows.filter(~null), keys.filter(~null)
+        return _joined(self._operation, rows, keys, self._look_up, self._name, self._context)
+
+    def _look_up(self, rows: Rows, keys: Column) -> Column:  # noqa: ARG002
+        values: Column = self._context.store(self._operation.store).get_columns(keys)[0]
+        return values
+
+
+def _joined(
+    operation: StreamTableJoin | StreamGlobalTableJoin,
+    rows: Rows,
+    keys: Column,
+    look_up: Callable[[Rows, Column], Column],
+    node: str,
+    context: TaskContext,
+) -> Rows:
+    """The rows joined with what ``look_up`` finds under the keys; null keys find nothing."""
+    if not len(rows):
+        return replace(rows, olds=None)
+    null = keys.null_mask()
+    if null.all():
+        right = Column.nulls(len(rows))
+    elif null.any():
+        keyed = np.flatnonzero(~null)
+        right = spread(look_up(rows.take(keyed), keys.take(keyed)), keyed, len(rows))
+    else:
+        right = look_up(rows, keys)
+    if not operation.left:
+        found = ~right.null_mask()
+        if not found.all():
+            rows, right = rows.filter(found), right.filter(found)
+    return join_rows(operation.joiner, rows, right, node, context)
 
 
 FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
     StreamTableJoin: _StreamTableJoin,
+    StreamGlobalTableJoin: _StreamGlobalTableJoin,
 }

@@ -26,6 +26,8 @@ class Rows:
     ``olds`` is None for a stream; for a table the old values (all null when the node does not send old values), and
     ``values`` the new ones. ``headers`` is None when no row has any. ``timestamps`` are int64 milliseconds.
     The record that caused a row (topic, partition, offset) is found by ``place.inputs`` in the task's input.
+    ``latest`` says of a table's changes whether each is the newest version of its key; None: all are, as it is unless a
+    versioned store takes out-of-order records (Kafka's ``Change.isLatest``).
     """
 
     place: Place
@@ -34,6 +36,7 @@ class Rows:
     values: Column
     headers: list[Headers] | None = None
     olds: Column | None = None
+    latest: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -47,6 +50,7 @@ class Rows:
             self.values.take(index),
             None if self.headers is None else [self.headers[i] for i in index.tolist()],
             None if self.olds is None else self.olds.take(index),
+            None if self.latest is None else self.latest[index],
         )
 
     def filter(self, mask: NDArray[np.bool_]) -> Rows:
@@ -58,6 +62,9 @@ class Rows:
 
     def with_keys(self, keys: Column) -> Rows:
         return replace(self, keys=keys)
+
+    def with_place(self, place: Place) -> Rows:
+        return Rows(place, self.timestamps, self.keys, self.values, self.headers, self.olds, self.latest)
 
     @staticmethod
     def empty() -> Rows:
@@ -74,6 +81,9 @@ class Rows:
         if any(b.headers is not None for b in batches):
             headers = [h for b in batches for h in (b.headers if b.headers is not None else [()] * len(b))]
         olds = [b.olds for b in batches if b.olds is not None]
+        latest: NDArray[np.bool_] | None = None
+        if any(b.latest is not None for b in batches):
+            latest = np.concatenate([np.ones(len(b), np.bool_) if b.latest is None else b.latest for b in batches])
         merged = Rows(
             Place.concat([b.place for b in batches]),
             np.concatenate([b.timestamps for b in batches]),
@@ -81,5 +91,6 @@ class Rows:
             Column.concat([b.values for b in batches]),
             headers,
             Column.concat(olds) if olds else None,
+            latest,
         )
         return merged.take(merged.place.order())

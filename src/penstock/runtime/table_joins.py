@@ -56,6 +56,9 @@ class _TableTableJoin:
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         operation = self._operation
         rows = drop_null_keys(rows, self._name, self._context)
+        if operation.versioned and rows.latest is not None:
+            self._context.drop(self._name, int((~rows.latest).sum()), "out of order in a versioned table")
+            rows = rows.filter(rows.latest)
         olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
         if not len(rows):
             return replace(rows, olds=olds)

@@ -15,6 +15,7 @@ from penstock.runtime.processors import NodeContext
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables import assign
 from penstock.runtime.tables_store import StoredTable
+from penstock.runtime.versioned import OverParent
 from penstock.runtime.views import is_read, spread
 from penstock.serde.column import Column
 from penstock.topology.operations import Operation
@@ -129,17 +130,17 @@ class _TableTransform:
             self._view.transformer.transformer.close()
 
 
-class _TransformedView:
+class _TransformedView(OverParent):
     """The view of a transformed table that has no store: its parent's view, and a transformer of its own."""
 
     def __init__(self, parent: str, transformer: _Transformer, context: TaskContext) -> None:
-        self._parent = parent
+        super().__init__(parent, context)
         self.transformer = transformer
-        self._context = context
 
-    def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        """The parent's values as of the places of the rows, transformed; also where there is none."""
-        values, stamps = self._context.table(self._parent).values_at(rows, keys)
+    def _derive(
+        self, rows: Rows, keys: Column, values: Column, stamps: NDArray[np.int64]
+    ) -> tuple[Column, NDArray[np.int64]]:
+        """Transforms, also where there is no value."""
         (results,), good = self.transformer.over(rows, keys, values)
         return (results if good is None else spread(results, good, len(rows))), stamps
 

@@ -57,6 +57,8 @@ def assign(table: StoredTable, rows: Rows, *, skip_absent: bool = False, olds: C
     """
     if not len(rows):
         return replace(rows, olds=Column.nulls(0))
+    if table.versions is not None:
+        return table.versions.assign(rows, skip_absent=skip_absent, olds=olds)
     if not table.caching and not table.send_old and not table.is_read:
         table.put(rows.keys, rows.values, rows.timestamps)
         return replace(rows, olds=Column.nulls(len(rows)))
@@ -169,14 +171,16 @@ class _TableFilter(_Derived):
         operation = cast("TableFilter", node.operation)
         self._predicate = operation.predicate
         self._negate = operation.negate
+        # Of a versioned table every change goes on: the first value that passes may be an old one.
+        self._skip_absent = operation.send_old and not operation.versioned
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         with_olds = self._send_old and self._table is None
         rows, olds = self._compute(self._predicate, rows, self._keep_passing, with_olds=with_olds)
         if self._table is not None:
-            return assign(self._table, rows, skip_absent=self._send_old)
+            return assign(self._table, rows, skip_absent=self._skip_absent)
         rows = replace(rows, olds=olds)
-        return rows.filter(~(rows.values.null_mask() & olds.null_mask())) if self._send_old else rows
+        return rows.filter(~(rows.values.null_mask() & olds.null_mask())) if self._skip_absent else rows
 
     def _keep_passing(self, values: Column, verdicts: Column) -> Column:
         passed = truth(verdicts)
@@ -206,7 +210,7 @@ class _TableToStream:
         pass
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
-        return replace(rows, olds=None)
+        return replace(rows, olds=None, latest=None)
 
 
 class _TableRegroup(_Derived):
@@ -218,10 +222,14 @@ class _TableRegroup(_Derived):
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name
         self._context = context
-        self._fn = cast("TableRegroup", node.operation).fn
+        operation = cast("TableRegroup", node.operation)
+        self._fn = operation.fn
+        self._versioned = operation.versioned
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows = self._refuse_null_keys(rows)
+        if self._versioned and rows.latest is not None:  # groups hold the latest values only
+            rows = rows.filter(rows.latest)
         olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
         rows, old_pairs = self._compute(self._fn, replace(rows, olds=olds), lambda _, pairs: pairs, with_olds=True)
         keys: list[Any] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.runtime.rows import Rows
+from penstock.runtime.versioned import VersionedTable, VersionedTableView
 from penstock.runtime.views import StoreTableView, is_read, read_store, take_or_null, write_store
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
@@ -59,8 +60,14 @@ class StoredTable:
         self._store = store
         self._context = context
         self._view = StoreTableView(store, context)
-        context.register_table(node, self._view)
         self.send_old = send_old
+        self.versions: VersionedTable | None = None
+        if spec.kind == "versioned":
+            history = VersionedTableView(store, context)
+            self.versions = VersionedTable(history, send_old=send_old)
+            context.register_table(node, history)
+        else:
+            context.register_table(node, self._view)
         self.caching = context.caching and spec.caching is not False and spec.kind != "versioned" and not on_close
         self.is_read = is_read(topology, node)
         self._session_retention_ms = spec.retention_ms if spec.kind == "session" else None

@@ -184,13 +184,7 @@ class StreamTask:
             for child, number in self._graph.children[name]:
                 if wanted is None or wanted == child:
                     # Counted even when only one child is named: its rows are compared with those of other forks.
-                    sent = (
-                        rows
-                        if number is None
-                        else Rows(
-                            rows.place.child(number), rows.timestamps, rows.keys, rows.values, rows.headers, rows.olds
-                        )
-                    )
+                    sent = rows if number is None else rows.with_place(rows.place.child(number))
                     inbox.setdefault(child, []).append((name, sent))
 
     def _output(self, records_in: int, dropped: int, started: float) -> TaskOutput:

@@ -17,6 +17,7 @@ from penstock.runtime.place import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.stateless import truth
 from penstock.runtime.tables_groups import group_keys
+from penstock.runtime.versioned import OverParent
 from penstock.serde.column import Column
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import TableFilter, TableMapValues, TableRegroup
@@ -26,7 +27,7 @@ from penstock.topology.table_operations import TableTransformValues
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.runtime.operator import TableView, TaskContext
+    from penstock.runtime.operator import TaskContext
     from penstock.topology.topology import Topology
 
 __all__ = ["DerivedView", "StoreTableView", "is_read", "read_store", "spread", "take_or_null", "write_store"]
@@ -153,19 +154,18 @@ class StoreTableView:
         return result[versions:]
 
 
-class DerivedView:
+class DerivedView(OverParent):
     """The view of a filtered or mapped table that has no store: its parent's view, and the function on the way."""
 
     def __init__(self, node: str, operation: TableFilter | TableMapValues, context: TaskContext) -> None:
+        super().__init__(operation.parent, context)
         self._node = node
         self._operation = operation
-        self._context = context
 
-    def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        """The parent's values as of the places of the rows, filtered or mapped."""
+    def _derive(
+        self, rows: Rows, keys: Column, values: Column, stamps: NDArray[np.int64]
+    ) -> tuple[Column, NDArray[np.int64]]:
         operation = self._operation
-        parent: TableView = self._context.table(operation.parent)
-        values, stamps = parent.values_at(rows, keys)
         there = np.flatnonzero(~values.null_mask())
         if not len(there):
             return values, stamps

@@ -58,6 +58,12 @@ class GraphNode:
     def parent_names(self) -> tuple[str, ...]:
         return tuple(parent.name for parent in self.parents)
 
+    def is_versioned(self) -> bool:
+        """Whether its output is a versioned table: its own store says so, or else all the tables above it."""
+        if self.output_versioned is not None:
+            return self.output_versioned
+        return bool(self.parents) and all(parent.is_versioned() for parent in self.parents)
+
     def write(self, to: Assembly) -> None:  # noqa: ARG002 - for subclasses
         """Adds the frozen nodes."""
         raise TypeError(f"{type(self).__name__} writes nothing")

@@ -29,6 +29,7 @@ __all__ = [
     "Process",
     "SelectKey",
     "StreamAggregate",
+    "StreamGlobalTableJoin",
     "StreamTableJoin",
     "StreamToTable",
     "TableAggregate",
@@ -129,6 +130,7 @@ class TableFilter(
     store: str | None = None
     negate: bool = False
     send_old: bool = False
+    versioned: bool = False  # the table above is: every change goes on, as none is needless
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ class TableRegroup(
 ):  # KTableRepartitionMap: (key, change) -> changes under the new keys, as ChangeSerde values
     fn: Function
     parent: str
+    versioned: bool = False  # the table above is: changes that are not the latest are left out
 
 
 AggregationKind = Literal["count", "reduce", "aggregate"]
@@ -204,6 +207,14 @@ class StreamTableJoin(Operation):  # KStreamKTableJoin; ``table`` is the table's
     left: bool = False
     grace_ms: int | None = None
     buffer_store: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGlobalTableJoin(Operation):  # KStreamGlobalKTableJoin; ``store`` is the global table's
+    store: str
+    joiner: Function  # (stream value, table value) or (key, stream value, table value)
+    selector: Function  # (value) or (key, value) -> key of the global table
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 __all__ = ["StoreKind", "StoreSpec"]
 
-StoreKind = Literal["key_value", "timestamped", "versioned", "window", "session", "lru", "buffer", "outer_join"]
+StoreKind = Literal[
+    "key_value", "timestamped", "versioned", "window", "session", "lru", "buffer", "outer_join", "record_buffer"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,7 @@ class StoreSpec:
 
     ``kind`` "timestamped" is a key-value store whose values carry timestamps (all DSL tables); "window" stores
     of the DSL carry timestamps too (``timestamped`` true), those of plain processors do not. "outer_join" is where
-    unmatched records of two joined streams wait.
+    unmatched records of two joined streams wait, "record_buffer" where those of a stream-table join do.
     Times are milliseconds. ``caching`` None follows ``statestore.cache.max.bytes``.
     """
 

@@ -27,6 +27,7 @@ class TableTableJoin(Operation):  # KTableKTableInnerJoin, ...LeftJoin, ...Right
     joiner: Function
     from_right: bool
     send_old: bool = False
+    versioned: bool = False  # this side is: changes that are not the latest are dropped
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,24 +9,41 @@ from penstock.errors import StateError
 from penstock.state.base import ByteMap
 from penstock.state.views.change_buffer import ChangeBufferView
 from penstock.state.views.keyvalue import KeyValueView, TimestampedView, ValueAndTimestamp
+from penstock.state.views.lru import LruView
 from penstock.state.views.outer_join import OuterJoinView
+from penstock.state.views.record_buffer import RecordBufferView
 from penstock.state.views.session import SessionView
+from penstock.state.views.versioned import VersionedRecord, VersionedView
 from penstock.state.views.window import WindowView
 from penstock.topology.stores import StoreSpec
 
 __all__ = [
     "ChangeBufferView",
     "KeyValueView",
+    "LruView",
     "OuterJoinView",
+    "RecordBufferView",
     "SessionView",
     "StoreView",
     "TimestampedView",
     "ValueAndTimestamp",
+    "VersionedRecord",
+    "VersionedView",
     "WindowView",
     "open_view",
 ]
 
-StoreView: TypeAlias = KeyValueView | TimestampedView | WindowView | SessionView | ChangeBufferView | OuterJoinView
+StoreView: TypeAlias = (
+    KeyValueView
+    | TimestampedView
+    | VersionedView
+    | LruView
+    | WindowView
+    | SessionView
+    | ChangeBufferView
+    | RecordBufferView
+    | OuterJoinView
+)
 
 
 def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> StoreView:
@@ -42,6 +59,12 @@ def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int])
             return KeyValueView(spec, entries)
         case "timestamped":
             return TimestampedView(spec, entries)
+        case "versioned":
+            return VersionedView(spec, entries, meta)
+        case "lru":
+            return LruView(spec, entries, meta)
+        case "record_buffer":
+            return RecordBufferView(spec, entries, meta)
         case "window":
             return WindowView(spec, entries, meta)
         case "session":
@@ -53,6 +76,6 @@ def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int])
         case kind:
             raise StateError(
                 f"store {spec.name!r} is of kind {kind!r}, which has no view",
-                hint="Kinds with a view are key_value, timestamped, window, session, buffer and outer_join.",
+                hint="The topology was built by another version of Penstock than the one that runs it.",
                 store=spec.name,
             )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["KeyValueView", "TimestampedView", "ValueAndTimestamp", "key_bytes", "successor"]
+__all__ = ["KeyValueView", "OrderedView", "TimestampedView", "ValueAndTimestamp", "key_bytes", "successor"]
 
 
 class ValueAndTimestamp(NamedTuple):
@@ -46,7 +46,7 @@ def successor(prefix: bytes) -> bytes | None:
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
 
 
-class _OrderedView:
+class OrderedView:
     """What key-value views of both kinds share: everything but how a value looks in bytes."""
 
     def __init__(self, spec: StoreSpec, entries: ByteMap) -> None:
@@ -125,7 +125,7 @@ class _OrderedView:
         return to_bytes_list(encoded)  # type: ignore[return-value]
 
 
-class KeyValueView(_OrderedView):
+class KeyValueView(OrderedView):
     """Kafka's ``KeyValueStore``."""
 
     def put(self, key: Any, value: Any) -> None:
@@ -153,7 +153,7 @@ class KeyValueView(_OrderedView):
         self._map.put_many(self._encode_keys(keys), to_bytes_list(self._values.encode(values)))
 
 
-class TimestampedView(_OrderedView):
+class TimestampedView(OrderedView):
     """Kafka's ``TimestampedKeyValueStore``: what a table of the DSL is kept in.
 
     A value's bytes are its timestamp, 8 bytes big-endian, and then the bytes of the value serde.

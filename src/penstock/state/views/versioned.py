@@ -1,0 +1,216 @@
+"""Versioned stores: the latest value of each key, and what it was at any time of the recent past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from penstock.errors import StateError
+from penstock.serde.base import Serde
+from penstock.serde.column import Column
+from penstock.state.base import ByteMap
+from penstock.state.views.frames import from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.keyvalue import key_bytes
+from penstock.state.views.versions import LATEST, NOT_PUT, Versions
+from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["VersionedRecord", "VersionedView"]
+
+
+class VersionedRecord(NamedTuple):
+    """A version of a value: Kafka's ``VersionedRecord``.
+
+    It is valid from ``timestamp`` until just before ``valid_to`` (None: it is the latest), both in milliseconds.
+    """
+
+    value: Any
+    timestamp: int
+    valid_to: int | None
+
+
+class VersionedView:
+    """Kafka's ``VersionedKeyValueStore``.
+
+    Old versions can be asked for as long as the history reaches back from the store's own stream time, the largest time
+    ever put; the latest version of a key stays for ever. A put from before the history is dropped and counted.
+    """
+
+    def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self._map = entries
+        self._meta = meta
+        self._meta_name = f"{spec.name}/observed-stream-time"
+        self._keys: Serde[Any] = spec.key_serde
+        self._values: Serde[Any] = spec.value_serde
+        self._dropped = 0
+
+    @property
+    def observed_stream_time(self) -> int:
+        """The largest time ever put, -1 before the first."""
+        return self._meta.get(self._meta_name, -1)
+
+    def take_dropped(self) -> int:
+        """How many puts have been dropped as too old since the last call (part of ``dropped-records-total``)."""
+        dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    def versions(self) -> Versions:
+        """The store's versions as bytes."""
+        return Versions(self._map, self.spec.history_ms, self.observed_stream_time)
+
+    def replay(self, before: Mapping[bytes, bytes | None], observed: int) -> Versions:
+        """The versions as they were before some puts, which may be put once more; the store does not change.
+
+        Args:
+            before: What `put_bytes` noted of the rows that they changed.
+            observed: The stream time then.
+        """
+        return Versions(_Scratch(self._map, before), self.spec.history_ms, observed)
+
+    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
+        """The latest version, or the one that was valid at a time in milliseconds; None if there is none."""
+        data = key_bytes(self.spec, key)
+        versions = self.versions()
+        found = versions.latest(data) if as_of is None else versions.as_of(data, as_of)
+        return None if found is None else VersionedRecord(self._values.deserialize(found[0]), found[1], found[2])
+
+    def put(self, key: Any, value: Any, timestamp: int) -> int:
+        """Adds a version that is valid from ``timestamp`` on; None deletes from then on.
+
+        Returns:
+            When the version ends, -1 if it is the latest, or -2**63 if it was too old to be put.
+        """
+        data = key_bytes(self.spec, key)
+        return self.put_bytes([data], [self._values.serialize(value)], [timestamp])[0]
+
+    def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
+        """Deletes the key from ``timestamp`` on; gives the version that was valid then."""
+        old = self.get(key, timestamp)
+        return None if self.put(key, None, timestamp) == NOT_PUT else old
+
+    def all(self) -> Iterator[tuple[Any, VersionedRecord]]:
+        """The latest version of every key, in the order of the keys' bytes; an extra that Kafka lacks."""
+        for row, data in self._map.scan(LATEST, b"\x02"):
+            timestamp = int.from_bytes(data[:8], "big", signed=True)
+            yield (
+                self._keys.deserialize(row[1:]),
+                VersionedRecord(self._values.deserialize(data[8:]), timestamp, None),
+            )
+
+    # Columns
+
+    def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """The latest values, null where there is none, and their timestamps, -1 where there is none."""
+        rows = [LATEST + key for key in self.encode_keys(keys)]
+        return self._decode(self._map.get_many(rows))
+
+    def get_columns_as_of(self, keys: Column, times: NDArray[np.int64]) -> tuple[Column, NDArray[np.int64]]:
+        """As `get_columns`, the values that were valid at these times."""
+        encoded = self.encode_keys(keys)
+        found = self._map.get_many([LATEST + key for key in encoded])
+        versions = self.versions()
+        for row, (data, time) in enumerate(zip(found, times.tolist(), strict=True)):
+            if data is None or int.from_bytes(data[:8], "big", signed=True) > time:
+                old = versions.old(encoded[row], time)
+                found[row] = None if old is None else old.timestamp.to_bytes(8, "big", signed=True) + old.value
+        return self._decode(found)
+
+    def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Puts row by row; gives what `put` gives for each."""
+        codes = self.put_bytes(self.encode_keys(keys), self.encode_values(values), timestamps.tolist())
+        return np.array(codes, np.int64)
+
+    # Bytes
+
+    def put_bytes(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        times: Sequence[int],
+        before: MutableMapping[bytes, bytes | None] | None = None,
+    ) -> list[int]:
+        """Puts serialised keys and values; notes in ``before`` what was in the rows that change."""
+        versions = self.versions()
+        if before is not None:
+            versions = Versions(_Noted(self._map, before), self.spec.history_ms, versions.observed)
+        results = [versions.put(key, value, time) for key, value, time in zip(keys, values, times, strict=True)]
+        self._meta[self._meta_name] = versions.observed
+        self._dropped += results.count(NOT_PUT)
+        return results
+
+    def encode_keys(self, keys: Column) -> list[bytes]:
+        """The bytes of keys, none of which may be null."""
+        encoded = self._keys.encode(keys)
+        if encoded.null_count:
+            raise StateError(
+                f"a key given to store {self.name!r} is null",
+                hint="State stores have no null keys; filter them out before.",
+                store=self.name,
+            )
+        return to_bytes_list(encoded)  # type: ignore[return-value]
+
+    def encode_values(self, values: Column) -> list[bytes | None]:
+        return to_bytes_list(self._values.encode(values))
+
+    def decode_values(self, values: list[bytes | None]) -> Column:
+        return self._values.decode(from_bytes_list(values))
+
+    def _decode(self, found: list[bytes | None]) -> tuple[Column, NDArray[np.int64]]:
+        values, stamps, _ = unframe(from_bytes_list(found), before=8)
+        return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
+
+
+class _Noted:
+    """A map of which every changed row's first value is noted."""
+
+    def __init__(self, entries: ByteMap, before: MutableMapping[bytes, bytes | None]) -> None:
+        self._map = entries
+        self._before = before
+        self.get = entries.get
+        self.get_many = entries.get_many
+        self.scan = entries.scan
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        if key not in self._before:
+            self._before[key] = self._map.get(key)
+        self._map.put(key, value)
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.put(key, value)
+
+
+class _Scratch:
+    """A map as it was before some rows changed, with changes of its own that nobody else sees."""
+
+    def __init__(self, entries: ByteMap, before: Mapping[bytes, bytes | None]) -> None:
+        self._map = entries
+        self._rows = dict(before)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._rows[key] if key in self._rows else self._map.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._rows[key] = value
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        self._rows.update(zip(keys, values, strict=True))
+
+    def scan(
+        self,
+        start: bytes | None = None,  # noqa: ARG002
+        end: bytes | None = None,  # noqa: ARG002
+        *,
+        reverse: bool = False,  # noqa: ARG002
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Nothing: only what has expired is scanned for, which nobody can see any more."""
+        return iter(())

@@ -1,0 +1,234 @@
+"""The versions of keys as bytes: what a versioned store keeps, and how a put finds its place among them.
+
+Rows of the map:
+
+- ``1 + key``: time and value of the latest version; none if the key has been deleted.
+- ``0 + segment (8 bytes BE) + key``: the versions that ended within a segment, newest first, after the end of the
+  newest and the start of the oldest; each version is its start, its length (-1: a deletion) and its value. A segment
+  of which nothing can be asked for any more goes as one range from the front.
+
+A row whose end is its start holds only a deletion, which earlier puts find as their end. Which segment a version
+lies in, and where deletions are kept, is Kafka's own: a put tells when its version ends, so both can be seen.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.state.base import ByteMap
+
+__all__ = ["IS_LATEST", "LATEST", "NOT_PUT", "Version", "Versions", "segment_interval_ms"]
+
+IS_LATEST = -1  # VersionedKeyValueStore.PUT_RETURN_CODE_VALID_TO_UNDEFINED
+NOT_PUT = -(1 << 63)  # VersionedKeyValueStore.PUT_RETURN_CODE_NOT_PUT
+
+LATEST = b"\x01"
+_HISTORY = b"\x00"
+_NUMBER = struct.Struct(">q")
+_BOUNDS = struct.Struct(">qq")
+_ENTRY = struct.Struct(">qi")
+
+
+class Version(NamedTuple):
+    """A version as bytes; ``valid_to`` None is the latest."""
+
+    value: bytes
+    timestamp: int
+    valid_to: int | None
+
+
+def segment_interval_ms(history_ms: int) -> int:
+    """Kafka's choice for a store that keeps this much history."""
+    for up_to, parts, least in ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000)):
+        if history_ms <= up_to:
+            return max(history_ms // parts, least)
+    return max(history_ms // 24, 300_000)
+
+
+class Versions:
+    """Puts and gets over a byte map.
+
+    Args:
+        entries: The rows.
+        history_ms: For how long old versions can be asked for, and how late a put may come.
+        observed: The largest time ever put; -1 before the first.
+    """
+
+    def __init__(self, entries: ByteMap, history_ms: int, observed: int) -> None:
+        self.observed = observed
+        self._map = entries
+        self._history_ms = history_ms
+        self._interval = segment_interval_ms(history_ms)
+
+    def latest(self, key: bytes) -> Version | None:
+        """The latest version."""
+        data = self._map.get(LATEST + key)
+        return None if data is None else Version(data[8:], _NUMBER.unpack_from(data)[0], None)
+
+    def as_of(self, key: bytes, time: int) -> Version | None:
+        """The version that was valid at this time."""
+        found = self.latest(key)
+        if found is not None and found.timestamp <= time:
+            return found
+        return self.old(key, time)
+
+    def old(self, key: bytes, time: int) -> Version | None:
+        """The version that was valid at this time, which lies before the latest."""
+        if time < self.observed - self._history_ms:
+            return None
+        for _, row in self._rows(key, time):
+            following, first = _BOUNDS.unpack_from(row)
+            if following <= time:
+                return None
+            if first <= time:
+                versions = _versions(row)
+                at = _find(versions, time)
+                start, value = versions[at]
+                return None if value is None else Version(value, start, _end(versions, at, following))
+        return None
+
+    def put(self, key: bytes, value: bytes | None, time: int) -> int:
+        """Adds a version from this time on (None: a deletion); gives when it ends, `IS_LATEST` or `NOT_PUT`."""
+        if time < self.observed - self._history_ms:
+            return NOT_PUT
+        if time > self.observed:
+            self._expire(time)
+            self.observed = time
+        following: int | None = None
+        latest = self._map.get(LATEST + key)
+        if latest is not None:
+            following = _NUMBER.unpack_from(latest)[0]
+            if time >= following:
+                if time > following:
+                    self._append(key, following, time, latest[8:])
+                self._map.put(LATEST + key, None if value is None else _NUMBER.pack(time) + value)
+                return IS_LATEST
+        for segment, row in self._rows(key, time):
+            end, first = _BOUNDS.unpack_from(row)
+            if end <= time:
+                break
+            if first <= time:
+                return self._put_within(key, segment, row, value, time)
+            following = first
+        if following is not None:
+            self._put_before(key, value, time, following)
+            return following
+        if value is not None:
+            self._map.put(LATEST + key, _NUMBER.pack(time) + value)
+        else:
+            self._delete_latest(key, time)
+        return IS_LATEST
+
+    def observe(self, time: int) -> None:
+        """Moves the stream time on, as a put does."""
+        self.observed = max(self.observed, time)
+
+    # Where a version goes
+
+    def _append(self, key: bytes, start: int, end: int, value: bytes | None) -> None:
+        """Adds a version after all those of the segment in which it ends."""
+        at = self._row(self._segment(end), key)
+        row = self._map.get(at)
+        if row is None:
+            self._map.put(at, _dump(end, [(start, value)]))
+            return
+        following, first = _BOUNDS.unpack_from(row)
+        rest = row[_BOUNDS.size :]
+        if following == first:  # only a deletion
+            first, rest = following, b""
+        if following < start:  # deleted in between
+            rest = _entry(following, None) + rest
+        elif not rest:
+            first = start
+        self._map.put(at, _BOUNDS.pack(end, first) + _entry(start, value) + rest)
+
+    def _delete_latest(self, key: bytes, time: int) -> None:
+        """Notes a deletion after all versions."""
+        at = self._row(self._segment(time), key)
+        row = self._map.get(at)
+        if row is None:
+            self._map.put(at, _dump(time, [(time, None)]))
+            return
+        following = _NUMBER.unpack_from(row)[0]
+        if following != time:
+            self._append(key, following, time, None)
+
+    def _put_before(self, key: bytes, value: bytes | None, time: int, following: int) -> None:
+        """Puts a version into a gap: it ends where another starts."""
+        at = self._row(self._segment(following), key)
+        row = self._map.get(at)
+        if row is None or _NUMBER.unpack_from(row)[0] <= time:
+            self._append(key, time, following, value)
+            return
+        end, first = _BOUNDS.unpack_from(row)
+        versions = [] if end == first else _versions(row)
+        self._map.put(at, _dump(end, [*versions, (time, value)]))
+
+    def _put_within(self, key: bytes, segment: int, row: bytes, value: bytes | None, time: int) -> int:
+        """Puts a version into the time of another, which then ends where the new one starts."""
+        end = _NUMBER.unpack_from(row)[0]
+        versions = _versions(row)
+        at = _find(versions, time)
+        valid_to = _end(versions, at, end)
+        start, cut = versions[at]
+        if start == time:
+            versions[at] = (time, value)
+        elif self._segment(time) == segment:
+            versions.insert(at, (time, value))
+        else:
+            self._append(key, start, time, cut)
+            versions[at] = (time, value)
+        self._map.put(self._row(segment, key), _dump(end, versions))
+        return valid_to
+
+    # Segments
+
+    def _segment(self, time: int) -> int:
+        return max(time, 0) // self._interval
+
+    @staticmethod
+    def _row(segment: int, key: bytes) -> bytes:
+        return _HISTORY + _NUMBER.pack(segment) + key
+
+    def _rows(self, key: bytes, time: int) -> Iterator[tuple[int, bytes]]:
+        """The key's rows of the segments from the newest to that of this time."""
+        segments = range(self._segment(self.observed), self._segment(time) - 1, -1)
+        found = self._map.get_many([self._row(segment, key) for segment in segments])
+        return ((segment, row) for segment, row in zip(segments, found, strict=True) if row is not None)
+
+    def _expire(self, observed: int) -> None:
+        """Deletes the segments of which nothing can be asked for once this time has been put."""
+        first = self._segment(observed - self._history_ms)
+        if first > self._segment(self.observed - self._history_ms):
+            gone = [row for row, _ in self._map.scan(_HISTORY, self._row(first, b""))]
+            self._map.put_many(gone, [None] * len(gone))
+
+
+def _entry(start: int, value: bytes | None) -> bytes:
+    return _ENTRY.pack(start, -1) if value is None else _ENTRY.pack(start, len(value)) + value
+
+
+def _dump(end: int, versions: list[tuple[int, bytes | None]]) -> bytes:
+    return _BOUNDS.pack(end, versions[-1][0]) + b"".join(_entry(start, value) for start, value in versions)
+
+
+def _versions(row: bytes) -> list[tuple[int, bytes | None]]:
+    """(start, value) of a row's versions, newest first."""
+    versions: list[tuple[int, bytes | None]] = []
+    at = _BOUNDS.size
+    while at < len(row):
+        start, length = _ENTRY.unpack_from(row, at)
+        at += _ENTRY.size
+        versions.append((start, None if length < 0 else row[at : at + length]))
+        at += max(length, 0)
+    return versions
+
+
+def _find(versions: list[tuple[int, bytes | None]], time: int) -> int:
+    return next(at for at, (start, _) in enumerate(versions) if start <= time)
+
+
+def _end(versions: list[tuple[int, bytes | None]], at: int, end: int) -> int:
+    return versions[at - 1][0] if at else end
