@@ -63,8 +63,8 @@ class JoinVerbs(Generic[K, V]):
 
         ``join(table, joiner, joined)`` drops records without a match in the table, ``join(global_table, joiner,
         key=...)`` those without a match under the key that a function of the value, or of key and value, gives,
-        ``join(stream, joiner, windows, joined)`` those of both sides that find none in the window. ``joiner`` takes (left, right) or
-        (key, left, right) values; an expression sees ``left`` and ``right``.
+        ``join(stream, joiner, windows, joined)`` those of both sides that find none in the window. ``joiner`` takes
+        (left, right) or (key, left, right) values; an expression sees ``left`` and ``right``.
 
         >>> from penstock.testing import try_out
         >>> try_out(lambda s: s.join(s.to_table(), lambda left, right: left + right), [("a", "x")])

@@ -52,9 +52,7 @@ class JoinSide:
         keyed = np.flatnonzero(~arrived.null_keys)
         if len(keyed):
             rows = arrived.rows if len(keyed) == len(arrived.rows) else arrived.rows.take(keyed)
-            dropped = self.store.put_columns(rows.keys, rows.timestamps, rows.values, rows.timestamps)
-            if dropped:
-                self._context.drop(self.node, dropped, "the record is older than what the window store keeps")
+            self.store.put_columns(rows.keys, rows.timestamps, rows.values, rows.timestamps)
 
 
 @dataclass(frozen=True)
