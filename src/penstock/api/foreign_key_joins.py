@@ -144,7 +144,9 @@ def join_on_foreign_key(
         names.store, "timestamped", resolve("bytes"), serdes.subscription, timestamped=True, caching=False
     )
 
-    send = _processor(names.send, SubscriptionSend(extract, serdes.foreign, serdes.value, is_left))
+    send = _processor(
+        names.send, SubscriptionSend(extract, serdes.foreign, serdes.value, is_left, above.graph.is_versioned())
+    )
     subscribed = _topic(
         names.topic,
         names.sink,
@@ -156,7 +158,9 @@ def join_on_foreign_key(
     receive = _processor(names.receive, SubscriptionReceive(serdes.foreign, serdes.primary, store.name), own=store)
     join = _processor(names.join, SubscriptionJoin(other.node), uses=right._state.getter_stores())  # noqa: SLF001
     foreign_join = _processor(
-        names.foreign_join, ForeignTableJoin(names.receive, serdes.foreign, serdes.primary, store.name), own=store
+        names.foreign_join,
+        ForeignTableJoin(names.receive, serdes.foreign, serdes.primary, store.name, other.graph.is_versioned()),
+        own=store,
     )
     answered = _topic(
         names.answer_topic,

@@ -15,6 +15,7 @@ from penstock.runtime.calls import apply, failures_removed
 from penstock.runtime.foreign_keys_right import FACTORIES as RIGHT
 from penstock.runtime.joiners import join_values
 from penstock.runtime.rows import Rows
+from penstock.runtime.tables import drop_out_of_order
 from penstock.runtime.views import spread
 from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
@@ -68,6 +69,8 @@ class _SubscriptionSend:
         self._operation = cast("SubscriptionSend", node.operation)
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        if self._operation.versioned:
+            rows = drop_out_of_order(rows, self._name, self._context)
         encoded, good = _encoded(self._operation.value_serde, rows.values, rows, self._name, self._context)
         if good is not None:
             rows, encoded = rows.take(good), encoded.take(pa.array(good))

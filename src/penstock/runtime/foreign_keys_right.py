@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.runtime.rows import Rows
-from penstock.runtime.tables import drop_null_keys
+from penstock.runtime.tables import drop_null_keys, drop_out_of_order
 from penstock.runtime.tables_groups import group_keys
 from penstock.runtime.views import StoreTableView, read_store, spread, take_or_null, write_store
 from penstock.serde.buffers import large_binary, series_of
@@ -150,6 +150,8 @@ class _ForeignTableJoin:
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows = drop_null_keys(replace(rows, olds=None), self._name, self._context)
         operation = self._operation
+        if operation.versioned:
+            rows = drop_out_of_order(rows, self._name, self._context)
         prefixes = foreign_prefixes(large_binary(operation.foreign_key_serde.encode(rows.keys)))
         groups = group_keys(Column.of_series(series_of(prefixes)), self._context.store(operation.store).spec.key_serde)
         source, keys, wrapped = self._subscribers(rows, prefixes, groups.codes, groups.first)

@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.runtime.joiners import join_values
 from penstock.runtime.rows import Rows
-from penstock.runtime.tables import assign, drop_null_keys
+from penstock.runtime.tables import assign, drop_null_keys, drop_out_of_order
 from penstock.runtime.tables_store import StoredTable
 from penstock.runtime.views import spread
 from penstock.serde.column import Column
@@ -56,9 +56,8 @@ class _TableTableJoin:
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         operation = self._operation
         rows = drop_null_keys(rows, self._name, self._context)
-        if operation.versioned and rows.latest is not None:
-            self._context.drop(self._name, int((~rows.latest).sum()), "out of order in a versioned table")
-            rows = rows.filter(rows.latest)
+        if operation.versioned:
+            rows = drop_out_of_order(rows, self._name, self._context)
         olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
         if not len(rows):
             return replace(rows, olds=olds)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
-__all__ = ["FACTORIES", "assign", "drop_null_keys"]
+__all__ = ["FACTORIES", "assign", "drop_null_keys", "drop_out_of_order"]
 
 
 def drop_null_keys(rows: Rows, node: str, context: TaskContext) -> Rows:
@@ -44,6 +44,14 @@ def drop_null_keys(rows: Rows, node: str, context: TaskContext) -> Rows:
         return rows
     context.drop(node, int(null.sum()), "null key")
     return rows.filter(~null)
+
+
+def drop_out_of_order(rows: Rows, node: str, context: TaskContext) -> Rows:
+    """The changes that are the latest of their key; the others, of a versioned table, are counted as dropped."""
+    if rows.latest is None:
+        return rows
+    context.drop(node, int((~rows.latest).sum()), "out of order in a versioned table")
+    return replace(rows.filter(rows.latest), latest=None)
 
 
 def assign(table: StoredTable, rows: Rows, *, skip_absent: bool = False, olds: Column | None = None) -> Rows:

@@ -24,6 +24,7 @@ class SubscriptionSend(Operation):  # SubscriptionSendProcessorSupplier
     foreign_key_serde: Any
     value_serde: Any
     left: bool
+    versioned: bool = False  # the left table is: changes that are not the latest are dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class ForeignTableJoin(Operation):  # ForeignTableJoinProcessorSupplier; ``subsc
     foreign_key_serde: Any
     primary_key_serde: Any
     store: str
+    versioned: bool = False  # the right table is: changes that are not the latest are dropped
 
 
 @dataclass(frozen=True, slots=True)
