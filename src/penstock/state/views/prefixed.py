@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.state.base import ByteMap
 
@@ -36,3 +36,7 @@ class PrefixedMap:
         last = self._end if end is None else self._prefix + end
         found = self._map.scan(self._prefix + (start or b""), last, reverse=reverse)
         return ((key[1:], value) for key, value in found)
+
+    def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        found = self._map.scan_many([(self._prefix + start, self._prefix + end) for start, end in ranges])
+        return [[(key[1:], value) for key, value in entries] for entries in found]

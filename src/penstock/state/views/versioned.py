@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from penstock.errors import StateError
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.state.base import ByteMap
+from penstock.state.overlay import OverlayMap
 from penstock.state.views.frames import from_bytes_list, to_bytes_list, unframe
 from penstock.state.views.keyvalue import key_bytes
 from penstock.state.views.versions import LATEST, NOT_PUT, Versions
@@ -18,6 +19,8 @@ from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from penstock.state.overlay import ReadableMap
 
 __all__ = ["VersionedRecord", "VersionedView"]
 
@@ -71,7 +74,9 @@ class VersionedView:
             before: What `put_bytes` noted of the rows that they changed.
             observed: The stream time then.
         """
-        return Versions(_Scratch(self._map, before), self.spec.history_ms, observed)
+        scratch = OverlayMap(cast("ReadableMap", self._map))
+        scratch.put_many(list(before), list(before.values()))
+        return Versions(scratch, self.spec.history_ms, observed)
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
         """The latest version, or the one that was valid at a time in milliseconds; None if there is none."""
@@ -175,6 +180,7 @@ class _Noted:
         self.get = entries.get
         self.get_many = entries.get_many
         self.scan = entries.scan
+        self.scan_many = entries.scan_many
 
     def put(self, key: bytes, value: bytes | None) -> None:
         if key not in self._before:
@@ -184,33 +190,3 @@ class _Noted:
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         for key, value in zip(keys, values, strict=True):
             self.put(key, value)
-
-
-class _Scratch:
-    """A map as it was before some rows changed, with changes of its own that nobody else sees."""
-
-    def __init__(self, entries: ByteMap, before: Mapping[bytes, bytes | None]) -> None:
-        self._map = entries
-        self._rows = dict(before)
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._rows[key] if key in self._rows else self._map.get(key)
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return [self.get(key) for key in keys]
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        self._rows[key] = value
-
-    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        self._rows.update(zip(keys, values, strict=True))
-
-    def scan(
-        self,
-        start: bytes | None = None,  # noqa: ARG002
-        end: bytes | None = None,  # noqa: ARG002
-        *,
-        reverse: bool = False,  # noqa: ARG002
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Nothing: only what has expired is scanned for, which nobody can see any more."""
-        return iter(())
