@@ -298,6 +298,25 @@ class TaskInput:
                 by_source.setdefault(piece.source, []).append(rows)
         return [(source, Rows.merge(parts)) for source, parts in by_source.items()]
 
+    def sources(self, positions: NDArray[np.int64]) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
+        """Topic (bytes; null where there is no record), partition and offset of the records at these positions."""
+        known = positions < self.length
+        at = np.where(known, positions, 0)
+        if self._order is not None:
+            at = self._order[at]
+        number = np.searchsorted(self._starts, at, side="right") - 1
+        partitions, offsets = np.full(len(at), -1, np.int64), np.full(len(at), -1, np.int64)
+        for which, piece in enumerate(self._pieces):
+            mine = np.flatnonzero(known & (number == which))
+            rows = at[mine] - self._starts[which]
+            partitions[mine] = piece.batch.partition
+            offsets[mine] = piece.batch.records.column("offset").to_numpy(zero_copy_only=False)[
+                rows if piece.rows is None else piece.rows[rows]
+            ]
+        names = [self._names.get(p.batch.topic, p.batch.topic).encode() for p in self._pieces]
+        topics = pa.array(names, pa.large_binary())
+        return topics.take(pa.array(number, pa.int64(), mask=~known)), partitions, offsets
+
     def record(self, position: int) -> RecordContext:
         """The source record of an input position."""
         if position >= self.length:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.errors import ProcessingError
 from penstock.runtime.rows import Rows
-from penstock.runtime.suppress_rows import BatchBuffer, Bounds, Eviction, Put, evictions
+from penstock.runtime.suppress_columns import Outcome, hold_back
+from penstock.runtime.suppress_rows import BatchBuffer, Bounds, Eviction, evictions, outcome_of, puts_of
 from penstock.runtime.views import StoreTableView, is_read, take_or_null
+from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
+from penstock.state.views.change_columns import ChangeColumns
 from penstock.state.views.frames import from_bytes_list, to_bytes_list
 from penstock.topology.operations import Operation
 from penstock.topology.suppress import Suppress
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "SuppressedView"]
 
+_SMALL = 16  # up to so many rows, going row by row costs less than setting up columns
 _NO_TIME = -1
 _NOT_HELD = -2  # in place of a timestamp: the key does not wait, the table above tells its value
 _HELD = -1  # Kafka does not know the timestamp of the value before
@@ -80,9 +85,14 @@ class _Suppress:
         if not len(rows):
             return rows
         expiries = self._observe(rows) - self._operation.wait_ms
+        keys, puts = self._puts(rows)
         if len(rows) == 1:
-            return self._one_row(rows, expiries)
-        return self._by_row(rows, expiries)
+            return self._one_row(rows, keys, puts, expiries)
+        if len(rows) > _SMALL:
+            outcome = hold_back(self._buffer, keys, puts, expiries, self._bounds)
+            if outcome is not None:
+                return self._sent(rows, outcome)
+        return self._by_row(rows, keys, puts, expiries)
 
     def _observe(self, rows: Rows) -> NDArray[np.int64]:
         """The operator's stream time at each row."""
@@ -91,11 +101,28 @@ class _Suppress:
         self._context.put_meta(self._meta, int(times[-1]))
         return times
 
-    def _one_row(self, rows: Rows, expiries: NDArray[np.int64]) -> Iterator[tuple[str | None, Rows]]:
+    def _puts(self, rows: Rows) -> tuple[pa.Array, ChangeColumns]:
+        """Each row's key and change, as if nothing waited for the key."""
+        spec = self._buffer.spec
+        news = large_binary(spec.value_serde.encode(rows.values))
+        olds = pa.nulls(len(rows), pa.large_binary())
+        if rows.olds is not None:
+            olds = large_binary(spec.value_serde.encode(rows.olds))
+        task = cast("RunningContext", self._context)
+        topics, partitions, offsets = task.input.sources(rows.place.inputs)
+        until_close = self._operation.until_window_closes
+        times = WindowedColumn.of(rows.keys).ends if until_close else rows.timestamps
+        numbers = (times, rows.timestamps, offsets, partitions)
+        return large_binary(spec.key_serde.encode(rows.keys)), ChangeColumns(
+            *numbers, topics, olds, olds, news, rows.headers
+        )
+
+    def _one_row(
+        self, rows: Rows, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64]
+    ) -> Iterator[tuple[str | None, Rows]]:
         """Each change is still seen to wait while it is passed on, as in Kafka."""
-        buffer = self._buffer
-        puts = list(self._puts(rows))
-        before = buffer.get(puts[0].key)
+        buffer, (put,) = self._buffer, puts_of(keys, puts)
+        before = buffer.get(put.key)
         done: list[Eviction] = []
         failure: list[Exception] = []
 
@@ -105,45 +132,25 @@ class _Suppress:
             except ProcessingError as error:
                 failure.append(error)
 
-        for eviction in evictions(buffer, iter(puts), expiries.tolist(), self._bounds, full):
+        for eviction in evictions(buffer, [put], expiries.tolist(), self._bounds, full):
             done.append(eviction)
-            yield None, self._sent(rows, [eviction])
+            yield None, self._sent(rows, outcome_of([put], [eviction], {}), noted=False)
         if failure:
             raise failure[0]
         if self._is_read:
             others: dict[bytes, BufferedChange | None] = {e.key: e.change for e in done}
-            self._note(rows, puts, done, {**others, puts[0].key: before})
+            self._note(rows, outcome_of([put], done, {**others, put.key: before}))
 
-    def _by_row(self, rows: Rows, expiries: NDArray[np.int64]) -> Rows:
-        puts = list(self._puts(rows))
-        buffer = BatchBuffer(self._buffer, [put.key for put in puts])
+    def _by_row(self, rows: Rows, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64]) -> Rows:
+        all_puts = puts_of(keys, puts)
+        buffer = BatchBuffer(self._buffer, [put.key for put in all_puts])
 
         def full(row: int) -> None:
             self._full(rows, row, buffer.records, buffer.size)
 
-        done = list(evictions(buffer, iter(puts), expiries.tolist(), self._bounds, full))
+        done = list(evictions(buffer, all_puts, expiries.tolist(), self._bounds, full))
         buffer.write()
-        if self._is_read:
-            self._note(rows, puts, done, buffer.before)
-        return self._sent(rows, done)
-
-    def _puts(self, rows: Rows) -> Iterator[Put]:
-        spec = self._buffer.spec
-        keys = to_bytes_list(spec.key_serde.encode(rows.keys))
-        news = to_bytes_list(spec.value_serde.encode(rows.values))
-        olds = [None] * len(rows) if rows.olds is None else to_bytes_list(spec.value_serde.encode(rows.olds))
-        task = cast("RunningContext", self._context)
-        columns = zip(keys, self._buffer_times(rows).tolist(), olds, news, strict=True)
-        for row, (key, time, old, new) in enumerate(columns):
-            source = task.record_context(rows, row)
-            topic = None if source.topic is None else source.topic.encode()
-            where = (topic, source.partition, source.offset, source.headers)
-            yield Put(key or b"", BufferedChange(time, source.timestamp, *where, old, old, new))
-
-    def _buffer_times(self, rows: Rows) -> NDArray[np.int64]:
-        if self._operation.until_window_closes:
-            return WindowedColumn.of(rows.keys).ends
-        return rows.timestamps
+        return self._sent(rows, outcome_of(all_puts, done, buffer.before))
 
     def _full(self, rows: Rows, row: int, records: int, size: int) -> None:
         bounds = self._bounds
@@ -154,51 +161,43 @@ class _Suppress:
         )
         self._context.failed(self._name, None, rows, row, error)
 
-    def _sent(self, rows: Rows, done: list[Eviction]) -> Rows:
+    def _sent(self, rows: Rows, outcome: Outcome, *, noted: bool = True) -> Rows:
         """The changes that have left, at the rows after which they did."""
+        if noted and self._is_read:
+            self._note(rows, outcome)
+        left, spec = outcome.left, self._buffer.spec
+        index = np.arange(len(outcome.left_rows))
         if self._operation.until_window_closes:  # nothing was ever sent for the window: nothing needs deleting
-            done = [one for one in done if one.change.new is not None]
-        spec = self._buffer.spec
-        place = rows.place.take(np.array([one.row for one in done], np.int64))
-        headers = [one.change.headers for one in done]
+            index = np.flatnonzero(left.news.is_valid().to_numpy(zero_copy_only=False))
+            left = left.take(index)
         return Rows(
-            place.extend(np.array([2 * one.number for one in done], np.int64)),
-            np.array([one.change.timestamp for one in done], np.int64),
-            spec.key_serde.decode(from_bytes_list([one.key for one in done])),
-            spec.value_serde.decode(from_bytes_list([one.change.new for one in done])),
-            headers if any(headers) else None,
-            spec.value_serde.decode(from_bytes_list([one.change.old for one in done])),
+            rows.place.take(outcome.left_rows[index]).extend(2 * outcome.left_numbers[index]),
+            left.timestamps,
+            spec.key_serde.decode(outcome.left_keys.take(pa.array(index))),
+            spec.value_serde.decode(left.news),
+            None if left.headers is None or not any(left.headers) else list(left.headers),
+            spec.value_serde.decode(left.olds),
         )
 
-    def _note(
-        self, rows: Rows, puts: list[Put], done: list[Eviction], before: dict[bytes, BufferedChange | None]
-    ) -> None:
-        """What others see of the keys that the rows have touched, from place to place."""
-        spec = self._buffer.spec
-        held = {key for key, change in before.items() if change is not None}
-        leaving: dict[int, list[Eviction]] = {}
-        for one in done:
-            leaving.setdefault(one.row, []).append(one)
-        versions: list[tuple[int, int, bytes, bytes | None, int]] = []  # row, part, key, value, timestamp
-        for row, put in enumerate(puts):
-            if put.key not in held:
-                held.add(put.key)
-                versions.append((row, -1, put.key, put.change.prior, _HELD))
-            for one in leaving.get(row, ()):
-                held.discard(one.key)
-                versions.append((row, 2 * one.number + 1, one.key, None, _NOT_HELD))
-        place = rows.place.take(np.array([v[0] for v in versions], np.int64))
+    def _note(self, rows: Rows, outcome: Outcome) -> None:
+        """What others see of the keys that the batch was about, from place to place."""
+        spec, held = self._buffer.spec, outcome.held
+        decode = spec.key_serde.decode
+        began, left_rows = outcome.began, outcome.left_rows
+        olds = Column.nulls(len(began)) if rows.olds is None else rows.olds.take(began)
+        began_keys = rows.keys.take(began)
+        parts = np.concatenate([np.full(len(began), -1, np.int64), 2 * outcome.left_numbers + 1])
         self._view.note(
-            place.extend(np.array([v[1] for v in versions], np.int64)),
+            rows.place.take(np.concatenate([began, left_rows])).extend(parts),
             (
-                spec.key_serde.decode(from_bytes_list([v[2] for v in versions])),
-                spec.value_serde.decode(from_bytes_list([v[3] for v in versions])),
-                np.array([v[4] for v in versions], np.int64),
+                Column.concat([began_keys, decode(outcome.left_keys)]),
+                Column.concat([olds, Column.nulls(len(left_rows))]),
+                np.repeat(np.array([_HELD, _NOT_HELD]), [len(began), len(left_rows)]),
             ),
-            (
-                spec.key_serde.decode(from_bytes_list(list(before))),
-                spec.value_serde.decode(from_bytes_list([None if c is None else c.prior for c in before.values()])),
-                np.array([_NOT_HELD if c is None else _HELD for c in before.values()], np.int64),
+            (  # of equal keys the last one counts
+                Column.concat([began_keys, decode(held.keys)]),
+                Column.concat([Column.nulls(len(began)), spec.value_serde.decode(held.changes.priors)]),
+                np.repeat(np.array([_NOT_HELD, _HELD]), [len(began), len(held.keys)]),
             ),
         )
 

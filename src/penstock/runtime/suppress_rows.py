@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
+
+from penstock.runtime.suppress_columns import Held, Outcome
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView, change_size
+from penstock.state.views.change_columns import ChangeColumns
+from penstock.state.views.frames import from_bytes_list, to_bytes_list
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.topology.suppress import Suppress
 
-__all__ = ["BatchBuffer", "Buffer", "Bounds", "Eviction", "Put", "evictions"]
+__all__ = ["BatchBuffer", "Buffer", "Bounds", "Eviction", "Put", "evictions", "outcome_of", "puts_of"]
 
 
 class Buffer(Protocol):
@@ -64,7 +72,7 @@ class Bounds(NamedTuple):
 
 
 def evictions(
-    buffer: Buffer, puts: Iterator[Put], expiries: list[int], bounds: Bounds, full: Callable[[int], None]
+    buffer: Buffer, puts: Iterable[Put], expiries: list[int], bounds: Bounds, full: Callable[[int], None]
 ) -> Iterator[Eviction]:
     """Holds each row's change back and gives what leaves after it; an eviction is in the buffer until the next step.
 
@@ -173,3 +181,50 @@ class BatchBuffer:
                 packed.append(now.pack())
         self._view.write(gone, fresh, keys, packed)
         self._view.count(self.records - self._view.records, self.size - self._view.size, self._low)
+
+
+def puts_of(keys: pa.Array, puts: ChangeColumns) -> list[Put]:
+    """The rows one by one."""
+    columns = zip(
+        puts.times.tolist(),
+        puts.timestamps.tolist(),
+        to_bytes_list(puts.topics),
+        puts.partitions.tolist(),
+        puts.offsets.tolist(),
+        puts.headers or repeat(()),
+        to_bytes_list(puts.priors),
+        to_bytes_list(puts.olds),
+        to_bytes_list(puts.news),
+        strict=False,  # there may be no headers at all
+    )
+    return [Put(key or b"", BufferedChange(*one)) for key, one in zip(to_bytes_list(keys), columns, strict=True)]
+
+
+def outcome_of(puts: list[Put], done: list[Eviction], before: Mapping[bytes, BufferedChange | None]) -> Outcome:
+    """What has been done row by row, as columns.
+
+    Args:
+        puts: The rows.
+        done: What has left.
+        before: What waited before, of all the keys that are in ``puts`` or ``done``.
+    """
+    waited = {key: change for key, change in before.items() if change is not None}
+    held = set(waited)
+    leaving = iter([*done, None])
+    following = next(leaving)
+    began: list[int] = []
+    for row, put in enumerate(puts):
+        if put.key not in held:
+            held.add(put.key)
+            began.append(row)
+        while following is not None and following.row == row:
+            held.discard(following.key)
+            following = next(leaving)
+    return Outcome(
+        np.array(began, np.int64),
+        np.array([one.row for one in done], np.int64),
+        np.array([one.number for one in done], np.int64),
+        from_bytes_list([one.key for one in done]),
+        ChangeColumns.of([one.change for one in done]),
+        Held(from_bytes_list(list(waited)), ChangeColumns.of(list(waited.values()))),
+    )

@@ -14,7 +14,16 @@ from typing import NamedTuple
 from penstock.state.base import ByteMap
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["FIXED", "SAME", "BufferedChange", "ChangeBufferView", "change_size", "pack_headers", "unpack_headers"]
+__all__ = [
+    "FIXED",
+    "OVERHEAD",
+    "SAME",
+    "BufferedChange",
+    "ChangeBufferView",
+    "change_size",
+    "pack_headers",
+    "unpack_headers",
+]
 
 FIXED = struct.Struct(">qqqiiiii")  # buffer time, timestamp, offset, partition; lengths of prior, old, new, topic
 _LENGTH = struct.Struct(">i")
@@ -22,7 +31,7 @@ _NULL = -1
 SAME = -2  # in place of the old value's length: it is the prior value
 _HERE = b"\x01"
 _NEVER = (1 << 63) - 1
-_OVERHEAD = 8 + 8 + 8 + 4  # what Kafka counts for buffer time, timestamp, offset and partition
+OVERHEAD = 8 + 8 + 8 + 4  # what Kafka counts for buffer time, timestamp, offset and partition
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -94,7 +103,7 @@ def unpack_headers(data: bytes) -> Headers:
 
 def change_size(key: bytes, change: BufferedChange) -> int:
     """The bytes that Kafka counts for a buffered change."""
-    size = _OVERHEAD + len(key) + len(change.prior or b"") + len(change.new or b"") + len(change.topic or b"")
+    size = OVERHEAD + len(key) + len(change.prior or b"") + len(change.new or b"") + len(change.topic or b"")
     if change.old != change.prior:
         size += len(change.old or b"")
     return size + sum(len(name) + len(value or b"") for name, value in change.headers)
