@@ -153,9 +153,15 @@ def test_suppress_until_windows_close(records, windows, split):
     check(builder.build(), records, split)
 
 
-@given(RECORDS, st.sampled_from([None, *WINDOWS]), st.integers(2, 12), st.booleans())
+@given(
+    RECORDS,
+    st.sampled_from([None, *WINDOWS]),
+    st.integers(2, 12),
+    st.booleans(),
+    st.sampled_from(["rocksdb", "in_memory"]),
+)
 @settings(max_examples=30, deadline=None)
-def test_cogroups(records, windows, split, known):
+def test_cogroups(records, windows, split, known, store_type):
     builder = StreamsBuilder()
     left, right = (stream(builder, topic) for topic in ("left", "right"))
     long = left.filter(lambda value: value is not None and len(value) > 1)
@@ -167,7 +173,7 @@ def test_cogroups(records, windows, split, known):
     cogrouped = left.group_by_key().cogroup(fns[0])
     cogrouped = cogrouped.cogroup(right.group_by_key(), fns[1]).cogroup(long.group_by_key(), fns[2])
     serdes = {"key_serde": STRING, "value_serde": LONG if known else STRING}
-    store = Materialized("table", **serdes)
+    store = Materialized("table", store_type=store_type, **serdes)
     if windows is None:
         result, keys = cogrouped.aggregate(None, store), STRING
     elif isinstance(windows, SessionWindows):

@@ -20,6 +20,7 @@ from penstock.runtime.tables_store import StoredTable
 from penstock.runtime.windows import WindowAssigner
 from penstock.runtime.windows_close import ClosedWindows
 from penstock.serde.column import Column
+from penstock.serde.windowed import WindowedColumn
 from penstock.topology.operations import Operation, StreamAggregate, TableAggregate, WindowedAggregate
 
 if TYPE_CHECKING:
@@ -94,6 +95,9 @@ class _WindowedAggregate:
         table = StoredTable(
             node.name, operation.store, topology, context, send_old=operation.send_old, on_close=operation.on_close
         )
+        self._name = node.name
+        self._context = context
+        self._table = table
         self._aggregator = Aggregator(node.name, operation.aggregation, table, context)
         self._closed = ClosedWindows(operation.windows, operation.store, context) if operation.on_close else None
 
@@ -104,7 +108,25 @@ class _WindowedAggregate:
         return self._closed.run(rows, stream_times, self.add)
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
-        return self._aggregator.add(self._windows.assign(rows, stream_times))
+        rows = self._windows.assign(rows, stream_times)
+        cuts = self._hidden(rows)
+        if not len(cuts):
+            return self._aggregator.add(rows)
+        parts = np.split(np.arange(len(rows)), cuts)
+        return Rows.merge([self._aggregator.add(rows.take(part)) for part in parts if len(part)])
+
+    def _hidden(self, rows: Rows) -> NDArray[np.int64]:
+        """Rows whose windows the store no longer shows, as rows before them in the batch have moved its time on.
+
+        Only a cogroup has them: its streams have times of their own, and one may be behind the others. What such a row
+        gives goes downstream all the same; if the store does not take it, it is counted, as in Kafka.
+        """
+        starts, store = cast("WindowedColumn", rows.keys).starts, self._table.store
+        observed = np.maximum.accumulate(np.append(store.observed_stream_time, starts))
+        lost = int((~store.is_live(starts, observed[1:])).sum())
+        if lost:
+            self._context.drop(self._name, lost, "the store keeps no window that old")
+        return np.flatnonzero(starts < store.visible_from(observed[:-1]))
 
 
 class StreamAggregator(Protocol):

@@ -67,7 +67,12 @@ class SlidingAggregate:
         loop = _Loop(self._operation.aggregation, self._difference, self._name, self._context, self._table.store)
         close_times = stream_times - self._operation.windows.grace_ms
         changes = loop.run(rows, groups.codes.tolist(), windows, close_times.tolist()).columns()
-        return commit(self._table, changes.of(rows), changes.stamps, groups.codes[changes.rows])
+        store = self._table.store
+        observed = np.maximum.accumulate(np.maximum(changes.starts, store.observed_stream_time))
+        lost = ~store.is_live(changes.starts, observed)  # in a cogroup one stream may be behind the others
+        if lost.any():
+            self._context.drop(self._name, int(lost.sum()), "the store keeps no window that old")
+        return commit(self._table, changes.of(rows), changes.stamps, groups.codes[changes.rows], lost)
 
     def _load(self, rows: Rows, codes: NDArray[np.int64], first: NDArray[np.int64]) -> list[_Windows]:
         """The windows of each group that a row of the batch may touch or look at."""

@@ -192,6 +192,10 @@ class WindowView:
         """The first start that is still returned when the stream time is ``observed``; one, or by the column."""
         return self._time.first_visible_at(observed)
 
+    def is_live(self, start: Any, observed: Any) -> Any:
+        """Whether a window is taken in when the stream time is ``observed``; one, or by the column."""
+        return self._time.is_live(start, observed)
+
     def fetch_many(
         self, keys: Column, times_from: NDArray[np.int64], times_to: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Column, NDArray[np.int64]]:
