@@ -11,7 +11,6 @@ from penstock.errors import StateError
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.state.base import ByteMap
-from penstock.state.overlay import OverlayMap
 from penstock.state.views.frames import from_bytes_list, to_bytes_list, unframe
 from penstock.state.views.keyvalue import key_bytes
 from penstock.state.views.versions import LATEST, NOT_PUT, Versions
@@ -74,6 +73,8 @@ class VersionedView:
             before: What `put_bytes` noted of the rows that they changed.
             observed: The stream time then.
         """
+        from penstock.state.overlay import OverlayMap  # which imports views itself, by way of segments
+
         scratch = OverlayMap(cast("ReadableMap", self._map))
         scratch.put_many(list(before), list(before.values()))
         return Versions(scratch, self.spec.history_ms, observed)
