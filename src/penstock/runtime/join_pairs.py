@@ -58,15 +58,35 @@ def pairs_of(probes: Probes, kept: Kept) -> Pairs:
         times = np.searchsorted(distinct, times)
         lows, highs = np.searchsorted(distinct, lows), np.searchsorted(distinct, highs, "right") - 1
         base, span = 0, len(distinct)
-    order = np.lexsort((times, kept.codes))  # stable: what came first stays first
-    line = kept.codes[order] * span + (times[order] - base)
+    line, order = _sorted(kept.codes * span + (times - base))  # one number line, key after key
     fronts = probes.codes * span
-    first = np.searchsorted(line, fronts + np.clip(lows - base, 0, span))
-    counts = np.maximum(np.searchsorted(line, fronts + np.clip(highs - base + 1, 0, span)) - first, 0)
+    first = _search(line, fronts + np.clip(lows - base, 0, span))
+    counts = np.maximum(_search(line, fronts + np.clip(highs - base + 1, 0, span)) - first, 0)
     index = np.repeat(np.arange(len(counts)), counts)
     found = order[first[index] + numbered(counts)]
     before = kept.ranks[found] < probes.ranks[index]
     return Pairs(index[before], found[before])
+
+
+def _sorted(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers (none negative) in order, and where each was; equal ones keep their order."""
+    bits = len(numbers).bit_length()
+    if int(numbers.max()) >= _LARGEST >> bits:
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], order
+    packed = (numbers << bits) | np.arange(len(numbers))  # sorting numbers is several times faster than sorting places
+    packed.sort()
+    return packed >> bits, packed & ((1 << bits) - 1)
+
+
+def _search(line: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many numbers of the line are smaller than each; in order, which the processor's caches like."""
+    if not len(numbers):
+        return numbers
+    ascending, order = _sorted(numbers)
+    result = np.empty(len(numbers), np.int64)
+    result[order] = np.searchsorted(line, ascending)
+    return result
 
 
 def numbered(counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Protocol
 
-__all__ = ["ByteMap", "TaskState"]
+__all__ = ["ByteMap", "Entries", "TaskState"]
+
+
+Entries = tuple[list[bytes], list[bytes]]
 
 
 class ByteMap(Protocol):
@@ -29,6 +32,10 @@ class ByteMap(Protocol):
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         """The entries of each range (start, end), as `scan` gives them; faster for many small ones."""
+        ...
+
+    def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
+        """Keys and values of `scan`, all at once and so for less; None when there are more than ``limit``."""
         ...
 
 

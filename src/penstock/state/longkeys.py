@@ -8,14 +8,19 @@ side by side in the order of their digests, so a scan puts each such group into 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-__all__ = ["are_plain", "fold", "fold_entry", "scan_folded", "scan_plain", "unfold"]
+from penstock.state.base import Entries
+
+__all__ = ["are_plain", "fold", "fold_entry", "read_folded", "scan_folded", "scan_plain", "unfold"]
 
 _PREFIX_BYTES = 478
 _FOLDED_BYTES = 510
 _EMPTY = b"\x00" * 511
+_PIECE = 4096  # entries read at a time
 
 
 def are_plain(keys: Sequence[bytes]) -> bool:
@@ -84,6 +89,32 @@ def scan_plain(cursor: Any, start: bytes, end: bytes) -> list[tuple[bytes, bytes
             return None
         found.append(entry)
     return found
+
+
+def read_folded(transaction: Any, database: Any, start: bytes, end: bytes, limit: int) -> Entries | None:
+    """Keys and values of `scan_folded`; None for more than ``limit``. Reads in pieces while no key is a folded one."""
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    cursor = transaction.cursor(database)
+    plain = 0 < len(start) <= _PREFIX_BYTES
+    if plain and not cursor.set_range(start):
+        return keys, values
+    stored = cursor.iternext()
+    while plain and len(keys) <= limit:
+        piece = list(islice(stored, min(_PIECE, limit + 1 - len(keys))))
+        if not piece:
+            break
+        more_keys, more_values = zip(*piece, strict=True)
+        plain = max(map(len, more_keys)) < _FOLDED_BYTES
+        inside = bisect_left(more_keys, end)
+        keys += more_keys[:inside]
+        values += more_values[:inside]
+        if inside < len(piece):
+            break
+    if not plain:
+        entries = list(islice(scan_folded(transaction, database, start, end, reverse=False), limit + 1))
+        keys, values = [key for key, _ in entries], [value for _, value in entries]
+    return None if len(keys) > limit else (keys, values)
 
 
 def _group(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from sortedcontainers import SortedList
 
 from penstock.errors import StateError
+from penstock.state.base import Entries
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["KeyOrder", "MemoryMap", "MemoryTaskState", "unknown_store"]
@@ -103,6 +104,11 @@ class MemoryMap:
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         data = self._data
         return [[(key, data[key]) for key in keys] for keys in self._order.between_each(ranges)]
+
+    def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
+        """Keys and values of `scan`; None when there are more than ``limit``."""
+        keys = self._order.between(start, end, reverse=False)
+        return None if len(keys) > limit else (keys, [self._data[key] for key in keys])
 
     def _entries(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for key in keys:

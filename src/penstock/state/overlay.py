@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Protocol
 
 import polars as pl
 import pyarrow as pa
 
+from penstock.state.base import Entries
 from penstock.state.memory import KeyOrder, unknown_store
 from penstock.state.segments import CHANGES_SCHEMA
 
@@ -29,6 +30,8 @@ class ReadableMap(Protocol):
     ) -> Iterator[tuple[bytes, bytes]]: ...
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]: ...
+
+    def read(self, start: bytes, end: bytes, limit: int) -> Entries | None: ...
 
 
 class _Absent:
@@ -87,6 +90,8 @@ class OverlayMap:
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
         """Entries as they are at the time of the call; writes during the scan are not seen, as in Kafka's RocksDB."""
+        if not self.changes:  # then they need not be put in order
+            return self._base.scan(start, end, reverse=reverse)
         own = [(key, self.changes[key]) for key in self._order.between(start, end, reverse=reverse)]
         base = self._base.scan(start, end, reverse=reverse)
         return _merge(own, base, reverse=reverse) if own else base
@@ -95,6 +100,13 @@ class OverlayMap:
         if not self.changes:
             return self._base.scan_many(ranges)
         return [list(self.scan(start, end)) for start, end in ranges]
+
+    def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
+        """Keys and values of `scan`; None when there are more than ``limit``."""
+        if not self.changes:
+            return self._base.read(start, end, limit)
+        entries = list(islice(self.scan(start, end), limit + 1))
+        return None if len(entries) > limit else ([key for key, _ in entries], [value for _, value in entries])
 
 
 def _merge(

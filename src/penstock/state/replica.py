@@ -25,7 +25,8 @@ from typing import Any
 import lmdb
 
 from penstock.errors import StateError
-from penstock.state.longkeys import are_plain, fold, fold_entry, scan_folded, scan_plain, unfold
+from penstock.state.base import Entries
+from penstock.state.longkeys import are_plain, fold, fold_entry, read_folded, scan_folded, scan_plain, unfold
 from penstock.state.segments import NO_BATCH
 
 __all__ = ["Position", "Replica", "ReplicaMap", "ReplicaReader"]
@@ -294,6 +295,10 @@ class ReplicaMap:
             found = scan_plain(cursor, start, end)
             results.append(list(self.scan(start, end)) if found is None else found)
         return results
+
+    def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
+        """Keys and values of `scan`; None when there are more than ``limit``."""
+        return read_folded(self._transaction, self._database, start, end, limit)
 
 
 def _write(

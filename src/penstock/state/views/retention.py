@@ -28,6 +28,7 @@ NUMBER = struct.Struct(">q")
 _MAX_BUCKETS = 4096
 _MIN_SEGMENT_MS = 60_000
 _BEHIND = b"\xff" * 9  # more than what follows the time in a row
+_ALL = 1 << 62
 _NO_TIME = -1  # Kafka's ConsumerRecord.NO_TIMESTAMP
 
 
@@ -111,8 +112,9 @@ class Retention:
         self._meta[self._name] = observed
         floor = self._floor(observed)
         if floor > self._floor(before):
-            gone = [row for row, _ in self._map.scan(None, NUMBER.pack(self.bucket(floor)))]
-            self._map.put_many(gone, [None] * len(gone))
+            found = self._map.read(b"\x00", NUMBER.pack(self.bucket(floor)), _ALL)
+            if found is not None:
+                self._map.put_many(found[0], [None] * len(found[0]))
 
     def _floor(self, observed: int) -> int:
         return max(observed - self._retention, 0) // self._segment * self._segment

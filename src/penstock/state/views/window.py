@@ -258,9 +258,9 @@ class WindowView:
         if not put.all():
             index = np.flatnonzero(put)
             keys, starts, dumped = keys.take(index), starts[index], dumped.take(index)
-        self._map.put_many(to_bytes_list(self._rows(keys, starts)), to_bytes_list(dumped))  # type: ignore[arg-type]
         self._time.drop(dropped)
-        self._time.advance(int(observed[-1]))
+        self._time.advance(int(observed[-1]))  # before the batch's own writes, which would have to be put in order
+        self._map.put_many(to_bytes_list(self._rows(keys, starts)), to_bytes_list(dumped))  # type: ignore[arg-type]
         return dropped
 
     # Bytes

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.state.base import ByteMap
+from penstock.state.base import ByteMap, Entries
 from penstock.state.views.frames import from_bytes_list, unframe
 from penstock.state.views.retention import NUMBER
 
@@ -54,27 +53,25 @@ def read_buckets(
 
     Reads the buckets from end to end, unless they hold many more rows than there are keys to look for.
     """
-    rows: list[tuple[bytes, bytes]] | None = None
     seeks = len(keys) * len(buckets)
+    found = None
     if seeks > _FEW_SEEKS:
-        limit = seeks * _ROWS_PER_SEEK
-        scan = entries.scan(NUMBER.pack(buckets[0]), NUMBER.pack(buckets[-1] + buckets.step))
-        rows = list(islice(scan, limit + 1))
-        if len(rows) > limit:
-            rows = None
-    if rows is None:
-        tail = 8 + sequence_bytes
-        rows = []
-        for bucket in buckets:
-            front = NUMBER.pack(bucket)
-            for key in keys:
-                first = front + key
-                width = len(first) + tail
-                # Bucket and start are not negative, so the first byte of a start is below 0x80.
-                rows += [row for row in entries.scan(first, first + b"\x80") if len(row[0]) == width]
+        front, end = NUMBER.pack(buckets[0]), NUMBER.pack(buckets[-1] + buckets.step)
+        found = entries.read(front, end, seeks * _ROWS_PER_SEEK)
+    if found is None:
+        found = _sought(entries, buckets, keys, 8 + sequence_bytes)
+    rows, values = found
     if not rows:
         return from_bytes_list([]), np.empty(0, np.int64), []
-    names, values = zip(*rows, strict=True)
-    found, _, tails = unframe(from_bytes_list(names), before=8, after=8 + sequence_bytes)
+    names, _, tails = unframe(from_bytes_list(rows), before=8, after=8 + sequence_bytes)
     starts = np.ascontiguousarray(tails[:, :8]).view(">i8").reshape(-1).astype(np.int64)
-    return found, starts, list(values)
+    return names, starts, values
+
+
+def _sought(entries: ByteMap, buckets: range, keys: Sequence[bytes], tail: int) -> Entries:
+    """The rows of each key in each bucket, one range after the other."""
+    fronts = [NUMBER.pack(bucket) + key for bucket in buckets for key in keys]
+    # A start is not negative, so its first byte is below 0x80. Longer keys may begin as this one does.
+    found = entries.scan_many((front, front + b"\x80") for front in fronts)
+    rows = [row for front, some in zip(fronts, found, strict=True) for row in some if len(row[0]) == len(front) + tail]
+    return [key for key, _ in rows], [value for _, value in rows]
