@@ -42,6 +42,9 @@ def check(target, model, asked):
     inside = [row for row in rows if low <= row[0] < high]
     assert list(target.scan(low, high)) == inside
     assert list(target.scan(low, high, reverse=True)) == inside[::-1]
+    assert target.scan_many([(low, high), (high, low)]) == [inside, []]
+    assert target.read(low, high, len(inside)) == ([key for key, _ in inside], [value for _, value in inside])
+    assert not inside or target.read(low, high, len(inside) - 1) is None
     assert list(target.scan(low)) == [row for row in rows if row[0] >= low]
     assert list(target.scan(None, high, reverse=True)) == [row for row in rows[::-1] if row[0] < high]
     assert target.get_many(asked) == [model.get(key) for key in asked]

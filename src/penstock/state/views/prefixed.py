@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.state.base import ByteMap
+from penstock.state.base import ByteMap, Entries
 
 __all__ = ["PrefixedMap"]
 
@@ -40,3 +40,7 @@ class PrefixedMap:
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         found = self._map.scan_many([(self._prefix + start, self._prefix + end) for start, end in ranges])
         return [[(key[1:], value) for key, value in entries] for entries in found]
+
+    def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
+        found = self._map.read(self._prefix + start, self._prefix + end, limit)
+        return None if found is None else ([key[1:] for key in found[0]], found[1])

@@ -182,6 +182,7 @@ class _Noted:
         self.get_many = entries.get_many
         self.scan = entries.scan
         self.scan_many = entries.scan_many
+        self.read = entries.read
 
     def put(self, key: bytes, value: bytes | None) -> None:
         if key not in self._before:
