@@ -2,71 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
-__all__ = ["levels_of"]
+from penstock.errors import TopologyError
+
+__all__ = ["is_acyclic", "levels_of"]
+
+Flows = Mapping[int, Mapping[str, Collection[str]]]
+Run = frozenset[tuple[int, str]]  # topics that a sub-topology reads together
+Arrows = Mapping[Run, Collection[Run]]
 
 
-def levels_of(feeds: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """Sub-topologies by stage, so that each runs after all that feed it.
+def levels_of(flows: Flows) -> list[list[int]]:
+    """Sub-topologies by stage, so that each reads a topic after all that write it.
 
-    The cycle of a foreign-key join (left, right, left again) is unrolled: a sub-topology then runs in two stages.
+    A sub-topology runs once, unless what it reads depends on what it wrote earlier in the same batch: the left side of
+    a foreign-key join runs, then the right side, then the left side again with the answers.
 
     Args:
-        feeds: Sub-topology -> the sub-topologies that read what it writes to internal topics.
+        flows: Sub-topology -> each topic that it reads -> the internal topics which records of that topic may reach.
+
+    Raises:
+        TopologyError: A topic would have to be there before itself.
 
     Example:
-        >>> levels_of({0: [2], 1: [2], 2: []})
+        >>> levels_of({0: {"a": ["x"]}, 1: {"b": ["x"]}, 2: {"x": []}})
         [[0, 1], [2]]
-        >>> levels_of({0: [1], 1: [0, 2], 2: []})
-        [[0], [1], [0], [2]]
+        >>> levels_of({0: {"left": ["subscriptions"], "answers": []}, 1: {"subscriptions": ["answers"], "right": []}})
+        [[0], [1], [0]]
     """
-    components = _components(feeds)
-    member = {sub: number for number, component in enumerate(components) for sub in component}
-    start: dict[int, int] = {}
-    levels: dict[int, list[int]] = {}
-    for number, component in enumerate(components):  # feeders come first
-        first = 0
-        for sub, readers in feeds.items():
-            if member[sub] != number and any(member[r] == number for r in readers):
-                before = components[member[sub]]
-                first = max(first, start[member[sub]] + _length(before))
-        start[number] = first
-        runs = component if len(component) == 1 else [*component, *component[:-1]]
-        for offset, sub in enumerate(runs):
-            levels.setdefault(first + offset, []).append(sub)
-    return [sorted(levels[i]) for i in sorted(levels)]
+    if not is_acyclic(flows):
+        raise TopologyError("internal topics of this topology feed each other in a circle")
+    arrows = _arrows(flows)
+    depth = _depths(arrows)
+    runs = list(arrows)
+    for one in sorted(runs, key=lambda run: (depth[run], *min(run))):
+        for other in [run for run in arrows if _subtopology(run) == _subtopology(one) and run != one]:
+            if other in arrows and one in arrows and not (_leads(arrows, one, other) or _leads(arrows, other, one)):
+                merged = one | other
+                arrows = _merged(arrows, {one: merged, other: merged})
+                one = merged  # noqa: PLW2901 - goes on with what it has become
+    stages: dict[int, list[int]] = {}
+    for run, level in _depths(arrows).items():
+        stages.setdefault(level, []).append(_subtopology(run))
+    return [sorted(stages[level]) for level in sorted(stages)]
 
 
-def _length(component: Sequence[int]) -> int:
-    return 1 if len(component) == 1 else 2 * len(component) - 1
+def is_acyclic(flows: Flows) -> bool:
+    """Whether no topic leads back to itself."""
+    arrows = _arrows(flows)
+    return not any(_leads(arrows, run, run) for run in arrows)
 
 
-def _components(feeds: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """Strongly connected components, feeders before readers; inside one by number."""
-    reach = {sub: _reachable(feeds, sub) for sub in feeds}
-    components: list[list[int]] = []
-    placed: set[int] = set()
-    for sub in sorted(feeds):
-        if sub not in placed:
-            component = [sub, *sorted(o for o in feeds if o != sub and o in reach[sub] and sub in reach[o])]
-            placed.update(component)
-            components.append(component)
-    ordered: list[list[int]] = []
-    left = components
-    while left:
-        ready = [c for c in left if not any(o is not c and reach[o[0]] & set(c) for o in left)]
-        ordered += ready
-        left = [c for c in left if c not in ready]
-    return ordered
+def _subtopology(run: Run) -> int:
+    return next(iter(run))[0]
 
 
-def _reachable(feeds: Mapping[int, Sequence[int]], start: int) -> set[int]:
-    seen: set[int] = set()
-    todo = list(feeds[start])
+def _arrows(flows: Flows) -> Arrows:
+    """Every topic of every reader as a run of its own, and which runs follow it."""
+    readers: dict[str, list[Run]] = {}
+    for sub, topics in flows.items():
+        for topic in topics:
+            readers.setdefault(topic, []).append(frozenset({(sub, topic)}))
+    return {
+        frozenset({(sub, topic)}): {run for written in reached for run in readers.get(written, ())}
+        for sub, topics in flows.items()
+        for topic, reached in topics.items()
+    }
+
+
+def _leads(arrows: Arrows, start: Run, end: Run) -> bool:
+    """Whether one run has to be over before the other can begin."""
+    seen: set[Run] = set()
+    todo = list(arrows[start])
     while todo:
-        sub = todo.pop()
-        if sub not in seen:
-            seen.add(sub)
-            todo += feeds[sub]
-    return seen
+        run = todo.pop()
+        if run == end:
+            return True
+        if run not in seen:
+            seen.add(run)
+            todo += arrows[run]
+    return False
+
+
+def _merged(arrows: Arrows, names: Mapping[Run, Run]) -> dict[Run, set[Run]]:
+    merged: dict[Run, set[Run]] = {}
+    for run, following in arrows.items():
+        merged.setdefault(names.get(run, run), set()).update(names.get(f, f) for f in following)
+    return merged
+
+
+def _depths(arrows: Arrows) -> dict[Run, int]:
+    """The length of the longest way to each run."""
+    depths = dict.fromkeys(arrows, 0)
+    for _ in arrows:
+        for run, following in arrows.items():
+            for one in following:
+                depths[one] = max(depths[one], depths[run] + 1)
+    return depths

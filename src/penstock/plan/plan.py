@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import TopologyError, UnknownTopicError
-from penstock.plan.levels import levels_of
+from penstock.plan.levels import is_acyclic, levels_of
 from penstock.plan.partitions import partition_counts, source_topics
-from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations import Process
 from penstock.topology.topology import SubTopology, Topology
 
@@ -80,7 +80,13 @@ class PhysicalPlan:
 
     def entry_level(self, sub: PlannedSubTopology, *, after: int = -1) -> int:
         """The stage in which a sub-topology takes in rows that are there after stage ``after``."""
-        return next(level for level in sub.levels if level > after)
+        for level in sub.levels:
+            if level > after:
+                return level
+        raise TopologyError(
+            f"sub-topology {sub.id} has read all of this batch when stage {after} writes to it",
+            hint="Its rows come from a punctuation that a foreign-key join made due; write them to a topic with to().",
+        )
 
     @property
     def external_topics(self) -> tuple[str, ...]:
@@ -111,11 +117,7 @@ def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -
     counts = partition_counts(topology, known)
     subs = topology.subtopologies()
     read = {s.id: _read_by(s, topology, topics) for s in subs}
-    feeds = {
-        s.id: [o.id for o in subs if any(t in read[o.id] for t in s.sink_topics if t in topology.internal_topics)]
-        for s in subs
-    }
-    levels = levels_of(feeds)
+    levels = levels_of(_flows(subs, topology, topics))
     planned = tuple(
         _planned(s, topology, read[s.id], counts, tuple(i for i, level in enumerate(levels) if s.id in level))
         for s in subs
@@ -126,6 +128,47 @@ def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -
 def _read_by(sub: SubTopology, topology: Topology, topics: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     names = [n for n in sub.nodes if isinstance(topology.nodes[n], SourceNode)]
     return tuple(dict.fromkeys(t for n in names for t in topics[n]))
+
+
+def _flows(
+    subs: Sequence[SubTopology], topology: Topology, topics: Mapping[str, tuple[str, ...]]
+) -> dict[int, dict[str, set[str]]]:
+    """Sub-topology -> topic -> the internal topics that its records reach; see `levels_of`.
+
+    What a processor or suppress() sends on may be due to any record of the task, as its time moves on.
+    """
+    flows: dict[int, dict[str, set[str]]] = {}
+    by_time: dict[int, dict[str, set[str]]] = {}
+    for sub in subs:
+        flows[sub.id], by_time[sub.id] = {}, {}
+        timed = {t for n in sub.nodes if _acts_on_time(topology.nodes[n]) for t in _reached(n, topology)}
+        for source in sub.nodes:
+            for topic in topics.get(source, ()):
+                reached = flows[sub.id].setdefault(topic, set())
+                reached |= _reached(source, topology)
+                by_time[sub.id][topic] = reached | timed
+    return by_time if is_acyclic(by_time) else flows
+
+
+def _reached(start: str, topology: Topology) -> set[str]:
+    """The internal topics that are written below a node."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        node = topology.nodes[name]
+        if isinstance(node, SinkNode) and node.topic in topology.internal_topics:
+            found.add(str(node.topic))
+        todo += topology.children(name)
+    return found
+
+
+def _acts_on_time(node: Node) -> bool:
+    return isinstance(node, ProcessorNode) and type(node.operation).__name__ in ("Process", "Suppress")
 
 
 def _planned(

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from penstock import Consumed, Materialized, Repartitioned, StreamsBuilder
-from penstock.errors import CheckpointMismatchError, CoPartitionError, UnknownTopicError
+from penstock.errors import CheckpointMismatchError, CoPartitionError, TopologyError, UnknownTopicError
 from penstock.plan.document import document_of, fingerprint_of
 from penstock.plan.evolution import compare, require_compatible
 from penstock.plan.explain import explain_text
@@ -27,13 +27,32 @@ def counted(fn=lambda _, value: value, *, store: str = "counts", partitions: int
 
 
 def test_levels_follow_the_repartition_topics() -> None:
-    assert levels_of({0: []}) == [[0]]
-    assert levels_of({0: [1], 1: [3], 2: [3], 3: []}) == [[0, 2], [1], [3]]
+    assert levels_of({0: {"a": []}}) == [[0]]
+    assert levels_of({0: {"a": ["x"]}, 1: {"x": ["y"]}, 2: {"b": ["z"]}, 3: {"y": [], "z": []}}) == [[0, 2], [1], [3]]
+    assert levels_of({0: {"a": ["x"]}, 1: {"b": [], "x": []}}) == [[0], [1]]
 
 
 def test_a_cycle_is_unrolled() -> None:
-    assert levels_of({0: [1], 1: [0]}) == [[0], [1], [0]]
-    assert levels_of({0: [1], 1: [2], 2: [1, 3], 3: []}) == [[0], [1], [2], [1], [3]]
+    left, right = {"left": ["ask"], "answer": []}, {"ask": ["answer"], "right": ["answer"]}
+    assert levels_of({0: left, 1: right}) == [[0], [1], [0]]
+    first = {"in": ["left"]}
+    third = {"left": ["ask"], "answer": ["out"]}
+    assert levels_of({0: first, 1: third, 2: right, 3: {"out": []}}) == [[0], [1], [2], [1], [3]]
+
+
+def test_cycles_in_a_row_side_by_side_and_with_oneself() -> None:
+    chain = {0: {"a": ["p"], "q": ["r"], "s": []}, 1: {"b": ["q"], "p": ["q"]}, 2: {"c": ["s"], "r": ["s"]}}
+    assert levels_of(chain) == [[0], [1], [0], [2], [0]]
+    both = {0: {"a": ["p", "r"], "q": [], "s": []}, 1: {"p": ["q"]}, 2: {"r": ["s"]}}
+    assert levels_of(both) == [[0], [1, 2], [0]]
+    assert levels_of({0: {"a": ["p", "q"], "p": ["q"], "q": []}}) == [[0], [0], [0]]
+    each_other = {0: {"a": ["p", "s"], "q": [], "r": ["s"]}, 1: {"b": ["r", "q"], "p": ["q"], "s": []}}
+    assert levels_of(each_other) == [[1], [0], [1], [0]]
+
+
+def test_topics_in_a_circle_have_no_levels() -> None:
+    with pytest.raises(TopologyError, match="circle"):
+        levels_of({0: {"a": ["x"], "y": ["x"]}, 1: {"x": ["y"]}})
 
 
 def test_tasks_and_stages() -> None:
