@@ -50,7 +50,7 @@ def test_rows_meet_whatever_changes(bench: Bench, left: bool) -> None:
     orders: Rows = {}
     users: Rows = {}
     for run in range(2):  # the second goes on with the state of the first
-        for step in range(120):
+        for step in range(90):
             key = f"u{chance.randrange(6)}"
             if chance.random() < 0.3:
                 value = None if key in users and chance.random() < 0.3 else f"{key}.{run}{step}"

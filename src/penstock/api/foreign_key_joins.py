@@ -145,7 +145,10 @@ def join_on_foreign_key(
     )
 
     send = _processor(
-        names.send, SubscriptionSend(extract, serdes.foreign, serdes.value, is_left, above.graph.is_versioned())
+        names.send,
+        SubscriptionSend(
+            extract, serdes.primary, serdes.foreign, serdes.value, is_left, above.graph.is_versioned()
+        ),
     )
     subscribed = _topic(
         names.topic,

@@ -16,6 +16,7 @@ from penstock.runtime.foreign_keys_right import FACTORIES as RIGHT
 from penstock.runtime.joiners import join_values
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables import drop_out_of_order
+from penstock.runtime.tables_groups import group_keys
 from penstock.runtime.views import spread
 from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
@@ -61,7 +62,12 @@ def _olds(rows: Rows) -> Column:
 
 
 class _SubscriptionSend:
-    """SubscriptionSendProcessorSupplier: which foreign keys the changed rows want, and which they want no more."""
+    """SubscriptionSendProcessorSupplier: which foreign keys the changed rows want, and which they want no more.
+
+    In an inner join Kafka asks for an answer only where one is needed, on the assumption that earlier answers have
+    arrived. Those to earlier changes of the same batch have not, and will be thrown away when they do, as the row has
+    changed again: so every further change of a row in a batch asks for an answer.
+    """
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
         self._name = node.name
@@ -81,7 +87,10 @@ class _SubscriptionSend:
         after, good = self._extracted(rows, rows.values)
         if good is not None:
             rows, before, after, hashes = rows.take(good), before.take(good), after.take(good), hashes.take(good)
-        return self._sent(rows, hashes, (before, after), self._instructions(rows, before, after))
+        unsubscribe, subscribe = self._instructions(rows, before, after)
+        if not self._operation.left:
+            before = self._ask_again(rows, before, unsubscribe, subscribe)
+        return self._sent(rows, hashes, (before, after), (unsubscribe, subscribe))
 
     def _extracted(self, rows: Rows, values: Column) -> tuple[Column, NDArray[np.int64] | None]:
         """The foreign keys of the values that are there, and the rows whose extraction did not raise."""
@@ -115,6 +124,33 @@ class _SubscriptionSend:
         subscribe[has] = Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
         subscribe[has & changed] = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
         return unsubscribe, subscribe
+
+    def _ask_again(
+        self, rows: Rows, before: Column, unsubscribe: NDArray[np.uint8], subscribe: NDArray[np.uint8]
+    ) -> Column:
+        """Changes the instructions for rows that an earlier record of the batch has changed already.
+
+        Returns:
+            The old foreign keys, with one to send to where a row has none but needs an answer.
+        """
+        groups = group_keys(rows.keys, self._operation.primary_key_serde)
+        inputs = rows.place.inputs
+        again = inputs != inputs[groups.first][groups.codes]
+        if not again.any():
+            return before
+        subscribe[again & (subscribe == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)] = (
+            Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
+        )
+        silent = again & (unsubscribe == _NOTHING) & (subscribe == _NOTHING)
+        if not silent.any():
+            return before
+        segments = groups.segments
+        at = np.where(~before.null_mask()[segments.order], np.arange(len(rows)), -1)
+        newest = np.maximum.accumulate(at)
+        known = segments.scatter(np.where(newest >= segments.starts[segments.codes], segments.order[newest], -1))
+        told = silent & (known >= 0)
+        unsubscribe[told] = Instruction.DELETE_KEY_AND_PROPAGATE
+        return before.take(np.where(told, known, np.arange(len(rows))))
 
     def _changed(self, before: Column, after: Column) -> NDArray[np.bool_]:
         """Whether the foreign keys' bytes differ; null differs from any key."""

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from penstock.runtime.place import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables import drop_null_keys, drop_out_of_order
 from penstock.runtime.tables_groups import group_keys
@@ -120,9 +121,19 @@ class _SubscriptionJoin:
             hidden = found & (told != Instruction.DELETE_KEY_AND_PROPAGATE)
             foreign = take_or_null(foreign, np.where(hidden, np.arange(len(rows)), -1))
         silent = ~found & (told == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
+        if silent.any():
+            silent[silent] = ~self._has_just_gone(rows.filter(silent))
         answers = ResponseColumn(wrapped.hashes, foreign, wrapped.partitions)
         out = Rows(rows.place, np.maximum(rows.timestamps, stamps), wrapped.inner, answers, rows.headers)
         return out.filter(~silent)
+
+    def _has_just_gone(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether the foreign value was there when the batch began.
+
+        The answer that told of its end was for the left row as it was, which has changed: it needs another.
+        """
+        start = Rows(Place((-1,), len(rows)), rows.timestamps, rows.keys, rows.values)
+        return ~self._foreign(start)[0].null_mask()
 
     def _foreign(self, rows: Rows) -> tuple[Column, NDArray[np.int64]]:
         """The foreign values as of the places of the rows, and their timestamps; nothing is under a null key."""

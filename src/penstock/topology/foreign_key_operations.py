@@ -21,6 +21,7 @@ class SubscriptionSend(Operation):  # SubscriptionSendProcessorSupplier
     """``extractor`` takes (value) or (key, value) and gives the foreign key."""
 
     extractor: Function
+    primary_key_serde: Any
     foreign_key_serde: Any
     value_serde: Any
     left: bool

@@ -1,0 +1,200 @@
+"""Joins of tables: record for record the same at any batch size, and by foreign key the right result in the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import Materialized, StreamsBuilder, Topology, ValueTransformerWithKey
+from penstock.config import StreamsConfig
+from penstock.log.base import RECORD_SCHEMA
+from penstock.plan.plan import TaskRun, plan_of
+from penstock.runtime.task import StreamTask, TopicBatch
+from penstock.serde.partitioner import partition_for
+from penstock.state.memory import MemoryTaskState
+from penstock.testing import TopologyTestDriver
+
+DEFAULTS = {"default.key.serde": "string", "default.value.serde": "string", "statestore.cache.max.bytes": 0}
+KEYS = st.sampled_from(["a", "b", "c", "d"])
+RECORDS = st.lists(
+    st.tuples(st.sampled_from(["left", "right", "third"]), KEYS, st.none() | st.text("xyz", max_size=2)),
+    max_size=40,
+)
+
+
+def pair(left: Any, right: Any) -> str | None:
+    """A joiner that says what it saw, and sometimes deletes."""
+    return None if (left, right) == ("x", "x") else f"({left},{right})"
+
+
+class Longer(ValueTransformerWithKey[str, str, str]):
+    """Has no state, so it may be called at any time."""
+
+    def transform(self, key: str, value: str | None) -> str | None:
+        return None if value is None else f"{value}/{key}"
+
+
+SHAPES = {
+    "plain": lambda t: t,
+    "filtered": lambda t: t.filter(lambda v: v is not None and "y" not in v),
+    "mapped": lambda t: t.map_values(lambda v: v.upper()),
+    "transformed": lambda t: t.transform_values(Longer),
+    "kept": lambda t: t.transform_values(Longer, materialized="kept"),
+}
+VERBS = ("join", "left_join", "outer_join")
+
+
+def joined(verb: str, again: str, shape: str, below: str, *, stored: bool) -> Topology:
+    """Two tables joined, their result changed and joined with a third one."""
+    builder = StreamsBuilder()
+    left, right, third = builder.table("left"), SHAPES[shape](builder.table("right")), builder.table("third")
+    both = getattr(left, verb)(right, pair, "both" if stored else None)
+    both.to_stream().to("both")
+    result = getattr(SHAPES[below](both) if below != "kept" else both, again)(third, pair, Materialized("all"))
+    result.filter(lambda v: "z" in v).to_stream().to("out")
+    return builder.build()
+
+
+def outcome(topology: Topology, records: list[Any], batch_size: int) -> list[Any]:
+    with TopologyTestDriver(topology, DEFAULTS, batch_size=batch_size, by_column=batch_size > 1) as driver:
+        for time, (topic, key, value) in enumerate(records):
+            driver.input_topic(topic).pipe(key=key, value=value, timestamp=100 - 7 * (time % 9))
+        driver.flush()
+        outputs = [driver.output_topic(topic).read_records_to_list() for topic in ("both", "out")]
+        return [outputs, list(driver.store("all").all()), driver.dropped_records]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(VERBS),
+    st.sampled_from(VERBS),
+    st.sampled_from(sorted(SHAPES)),
+    st.sampled_from(sorted(SHAPES)),
+    st.booleans(),
+    RECORDS,
+    st.integers(2, 40),
+)
+def test_batches_give_what_single_records_give(
+    verb: str, again: str, shape: str, below: str, stored: bool, records: list[Any], batch_size: int
+) -> None:
+    topology = joined(verb, again, shape, below, stored=stored)
+    assert outcome(topology, records, batch_size) == outcome(topology, records, 1)
+
+
+class Stages:
+    """An application as Spark runs it, stage by stage, without Spark: every task is made anew for every batch."""
+
+    def __init__(self, topology: Topology, counts: dict[str, int], **config: Any) -> None:
+        self.topology = topology
+        self.config = StreamsConfig({"application.id": "app", **DEFAULTS, **config})
+        self.plan = plan_of(topology, "app", counts)
+        self.states = {
+            (s.id, p): MemoryTaskState([topology.stores[name] for name in s.stores])
+            for s in self.plan.subtopologies
+            for p in range(s.tasks)
+        }
+        self.written: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
+
+    def run(self, records: list[tuple[str, str, str | None, int]]) -> None:
+        inbox: dict[tuple[int, TaskRun], list[TopicBatch]] = defaultdict(list)
+        parts: dict[tuple[str, int], list[Any]] = defaultdict(list)
+        for topic, key, value, time in records:
+            partition = partition_for(key.encode(), self.plan.partitions[topic])
+            parts[topic, partition].append((time, key.encode(), None if value is None else value.encode()))
+        for (topic, partition), rows in parts.items():
+            self._deliver(inbox, topic, partition, rows, -1)
+        for level in range(self.plan.levels):
+            for run in self.plan.runs(level):
+                sub = self.plan.subtopology(run.subtopology)
+                state = self.states[run.subtopology, run.partition]
+                task = StreamTask(
+                    self.topology, self.config, run.task_id, state, nodes=sub.nodes, partitions=self.plan.partitions
+                )
+                for topic, out in task.process(inbox[level, run], 0).records.items():
+                    self._take(inbox, topic, out, level)
+
+    def _take(self, inbox: Any, topic: str, out: pa.RecordBatch, level: int) -> None:
+        found: dict[int, list[Any]] = defaultdict(list)
+        for row in out.to_pylist():
+            found[row["partition"]].append((row["timestamp"], row["key"], row["value"]))
+            if topic not in self.plan.internal_topics:
+                value = None if row["value"] is None else row["value"].decode()
+                self.written[topic].append((row["key"].decode(), value))
+        if topic in self.plan.internal_topics:
+            for partition, rows in found.items():
+                self._deliver(inbox, topic, partition, rows, level)
+
+    def _deliver(self, inbox: Any, topic: str, partition: int, rows: list[Any], after: int) -> None:
+        times, keys, values = zip(*rows, strict=True)
+        columns = (range(len(rows)), times, keys, values, [None] * len(rows))
+        arrays = [pa.array(list(c), f.type) for c, f in zip(columns, RECORD_SCHEMA, strict=True)]
+        batch = TopicBatch(topic, partition, pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA))
+        for reader in self.plan.readers(topic):
+            level = self.plan.entry_level(reader, after=after)
+            inbox[level, TaskRun(reader.id, partition, reader.levels.index(level))].append(batch)
+
+    def store(self, name: str) -> dict[str, Any]:
+        from penstock.state.views import open_view
+        from penstock.topology.default_serdes import with_default_serdes
+
+        spec = with_default_serdes(self.topology, *(_STRINGS,) * 2).stores[name]
+        found = [s for s in self.plan.subtopologies if name in s.stores]
+        states = [self.states[s.id, p] for s in found for p in range(s.tasks)]
+        return {key: v.value for state in states for key, v in open_view(spec, state.map(name), state.meta).all()}
+
+
+_STRINGS = "string"
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("orders"),
+            st.sampled_from(["o1", "o2", "o3"]),
+            st.none() | st.builds("{}{}".format, st.sampled_from(["u1", "u2", "u3", "--"]), st.integers(0, 2)),
+        ),
+        st.tuples(st.just("users"), st.sampled_from(["u1", "u2"]), st.none() | st.text("pq", min_size=1, max_size=2)),
+    ),
+    max_size=30,
+)
+
+
+def foreign(value: str) -> str | None:
+    return None if value.startswith("-") else value[:2]
+
+
+def by_foreign_key(*, left: bool) -> Topology:
+    builder = StreamsBuilder()
+    orders, users = builder.table("orders"), builder.table("users")
+    verb = orders.left_join if left else orders.join
+    verb(users, "{}={}".format, Materialized("named"), foreign_key=foreign).to_stream().to("out")
+    return builder.build()
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.booleans(), CHANGES, st.lists(st.integers(1, 12), min_size=1), st.sampled_from([0, 10_000_000]), st.data())
+def test_a_foreign_key_join_is_right_after_every_batch(
+    left: bool, changes: list[Any], sizes: list[int], cache: int, data: st.DataObject
+) -> None:
+    stages = Stages(
+        by_foreign_key(left=left), {"orders": 2, "users": 3, "out": 1}, **{"statestore.cache.max.bytes": cache}
+    )
+    now: dict[str, dict[str, str | None]] = {"orders": {}, "users": {}}
+    start = 0
+    for number in range(len(changes)):
+        stop = start + sizes[number % len(sizes)]
+        batch = changes[start:stop]
+        times = data.draw(st.lists(st.integers(0, 50), min_size=len(batch), max_size=len(batch)))
+        stages.run([(*change, time) for change, time in zip(batch, times, strict=True)])
+        for topic, key, value in batch:
+            now[topic][key] = value
+        users = now["users"]
+        pairs = {k: (v, users.get(foreign(v) or "")) for k, v in now["orders"].items() if v is not None}
+        wanted = {k: f"{order}={user}" for k, (order, user) in pairs.items() if left or user is not None}
+        assert stages.store("named") == wanted
+        assert {k: v for k, v in dict(stages.written["out"]).items() if v is not None} == wanted
+        start = stop
+        if start >= len(changes):
+            break
