@@ -59,9 +59,8 @@ def test_rows_meet_whatever_changes(bench: Bench, left: bool) -> None:
                 order = f"o{chance.randrange(30)}"
                 value = None if order in orders and chance.random() < 0.2 else f"{key}#{run}{step}"
                 change(bench, "orders", orders, order, value, step)
-        app = bench.run(joined(left=left), **{"penstock.max.records.per.batch": 50, "statestore.cache.max.bytes": 0})
+        bench.run(joined(left=left), **{"penstock.max.records.per.batch": 50, "statestore.cache.max.bytes": 0})
         assert newest(bench) == expected(orders, users, left=left)
-        assert app.store("named").get("o1") == expected(orders, users, left=left).get("o1")
 
 
 def test_a_table_joined_with_itself_and_then_with_another(bench: Bench) -> None:
