@@ -60,8 +60,9 @@ def joined(verb: str, again: str, shape: str, below: str, *, stored: bool) -> To
     return builder.build()
 
 
-def outcome(topology: Topology, records: list[Any], batch_size: int) -> list[Any]:
-    with TopologyTestDriver(topology, DEFAULTS, batch_size=batch_size, by_column=batch_size > 1) as driver:
+def outcome(topology: Topology, records: list[Any], batch_size: int, cache: int = 0) -> list[Any]:
+    config = {**DEFAULTS, "statestore.cache.max.bytes": cache}
+    with TopologyTestDriver(topology, config, batch_size=batch_size, by_column=batch_size > 1) as driver:
         for time, (topic, key, value) in enumerate(records):
             driver.input_topic(topic).pipe(key=key, value=value, timestamp=100 - 7 * (time % 9))
         driver.flush()
@@ -84,6 +85,20 @@ def test_batches_give_what_single_records_give(
 ) -> None:
     topology = joined(verb, again, shape, below, stored=stored)
     assert outcome(topology, records, batch_size) == outcome(topology, records, 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(VERBS), st.sampled_from(VERBS), st.booleans(), RECORDS, st.integers(2, 40))
+def test_with_caching_the_last_results_are_the_same(
+    verb: str, again: str, stored: bool, records: list[Any], batch_size: int
+) -> None:
+    topology = joined(verb, again, "plain", "plain", stored=stored)
+    cached, single = outcome(topology, records, batch_size, 10_000_000), outcome(topology, records, 1)
+    assert [(k, v.value) for k, v in cached[1]] == [(k, v.value) for k, v in single[1]]
+    for some, every in zip(cached[0], single[0], strict=True):
+        newest = [{r.key: r.value for r in out} for out in (some, every)]
+        left, right = ({k: v for k, v in one.items() if v is not None} for one in newest)
+        assert left == right
 
 
 class Stages:

@@ -146,9 +146,7 @@ def join_on_foreign_key(
 
     send = _processor(
         names.send,
-        SubscriptionSend(
-            extract, serdes.primary, serdes.foreign, serdes.value, is_left, above.graph.is_versioned()
-        ),
+        SubscriptionSend(extract, serdes.primary, serdes.foreign, serdes.value, is_left, above.graph.is_versioned()),
     )
     subscribed = _topic(
         names.topic,
