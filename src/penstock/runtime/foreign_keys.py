@@ -192,7 +192,7 @@ class _ResponseJoin:
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         operation = self._operation
         answers = ResponseColumn.of(rows.values)
-        current, _ = self._context.table(operation.table).values_at(rows, rows.keys)
+        current, _ = self._context.table(operation.table).sent_at(rows, rows.keys)
         fits = Hashes.of_values(large_binary(operation.value_serde.encode(current))).equal(answers.hashes)
         if not fits.all():
             self._context.drop(self._name, int((~fits).sum()), "the left row has changed since it asked")

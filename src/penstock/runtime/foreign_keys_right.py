@@ -140,13 +140,13 @@ class _SubscriptionJoin:
         null = rows.keys.null_mask()
         view = self._context.table(self._table)
         if not null.any():
-            return view.values_at(rows, rows.keys) if len(rows) else (Column.nulls(0), np.empty(0, np.int64))
+            return view.sent_at(rows, rows.keys) if len(rows) else (Column.nulls(0), np.empty(0, np.int64))
         keyed = np.flatnonzero(~null)
         stamps = np.full(len(rows), -1, np.int64)
         if not len(keyed):
             return Column.nulls(len(rows)), stamps
         part = rows.take(keyed)
-        values, stamps[keyed] = view.values_at(part, part.keys)
+        values, stamps[keyed] = view.sent_at(part, part.keys)
         return spread(values, keyed, len(rows)), stamps
 
 

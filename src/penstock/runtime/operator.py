@@ -31,6 +31,13 @@ class TableView(Protocol):
         """For each row (its place counts) the value under the key of that row, and its timestamp (-1 for null)."""
         ...
 
+    def sent_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """As `values_at`, but of a cached table what it has sent on by then: one value a key and batch, the last.
+
+        Joined tables see each other so: what one has joined, the other then tells of when it goes.
+        """
+        ...
+
 
 class TaskContext(Protocol):
     """The task, as an operator sees it."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES"]
 
+_Values = tuple[Column, "NDArray[np.int64]"]
+
 
 def _join_where(
     mask: NDArray[np.bool_], joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext
@@ -61,7 +63,7 @@ class _TableTableJoin:
         olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
         if not len(rows):
             return replace(rows, olds=olds)
-        others, stamps = self._context.table(operation.table).values_at(rows, rows.keys)
+        others, stamps = self._context.table(operation.table).sent_at(rows, rows.keys)
         alone = others.null_mask()  # the other side has nothing under the key
         needs_other = operation.kind == "inner" or (operation.kind == "left" and operation.from_right)
         if alone.any():
@@ -122,9 +124,17 @@ class _JoinedView:
 
     def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """Both sides' values as of the places of the rows, joined."""
+        left, right = self._context.table(self._operation.left), self._context.table(self._operation.right)
+        return self._derive(rows, keys, left.values_at(rows, keys), right.values_at(rows, keys))
+
+    def sent_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """What both sides have sent on by then, joined."""
+        left, right = self._context.table(self._operation.left), self._context.table(self._operation.right)
+        return self._derive(rows, keys, left.sent_at(rows, keys), right.sent_at(rows, keys))
+
+    def _derive(self, rows: Rows, keys: Column, left: _Values, right: _Values) -> tuple[Column, NDArray[np.int64]]:
         operation = self._operation
-        lefts, left_stamps = self._context.table(operation.left).values_at(rows, keys)
-        rights, right_stamps = self._context.table(operation.right).values_at(rows, keys)
+        (lefts, left_stamps), (rights, right_stamps) = left, right
         left_there, right_there = ~lefts.null_mask(), ~rights.null_mask()
         match operation.kind:
             case "inner":

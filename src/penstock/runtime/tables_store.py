@@ -69,6 +69,8 @@ class StoredTable:
         else:
             context.register_table(node, self._view)
         self.caching = context.caching and spec.caching is not False and spec.kind != "versioned" and not on_close
+        if self.caching:
+            self._view.sent = StoreTableView(store, context)
         self.is_read = is_read(topology, node)
         self._session_retention_ms = spec.retention_ms if spec.kind == "session" else None
 
@@ -123,6 +125,9 @@ class StoredTable:
             group_keys = rows.keys.take(groups.first)
             self._view.note(kept.place, (kept.keys, fold.news, fold.stamps), (group_keys, *before))
         keys = rows.keys.take(last)
+        if self._view.sent is not None and self.is_read and before is not None:
+            at = rows.place.take(last)
+            self._view.sent.note(at, (keys, final, final_stamps), (rows.keys.take(groups.first), *before))
         write_store(self.store, keys, final, final_stamps)
         if not self.caching:
             if fold.news is None or fold.stamps is None:

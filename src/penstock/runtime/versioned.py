@@ -81,6 +81,8 @@ class VersionedTableView:
             return self.store.get_columns(keys)
         return self._replayed(rows, keys, None)
 
+    sent_at = values_at  # versioned tables are never cached
+
     def values_as_of(self, rows: Rows, keys: Column, times: NDArray[np.int64]) -> tuple[Column, NDArray[np.int64]]:
         """The values that were valid at these times, as known at the places of the rows."""
         self._forget_old_batches()
@@ -133,6 +135,10 @@ class OverParent:
     def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """What is made of the parent's values as of the places of the rows."""
         return self._derive(rows, keys, *self._context.table(self._parent).values_at(rows, keys))
+
+    def sent_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """What is made of the values that the parent has sent on."""
+        return self._derive(rows, keys, *self._context.table(self._parent).sent_at(rows, keys))
 
     def values_as_of(self, rows: Rows, keys: Column, times: NDArray[np.int64]) -> tuple[Column, NDArray[np.int64]]:
         """What is made of the parent's values that were valid at these times."""

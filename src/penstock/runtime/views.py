@@ -81,6 +81,7 @@ class StoreTableView:
         self._places: list[Place] = []
         self._columns: list[tuple[Column, Column, NDArray[np.int64]]] = []
         self._before: list[tuple[Column, Column, NDArray[np.int64]]] = []
+        self.sent: StoreTableView | None = None  # of a cached table: what it sends on
 
     def note(
         self,
@@ -105,6 +106,10 @@ class StoreTableView:
         """The values under the keys (none of them null) as of the places of the rows."""
         result, stamps = self.versions_at(rows, keys)
         return result, np.where(result.null_mask(), -1, stamps)
+
+    def sent_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        """The values that the table has sent on by then."""
+        return self.values_at(rows, keys) if self.sent is None else self.sent.values_at(rows, keys)
 
     def read(self, store: Any, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """What the store has under the keys."""
