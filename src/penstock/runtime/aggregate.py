@@ -113,7 +113,9 @@ class _WindowedAggregate:
         if not len(cuts):
             return self._aggregator.add(rows)
         parts = np.split(np.arange(len(rows)), cuts)
-        return Rows.merge([self._aggregator.add(rows.take(part)) for part in parts if len(part)])
+        changes = Rows.merge([self._aggregator.add(rows.take(part)) for part in parts if len(part)])
+        self._table.store.take_dropped()  # counted row by row already
+        return changes
 
     def _hidden(self, rows: Rows) -> NDArray[np.int64]:
         """Rows whose windows the store no longer shows, as rows before them in the batch have moved its time on.

@@ -72,7 +72,9 @@ class SlidingAggregate:
         lost = ~store.is_live(changes.starts, observed)  # in a cogroup one stream may be behind the others
         if lost.any():
             self._context.drop(self._name, int(lost.sum()), "the store keeps no window that old")
-        return commit(self._table, changes.of(rows), changes.stamps, groups.codes[changes.rows], lost)
+        committed = commit(self._table, changes.of(rows), changes.stamps, groups.codes[changes.rows], lost)
+        store.take_dropped()  # counted change by change already
+        return committed
 
     def _load(self, rows: Rows, codes: NDArray[np.int64], first: NDArray[np.int64]) -> list[_Windows]:
         """The windows of each group that a row of the batch may touch or look at."""
