@@ -226,4 +226,9 @@ def cogroup_stream(grouping: Grouping, aggregator: object) -> CogroupedKStream[A
 
 
 def _aggregator(aggregator: object) -> Function:
+    if isinstance(aggregator, BuiltInAggregator) and not aggregator.is_final:
+        raise TopologyError(
+            f"cogroup() cannot take the result of {aggregator!r}: other streams change the same aggregate",
+            hint="Cogroup what it comes from, such as agg.sum() and agg.count(), and take the result by map_values().",
+        )
     return Function.wrap(aggregator, verb="cogroup", allowed=(3,), expression=False)

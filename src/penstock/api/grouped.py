@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.api.agg import BuiltInAggregator
@@ -145,6 +145,20 @@ class StreamAggregations(Generic[K, V, R]):
             grace_ms=windowing.grace_ms,
         )
 
+    def _fold_to_result(
+        self, aggregation: ops.Aggregation, materialized: Materialized | str | None, name: Name
+    ) -> KTable[Any, Any]:
+        """An ``aggregate``; a mean and the like are taken behind the table that keeps what they come from."""
+        given = Materialized.of(materialized)
+        builtin = None if aggregation.aggregator is None else aggregation.aggregator.fn
+        if not isinstance(builtin, BuiltInAggregator) or builtin.is_final:
+            return self._fold("KSTREAM-AGGREGATE-", aggregation, given, name, UNKNOWN)
+        kept = None if given is None else replace(given, value_serde=None)
+        table = self._fold("KSTREAM-AGGREGATE-", aggregation, kept, name, UNKNOWN)
+        serde = None if given is None else given.value_serde
+        shown = None if serde is None else Materialized(value_serde=serde)
+        return table.map_values(builtin.result, shown, name=None if name is None else f"{name_of(name)}-result")
+
 
 class FoldingAggregations(StreamAggregations[K, V, R]):
     """With an ``aggregate`` that takes an initializer and an aggregator; that of sessions takes a merger, too."""
@@ -163,7 +177,7 @@ class FoldingAggregations(StreamAggregations[K, V, R]):
         ``aggregate(agg.sum("amount"))``.
         """
         aggregation = aggregate_of(initializer, aggregator, expression=self._windowing.takes_expressions)
-        return self._fold("KSTREAM-AGGREGATE-", aggregation, Materialized.of(materialized), name, UNKNOWN)
+        return self._fold_to_result(aggregation, materialized, name)
 
 
 class KGroupedStream(FoldingAggregations[K, V, K]):

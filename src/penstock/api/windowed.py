@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.api.agg import BuiltInAggregator
 from penstock.api.grouped import FoldingAggregations, Grouping, StreamAggregations, aggregate_of
 from penstock.api.options import Materialized, Named
-from penstock.api.serdes import UNKNOWN
 from penstock.api.table import KTable
 from penstock.api.windowing import EmitStrategy, InWindows
 from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
@@ -97,7 +96,7 @@ class SessionWindowedKStream(StreamAggregations[K, V, "Windowed[K]"]):
                 "aggregate() of sessions takes a merger; it is missing",
                 hint="Write aggregate(0, lambda key, value, total: ..., lambda key, left, right: ...).",
             )
-        return self._fold("KSTREAM-AGGREGATE-", aggregation, Materialized.of(materialized), name, UNKNOWN)
+        return self._fold_to_result(aggregation, materialized, name)
 
     def emit_strategy(self, emit: EmitStrategy, *, idle: DurationLike | None = None) -> SessionWindowedKStream[K, V]:
         """When results are sent; see `TimeWindowedKStream.emit_strategy`.

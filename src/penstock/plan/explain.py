@@ -67,10 +67,15 @@ def how_it_runs(node: ProcessorNode) -> str:
     """Says "columns", or which Python function is called for each record."""
     if isinstance(node.operation, Process):
         return "a Processor, called for each record"
-    calls = [f.location for f in _functions(node.operation) if not f.is_expression]
+    calls = [f.location for f in _functions(node.operation) if not (f.is_expression or _is_known(f.fn))]
     if isinstance(node.operation, MapAsync):
         return f"awaits {calls[0]} for each record, up to {node.operation.limit} at once"
     return f"calls {', '.join(calls)} for each record" if calls else "columns"
+
+
+def _is_known(fn: Any) -> bool:
+    """Whether this is a built-in aggregator that runs over columns."""
+    return bool(getattr(fn, "by_column", False))
 
 
 def _functions(value: Any) -> Iterator[Function]:

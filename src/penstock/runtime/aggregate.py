@@ -10,7 +10,8 @@ import numpy as np
 
 from penstock.errors import ProcessingError
 from penstock.runtime.aggregate_expressions import fold_expression
-from penstock.runtime.aggregate_known import fold_known, recognise
+from penstock.runtime.aggregate_known import fold_known
+from penstock.runtime.aggregate_recognised import recognise
 from penstock.runtime.aggregate_rows import fold_changes, fold_rows
 from penstock.runtime.rows import Rows
 from penstock.runtime.sessions import SessionAggregate
@@ -60,7 +61,8 @@ class Aggregator:
         fold: Fold | None = None
         if self._known is not None:
             fold = fold_known(self._known, rows, groups, before, per_row=self._table.per_row)
-        elif self._aggregation.aggregator is not None and self._aggregation.aggregator.is_expression:
+        function = self._aggregation.aggregator
+        if fold is None and function is not None and function.is_expression:
             fold = fold_expression(self._aggregation, rows, groups, before, self._name, self._context)
         return fold or fold_rows(self._aggregation, rows, groups, before, self._name, self._context)
 

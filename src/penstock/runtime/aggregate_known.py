@@ -1,20 +1,18 @@
-"""Aggregations that are known to be a count, a sum, a minimum and so on, so that they can run over whole columns.
+"""Aggregating whole columns, where it is known what the aggregation is.
 
-Known are the built-in aggregators (`penstock.agg`), ``operator.add``, the built-ins ``min`` and ``max``, and lambdas
-whose bytecode is that of ``lambda a, b: a + b``, ``lambda a, b: a`` or ``lambda a, b: b``.
+All of it gives what the row loop gives, value by value: the sums of floats are added up in the order of the rows.
 """
 
 from __future__ import annotations
 
-import operator
-from dataclasses import dataclass
-from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from penstock.errors import SerializationError
+from penstock.runtime.aggregate_recognised import Known
 from penstock.runtime.tables_groups import Groups
 from penstock.runtime.tables_store import Fold
 from penstock.serde.column import Column
@@ -23,59 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.rows import Rows
-    from penstock.topology.operations import Aggregation
 
-__all__ = ["Known", "fold_known", "recognise"]
+__all__ = ["fold_known"]
 
-Kind = Literal["count", "sum", "min", "max", "first", "last"]
 _INT64_MAX = (1 << 63) - 1
-_SAMPLES: dict[str, Any] = {"sum": lambda a, b: a + b, "first": lambda a, b: a, "last": lambda a, b: b}  # noqa: ARG005
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What an aggregation is. ``field`` of the value is aggregated; None is the value itself.
-
-    ``start`` is what the first row's old value shows, as Kafka shows the initializer's value there.
-    """
-
-    kind: Kind
-    field: str | None = None
-    start: int | None = None
-
-
-def _signature(code: CodeType) -> tuple[Any, ...]:
-    flags = code.co_flags & 0x0C  # *args and **kwargs
-    return code.co_code, code.co_consts, code.co_names, code.co_argcount, code.co_freevars, flags
-
-
-_BY_CODE = {_signature(fn.__code__): kind for kind, fn in _SAMPLES.items()}
-
-
-def recognise(aggregation: Aggregation) -> Known | None:
-    """What the aggregation is, if it is one that runs over columns."""
-    if aggregation.kind == "count":
-        return Known("count", start=0)
-    if aggregation.aggregator is None:
-        return None
-    fn = aggregation.aggregator.fn
-    kind = getattr(fn, "penstock_kind", None)
-    if kind in ("count", "sum", "min", "max", "first", "last"):
-        return Known(kind, getattr(fn, "field", None)) if _starts_empty(aggregation) else None
-    if aggregation.kind != "reduce":
-        return None
-    if fn is operator.add:
-        return Known("sum")
-    if fn is min or fn is max:
-        return Known(fn.__name__)  # type: ignore[arg-type]
-    if isinstance(fn, FunctionType) and fn.__defaults__ is None:
-        known = _BY_CODE.get(_signature(fn.__code__))
-        return Known(known) if known else None  # type: ignore[arg-type]
-    return None
-
-
-def _starts_empty(aggregation: Aggregation) -> bool:
-    return aggregation.kind == "reduce" or aggregation.initializer is None or aggregation.initializer() is None
+_Result = tuple[Column, Column | None, Column | None]  # final; news and olds where each row's are asked for
 
 
 def fold_known(
@@ -85,10 +35,7 @@ def fold_known(
     stamps = groups.segments.running_max(rows.timestamps, before[1]) if per_row else None
     if per_row and stamps is None:
         return None
-    if known.kind in ("first", "last"):
-        result = _pick(known, rows, groups, before, per_row=per_row)
-    else:
-        result = _arithmetic(known, rows, groups, before, per_row=per_row)
+    result = _fold(known, rows, groups, before[0], per_row=per_row)
     if result is None:
         return None
     final, news, olds = result
@@ -99,6 +46,50 @@ def fold_known(
         final_stamps = before[1].copy()
         np.maximum.at(final_stamps, groups.codes, rows.timestamps)
     return Fold(final, final_stamps, last, None, news, olds, stamps)
+
+
+def _fold(known: Known, rows: Rows, groups: Groups, before: Column, *, per_row: bool) -> _Result | None:
+    if known.kind == "struct":
+        return _struct(known, rows, groups, before, per_row=per_row)
+    if known.kind in ("first", "last"):
+        return _pick(known, rows, groups, before, per_row=per_row)
+    return _arithmetic(known, rows, groups, before, per_row=per_row)
+
+
+def _struct(known: Known, rows: Rows, groups: Groups, before: Column, *, per_row: bool) -> _Result | None:
+    """Several at once: each part by itself, put together again."""
+    absent = before.null_mask()
+    parts: list[_Result] = []
+    try:
+        for name, part in known.parts:
+            if absent.all():
+                part_before = Column.nulls(len(groups))
+            elif isinstance(before.series().dtype, pl.Struct) and name in before.series().struct.fields:
+                part_before = Column.of_series(before.series().struct.field(name).alias(""))
+            else:
+                return None
+            result = _fold(part, rows, groups, part_before, per_row=per_row)
+            if result is None:
+                return None
+            parts.append(result)
+        names = [name for name, _ in known.parts]
+        final, news, olds = (
+            None
+            if columns[0] is None
+            else pl.DataFrame([column.series().alias(n) for n, column in zip(names, columns, strict=True)]).to_struct(
+                ""
+            )
+            for columns in zip(*parts, strict=True)
+        )
+    except SerializationError:
+        return None
+    assert final is not None  # noqa: S101 - every part has one
+    if news is None or olds is None:
+        return Column.of_series(final), None, None
+    starting = (groups.segments.previous_rows() < 0) & absent[groups.codes]
+    hidden = pl.DataFrame({"old": olds, "starting": starting})
+    shown = hidden.select(pl.when(~pl.col("starting")).then(pl.col("old")).alias("")).to_series()
+    return Column.of_series(final), Column.of_series(news), Column.of_series(shown)
 
 
 def _field(known: Known, rows: Rows) -> Column | None:
@@ -115,15 +106,18 @@ def _field(known: Known, rows: Rows) -> Column | None:
         return None
 
 
-def _pick(
-    known: Known, rows: Rows, groups: Groups, before: tuple[Column, NDArray[np.int64]], *, per_row: bool
-) -> tuple[Column, Column | None, Column | None] | None:
+def _side_by_side(names: list[str], columns: Sequence[Column | None]) -> pl.Series:
+    series = [column.series().alias(n) for n, column in zip(names, columns, strict=True) if column is not None]
+    return pl.DataFrame(series).to_struct("")
+
+
+def _pick(known: Known, rows: Rows, groups: Groups, before: Column, *, per_row: bool) -> _Result | None:
     values = _field(known, rows)
     if values is None:
         return None
     size = len(groups)
-    everything = Column.concat([before[0], values])
-    absent = before[0].null_mask()
+    everything = Column.concat([before, values])
+    absent = before.null_mask()
     arrival = np.where(absent, size + groups.first, np.arange(size))  # what "first" gives for each group
     if not per_row:
         chosen = size + groups.last_rows() if known.kind == "last" else arrival
@@ -139,54 +133,62 @@ def _pick(
     return news.take(groups.last_rows()), news, everything.take(old)
 
 
-def _arithmetic(
-    known: Known, rows: Rows, groups: Groups, before: tuple[Column, NDArray[np.int64]], *, per_row: bool
-) -> tuple[Column, Column | None, Column | None] | None:
-    stored = _integers(before[0])
-    if stored is None:
-        return None
-    absent = before[0].null_mask()
+def _arithmetic(known: Known, rows: Rows, groups: Groups, before: Column, *, per_row: bool) -> _Result | None:
+    absent = before.null_mask()
     numbers = _summands(known, rows)
-    if numbers is None:
+    stored = _numbers(before)
+    if numbers is None or stored is None:
         return None
+    if absent.all():
+        stored = stored.astype(numbers.dtype)
+    if stored.dtype != numbers.dtype:
+        return None
+    floats = numbers.dtype == np.float64
+    if known.start is not None:
+        if type(known.start) is not (float if floats else int):
+            return None
+        stored = np.where(absent, known.start, stored)
     if known.kind in ("count", "sum"):
-        final, running = _sums(numbers, groups, stored, per_row=per_row)
+        if floats and known.start is None:
+            stored = np.where(absent, -0.0, stored)  # to which any number can be added without a change
+        add = _float_sums if floats else _sums
+        final, running = add(numbers, groups, stored, per_row=per_row)
     else:
-        final, running = _extremes(
-            known.kind == "min", numbers, groups, np.where(absent, numbers[groups.first], stored), per_row=per_row
-        )
-    if final is None:
+        if known.start is None:
+            stored = np.where(absent, numbers[groups.first], stored)
+        extremes = _float_extremes if floats else _extremes
+        final, running = extremes(known.kind == "min", numbers, groups, stored, per_row=per_row)
+    if final is None or (per_row and running is None):
         return None
     finals = Column.of_series(pl.Series("", final))
     if not per_row or running is None:
-        return (finals, None, None) if not per_row else None
+        return finals, None, None
     previous = groups.segments.previous_rows()
     is_first = previous < 0
-    old = np.where(is_first, stored[groups.codes], running[previous])
-    olds = pl.Series("", old)
+    olds = pl.Series("", np.where(is_first, stored[groups.codes], running[previous]))
     starting = is_first & absent[groups.codes]
     if starting.any():
         olds = olds.set(pl.Series(starting), known.start)
     return finals, Column.of_series(pl.Series("", running)), Column.of_series(olds)
 
 
-def _summands(known: Known, rows: Rows) -> NDArray[np.int64] | None:
+def _summands(known: Known, rows: Rows) -> NDArray[Any] | None:
     """What each row adds, or is compared by."""
     if known.kind == "count" and known.field is None:
         return np.ones(len(rows), np.int64)
     column = _field(known, rows)
     if column is None:
         return None
-    return np.ones(len(rows), np.int64) if known.kind == "count" else _integers(column)
+    return np.ones(len(rows), np.int64) if known.kind == "count" else _numbers(column)
 
 
-def _integers(column: Column) -> NDArray[np.int64] | None:
-    """The column as int64, nulls as 0; None when it is of another type."""
+def _numbers(column: Column) -> NDArray[Any] | None:
+    """The column as int64 or float64, nulls as 0; None when it is of another type."""
     if not len(column):
         return np.zeros(0, np.int64)
     if not column.is_columnar:
         kinds = set(map(type, column.items()))
-        if not kinds <= {int, type(None)}:
+        if not (kinds <= {int, type(None)} or kinds <= {float, type(None)}):
             return None
     try:
         series = column.series()
@@ -194,9 +196,56 @@ def _integers(column: Column) -> NDArray[np.int64] | None:
         return None
     if series.dtype == pl.Null:
         return np.zeros(len(series), np.int64)
+    if series.dtype == pl.Float64:
+        return series.fill_null(0.0).to_numpy()
     if not series.dtype.is_integer() or series.dtype in (pl.UInt64, pl.Int128):
         return None
     return series.cast(pl.Int64).fill_null(0).to_numpy()
+
+
+def _float_sums(
+    numbers: NDArray[Any], groups: Groups, stored: NDArray[Any], *, per_row: bool
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    if not per_row:
+        final = stored.copy()
+        np.add.at(final, groups.codes, numbers)  # one after the other
+        return final, None
+    if _negative_zero(numbers).any():
+        return None, None  # Polars starts a sum from 0.0, which is what -0.0 then comes to
+    running = _running(numbers, groups, stored, pl.col("number").cum_sum())
+    return running[groups.last_rows()], running
+
+
+def _float_extremes(
+    smallest: bool,  # noqa: FBT001
+    numbers: NDArray[Any],
+    groups: Groups,
+    stored: NDArray[Any],
+    *,
+    per_row: bool,
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    for each in (numbers, stored):
+        if np.isnan(each).any() or _negative_zero(each).any():
+            return None, None  # Python keeps the first of what it cannot tell apart
+    if not per_row:
+        final = stored.copy()
+        (np.minimum if smallest else np.maximum).at(final, groups.codes, numbers)
+        return final, None
+    number = pl.col("number")
+    running = _running(numbers, groups, stored, number.cum_min() if smallest else number.cum_max())
+    return running[groups.last_rows()], running
+
+
+def _negative_zero(numbers: NDArray[Any]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.signbit(numbers) & (numbers == 0)
+    return found
+
+
+def _running(numbers: NDArray[Any], groups: Groups, stored: NDArray[Any], cumulative: pl.Expr) -> NDArray[Any]:
+    """Each group's stored number, and then its rows, cumulated; of the rows."""
+    codes = np.concatenate([np.arange(len(groups)), groups.codes])
+    frame = pl.DataFrame({"group": codes, "number": np.concatenate([stored, numbers])})
+    return frame.select(cumulative.over("group")).to_series().to_numpy()[len(groups) :]
 
 
 def _sums(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from penstock.runtime.aggregate_known import Known, recognise
+from penstock.runtime.aggregate_recognised import Known, recognise
 from penstock.runtime.aggregate_rows import initial, snapshot, step_of
 from penstock.runtime.sessions_columns import Session, SessionRuns, StoredSessions
 from penstock.runtime.tables_groups import Groups, group_keys

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.runtime.aggregate_known import Known, fold_known
+from penstock.runtime.aggregate_known import fold_known
+from penstock.runtime.aggregate_recognised import Known
 from penstock.runtime.tables_groups import Groups
 from penstock.runtime.views import take_or_null
 from penstock.runtime.window_changes import ChangeColumns

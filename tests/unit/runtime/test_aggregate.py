@@ -12,7 +12,7 @@ from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of
 
 from penstock.api import agg
 from penstock.runtime import aggregate
-from penstock.runtime.aggregate_known import recognise
+from penstock.runtime.aggregate_recognised import recognise
 from penstock.runtime.views import read_store
 from penstock.serde.column import Column
 from penstock.serde.lists import ListSerde
