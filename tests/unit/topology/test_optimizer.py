@@ -100,3 +100,14 @@ def test_all_is_every_rule() -> None:
 def test_a_rule_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TopologyError, match=r"no rule 'merge\.everything'"):
         built(merge_repartition_topics, "merge.everything")
+
+
+def test_repartition_topics_of_one_name_may_become_one() -> None:
+    def define(builder: StreamsBuilder) -> None:
+        keyed = builder.stream("words", STRINGS).select_key(first)
+        keyed.filter(len).group_by_key(Grouped("mine", value_serde="string")).count("counts")
+        keyed.group_by_key(Grouped("mine", value_serde="string")).reduce(max, "longest")
+
+    assert list(built(define, "all").internal_topics) == ["mine-repartition"]
+    with pytest.raises(TopologyError, match="two nodes are named 'mine-repartition"):
+        built(define, "none")
