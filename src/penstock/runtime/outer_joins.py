@@ -30,6 +30,7 @@ EMIT_INTERVAL = "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__"
 _DEFAULT_INTERVAL_MS = 1000
 _NOTHING = (1 << 63) - 1  # the smallest waiting time when nothing waits
 _FIRST_CHUNK = 256
+_MANY = 1000  # rows of a batch for which it pays to look first where the store ends
 
 
 @dataclass
@@ -54,10 +55,18 @@ class Events:
 
 @dataclass
 class Outgoing:
-    """Records that leave, each with the rank of the row that lets it."""
+    """Records that leave: for each the rank of the row that lets it, the row where it waited, and its value."""
 
-    ranks: list[int] = field(default_factory=list)
-    records: list[Waiting] = field(default_factory=list)
+    ranks: list[NDArray[np.int64]] = field(default_factory=list)
+    rows: list[pa.Array] = field(default_factory=list)
+    values: list[pa.Array] = field(default_factory=list)
+
+    def add(self, rank: int, rows: list[bytes], values: pa.Array) -> None:
+        """Adds what leaves with one row."""
+        if rows:
+            self.ranks.append(np.full(len(rows), rank, np.int64))
+            self.rows.append(pa.array(rows, pa.large_binary()))
+            self.values.append(values)
 
 
 class OuterJoinQueue:
@@ -91,6 +100,8 @@ class OuterJoinQueue:
         """Takes the batch's events to the store; gives what leaves meanwhile."""
         outgoing = Outgoing()
         changes = _Changes(events)
+        if len(events.times) > _MANY:
+            changes.newest_ms = self._view.last_time() or 0
         waiting_times = np.where(events.waits, events.times, _NOTHING)
         smallest = self._context.get_meta(self._smallest_meta, _NOTHING)
         start = first = 0  # events from `start` on are not in the store yet, releases from `first` on not looked for
@@ -135,24 +146,27 @@ class OuterJoinQueue:
         windows, view = self._windows, self._view
         left_limit = stream_time - windows.after_ms - windows.grace_ms  # what is older has closed
         right_limit = stream_time - windows.before_ms - windows.grace_ms
+        both_closed = min(left_limit, right_limit) if self._both_sides else left_limit
+        rows, values = view.older_than(both_closed)
+        outgoing.add(rank, rows, values)
+        smallest = int.from_bytes(rows[-1][:8], "big") if rows else _NOTHING
         leaving: list[Waiting] = []
-        smallest = _NOTHING
         left_open = right_open = False
-        for record in view.waiting():
+        for record in view.waiting(both_closed):
             smallest = record.time
             if left_open and right_open:
                 break
             if record.time >= (left_limit if record.is_left else right_limit):
-                if record.is_left and not self._both_sides:  # all others are left records, and open too
+                if not self._both_sides:  # all others are left records, and open too
                     smallest = view.last_time() or 0
                     break
                 left_open |= record.is_left
                 right_open |= not record.is_left
                 continue
             leaving.append(record)
-        view.delete(list(dict.fromkeys(record.row for record in leaving)))
-        outgoing.ranks += [rank] * len(leaving)
-        outgoing.records += leaving
+        rows_left = [record.row for record in leaving]
+        outgoing.add(rank, rows_left, pa.array([record.value for record in leaving], pa.large_binary()))
+        view.delete(list(dict.fromkeys([*rows, *rows_left])))
         return smallest
 
 
@@ -160,28 +174,31 @@ class _Changes:
     """The batch's changes of the store, in order of rank."""
 
     def __init__(self, events: Events) -> None:
-        self._rows = to_bytes_list(events.rows)
-        self._values = to_bytes_list(events.values)
-        self._ranks = np.flatnonzero(events.waits)
         order = np.argsort(events.match_ranks, kind="stable")
+        self._events = events
+        self._ranks = np.flatnonzero(events.waits)
         self._match_ranks = events.match_ranks[order]
-        self._match_rows = to_bytes_list(events.match_rows.take(pa.array(order)))
+        self._match_rows = events.match_rows.take(pa.array(order))
+        together = pa.concat_arrays([events.rows, self._match_rows]).dictionary_encode()
+        codes = together.indices.to_numpy(zero_copy_only=False)
+        self._codes, self._match_codes = codes[: len(self._ranks)], codes[len(self._ranks) :]
+        self._last_match = np.full(len(together.dictionary), -1, np.int64)
         self._next = self._next_match = 0
+        self.newest_ms: int | None = None  # the largest time in the store, where it is worth knowing
 
     def apply(self, view: OuterJoinView, rank: int) -> None:
         """Applies the changes of rows before ``rank`` that have not been applied."""
-        put_from, put_to = self._next, int(np.searchsorted(self._ranks, rank))
-        match_from, match_to = self._next_match, int(np.searchsorted(self._match_ranks, rank))
-        self._next, self._next_match = put_to, match_to
-        ranks = self._ranks[put_from:put_to]
-        rows: list[Any] = self._rows[put_from:put_to]
-        values: list[Any] = self._values[put_from:put_to]
-        matched: dict[Any, int] = dict(
-            zip(self._match_rows[match_from:match_to], self._match_ranks[match_from:match_to].tolist(), strict=True)
-        )
-        if matched and rows:
-            latest = np.array([matched.get(row, -1) for row in rows], np.int64)
-            kept = np.flatnonzero(latest < ranks).tolist()
-            rows, values = [rows[i] for i in kept], [values[i] for i in kept]
-        if matched or rows:
-            view.apply(list(matched), rows, values)
+        put = np.arange(self._next, np.searchsorted(self._ranks, rank))
+        match = slice(self._next_match, int(np.searchsorted(self._match_ranks, rank)))
+        self._next, self._next_match = self._next + len(put), match.stop
+        codes, first = np.unique(self._match_codes[match], return_index=True)
+        if len(codes):
+            np.maximum.at(self._last_match, self._match_codes[match], self._match_ranks[match])
+        elif not len(put):
+            return
+        stays = put[self._last_match[self._codes[put]] < self._ranks[put]]
+        matched: list[Any] = to_bytes_list(self._match_rows.take(pa.array(match.start + first)))
+        kept = pa.array(stays)
+        view.apply(matched, self._events.rows.take(kept), self._events.values.take(kept), self.newest_ms)
+        if self.newest_ms is not None and len(stays):
+            self.newest_ms = max(self.newest_ms, int(self._events.times[self._ranks[stays]].max()))

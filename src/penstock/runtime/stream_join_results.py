@@ -14,7 +14,6 @@ from penstock.runtime.outer_joins import Events, Outgoing
 from penstock.runtime.rows import Rows
 from penstock.runtime.views import spread
 from penstock.serde.column import Column
-from penstock.state.views.frames import from_bytes_list
 from penstock.state.views.outer_join import OuterJoinView
 
 if TYPE_CHECKING:
@@ -78,23 +77,23 @@ def expired_rows(
     outgoing: Outgoing, arrived: Arrived, left: JoinSide, right: JoinSide
 ) -> tuple[Rows, NDArray[np.int64]]:
     """What leaves with the rows of this side, and how many with each row."""
-    ranks = np.array(outgoing.ranks, np.int64)
+    ranks = np.concatenate(outgoing.ranks)
     position = np.searchsorted(arrived.ranks, ranks)
-    mine = np.zeros(len(ranks), np.bool_)
     inside = position < len(arrived.ranks)
-    mine[inside] = arrived.ranks[position[inside]] == ranks[inside]
+    mine = inside & (arrived.ranks[np.where(inside, position, 0)] == ranks)
+    taken = pa.array(np.flatnonzero(mine))
     position = position[mine]
-    records = [record for record, taken in zip(outgoing.records, mine.tolist(), strict=True) if taken]
     counts = np.bincount(position, minlength=len(arrived.rows))
-    is_left = np.array([record.is_left for record in records], np.bool_)
+    times, is_left, keys = OuterJoinView.parse(pa.concat_arrays(outgoing.rows).take(taken))
+    encoded = pa.concat_arrays(outgoing.values).take(taken)
     values = []
     for side, mask in ((left, is_left), (right, ~is_left)):
-        data = from_bytes_list([record.value for record, own in zip(records, mask.tolist(), strict=True) if own])
-        values.append(spread(side.store.spec.value_serde.decode(data), np.flatnonzero(mask), len(records)))
+        own = np.flatnonzero(mask)
+        values.append(spread(side.store.spec.value_serde.decode(encoded.take(pa.array(own))), own, len(times)))
     rows = replace(
         arrived.rows.take(position),
-        timestamps=np.array([record.time for record in records], np.int64),
-        keys=left.store.spec.key_serde.decode(from_bytes_list([record.key for record in records])),
+        timestamps=times,
+        keys=left.store.spec.key_serde.decode(keys),
         values=values[0],
         olds=values[1],
     )

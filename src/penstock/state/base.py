@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Protocol
 
-__all__ = ["ByteMap", "Entries", "TaskState"]
+import pyarrow as pa
 
+__all__ = ["CHANGES_SCHEMA", "ByteMap", "Entries", "TaskState"]
 
+CHANGES_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 Entries = tuple[list[bytes], list[bytes]]
 
 

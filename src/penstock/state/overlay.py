@@ -9,9 +9,8 @@ from typing import Protocol
 import polars as pl
 import pyarrow as pa
 
-from penstock.state.base import Entries
+from penstock.state.base import CHANGES_SCHEMA, Entries
 from penstock.state.memory import KeyOrder, unknown_store
-from penstock.state.segments import CHANGES_SCHEMA
 
 __all__ = ["BatchState", "OverlayMap", "ReadableMap"]
 

@@ -23,10 +23,10 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from penstock.errors import CorruptSegmentError
+from penstock.state.base import CHANGES_SCHEMA
 from penstock.state.views.frames import to_bytes_list
 
 __all__ = [
-    "CHANGES_SCHEMA",
     "FORMAT_VERSION",
     "NO_BATCH",
     "Segment",
@@ -39,7 +39,6 @@ __all__ = [
 
 FORMAT_VERSION = 1
 NO_BATCH = -1
-CHANGES_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 
 _MAGIC = b"PENSTSEG"
 _DIGEST_BYTES = 16

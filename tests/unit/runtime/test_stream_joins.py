@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_join_model import Model, Windows
@@ -91,3 +94,27 @@ def test_a_self_join_over_one_store_gives_what_two_stores_give(records, windows,
     one_store, config = built("inner", windows, same=True, optimize="all")
     assert "KSTREAM-JOINOTHER" not in str(one_store.describe())
     assert results(one_store, config, records, batch_size=batch_size)[0] == expected
+
+
+@pytest.mark.parametrize("kind", ["inner", "left", "outer"])
+@pytest.mark.parametrize("interval", [0, 1000])
+def test_large_batches(kind, interval):
+    """Enough records to read whole buckets, to look where the outer store ends, and to wait twice in one row."""
+    random = Random(7)
+    records = [
+        (
+            random.choice("lr"),
+            f"k{random.randrange(150)}",
+            random.choice("xyz"),
+            max(0, i // 4 + random.randrange(-30, 5)),
+        )
+        for i in range(5_000)
+    ]
+    windows = Windows(20, 10, 5)
+    ticks = set(range(0, 5_000, 1_700))
+    model = Model(kind, windows, interval=interval)
+    for i, record in enumerate(records):
+        model.now += 600 * (i in ticks)
+        model.process(*record)
+    topology, config = built(kind, windows, interval=interval)
+    assert results(topology, config, records, batch_size=1_700, ticks=ticks)[0] == model.out

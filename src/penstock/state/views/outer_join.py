@@ -11,19 +11,21 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.state.base import ByteMap
-from penstock.state.views.frames import big_endian, frame
+from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 __all__ = ["OuterJoinView", "Waiting"]
 
 _TIME = struct.Struct(">q")
 _LENGTH = struct.Struct(">I")
+_ALL = 1 << 62
 
 
 class Waiting(NamedTuple):
@@ -45,27 +47,69 @@ class OuterJoinView:
         self._map = entries
 
     @staticmethod
+    def parse(rows: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_], pa.Array]:
+        """Times, whether of the left side, and keys of rows."""
+        keys, fronts, _ = unframe(rows, before=9)
+        times = np.ascontiguousarray(fronts[:, :8]).view(">i8").reshape(-1).astype(np.int64)
+        return times, fronts[:, 8] == 1, keys
+
+    @staticmethod
     def rows(times: NDArray[np.int64], is_left: NDArray[np.bool_], keys: pa.Array) -> pa.Array:
         """Where the records of these times, sides and keys are kept."""
         sides = is_left.astype(np.uint8).reshape(-1, 1)
         return frame(keys, prefix=np.concatenate([big_endian(times), sides], axis=1))
 
-    def apply(self, matched: Sequence[bytes], rows: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def apply(self, matched: Sequence[bytes], rows: pa.Array, values: pa.Array, newest_ms: int | None = None) -> None:
         """Takes out all records of the rows that were matched, then adds records.
 
         Args:
             matched: Rows; those that are not there do not matter.
             rows: For each new record its row.
             values: Its value.
+            newest_ms: No record in the store is of a later time, so rows beyond it need not be looked for.
         """
+        names: list[bytes] = to_bytes_list(rows)  # type: ignore[assignment]
+        may_be_there = names
+        if newest_ms is not None:
+            end = _TIME.pack(newest_ms + 1)
+            matched = [row for row in matched if row < end]
+            may_be_there = [row for row in names if row < end]
         found = self._map.get_many(matched)
-        changes: dict[bytes, bytes | None] = {
-            row: None for row, old in zip(matched, found, strict=True) if old is not None
-        }
-        for row, old, value in zip(rows, self._map.get_many(rows), values, strict=True):
-            before = changes.get(row, old)
-            changes[row] = (before or b"") + _LENGTH.pack(len(value)) + value
-        self._map.put_many(list(changes), list(changes.values()))
+        gone = [row for row, old in zip(matched, found, strict=True) if old is not None]
+        if gone:
+            self._map.put_many(gone, [None] * len(gone))
+        if not names:
+            return
+        there = self._map.get_many(may_be_there)
+        lengths = pc.binary_length(values).to_numpy().astype(">u4").view(np.uint8).reshape(-1, 4)
+        lists: list[bytes] = to_bytes_list(frame(values, prefix=lengths))  # type: ignore[assignment]
+        if there.count(None) < len(there) or len(set(names)) < len(names):
+            joined = dict.fromkeys(names, b"")
+            joined |= {row: old for row, old in zip(may_be_there, there, strict=True) if old is not None}
+            for row, value in zip(names, lists, strict=True):
+                joined[row] += value
+            names, lists = list(joined), list(joined.values())
+        self._map.put_many(names, lists)
+
+    def older_than(self, time: int) -> tuple[list[bytes], pa.Array]:
+        """The rows and values of all records before a time, in the order of `waiting`."""
+        found = self._map.read(b"\x00", _TIME.pack(max(time, 0)), _ALL)
+        if found is None or not found[0]:
+            return [], from_bytes_list([])
+        rows, lists = found
+        values, prefixes, _ = unframe(from_bytes_list(lists), before=4)
+        several = np.flatnonzero(prefixes.view(">u4").reshape(-1) != pc.binary_length(values).to_numpy())
+        if not len(several):
+            return rows, values
+        parts = [_split(lists[i]) for i in several.tolist()]
+        counts = np.ones(len(rows), np.int64)
+        counts[several] = [len(part) for part in parts]
+        index = np.repeat(np.arange(len(rows)), counts)
+        names = [rows[i] for i in index.tolist()]
+        split = np.isin(index, several)
+        index[split] = len(rows) + np.arange(int(split.sum()))
+        together = pa.concat_arrays([values, from_bytes_list([value for part in parts for value in part])])
+        return names, together.take(pa.array(index))
 
     def waiting(self, from_time: int | None = None, to_time: int | None = None) -> Iterator[Waiting]:
         """The records with from_time <= time < to_time, by time, right ones first, then by key; None is open."""
@@ -73,11 +117,8 @@ class OuterJoinView:
         end = None if to_time is None else _TIME.pack(max(to_time, 0))
         for row, values in self._map.scan(start, end):
             time, is_left, key = _TIME.unpack_from(row)[0], row[8] == 1, row[9:]
-            at = 0
-            while at < len(values):
-                first = at + 4
-                at = first + _LENGTH.unpack_from(values, at)[0]
-                yield Waiting(row, time, is_left, key, values[first:at])
+            for value in _split(values):
+                yield Waiting(row, time, is_left, key, value)
 
     def last_time(self) -> int | None:
         """The largest time of a waiting record."""
@@ -91,3 +132,14 @@ class OuterJoinView:
     def all(self) -> Iterator[Waiting]:
         """All waiting records, in the order of `waiting`."""
         return self.waiting()
+
+
+def _split(values: bytes) -> list[bytes]:
+    """The values of one row."""
+    found = []
+    at = 0
+    while at < len(values):
+        first = at + 4
+        at = first + _LENGTH.unpack_from(values, at)[0]
+        found.append(values[first:at])
+    return found
