@@ -292,9 +292,8 @@ class _SparkCase:
         topology = self.interpreted.topology
         if name in topology.global_stores:
             stores = GlobalStores(topology, self.config, self.log, f"{Places.of(self.config).replicas}/dump", "dump")
-            shared = stores.refresh()
-            view = open_view(topology.stores[name], shared.map(name), shared.meta)
-            rows = self.interpreted.dump_store(_OneStore(view), name)
+            stores.move_to()
+            rows = self.interpreted.dump_store(_OneStore(stores.views.view(topology.stores[name])), name)
             stores.close()
             return rows
         sub = next(s for s in plan.subtopologies if name in s.stores)

@@ -37,6 +37,7 @@ def explain_json(plan: PhysicalPlan, topology: Topology, sliced: Mapping[int, st
             for level in range(plan.levels)
         ],
         "internal_topics": {f"{plan.application_id}-{topic}": plan.partitions[topic] for topic in plan.internal_topics},
+        "global_topics": {topic: plan.partitions[topic] for topic in plan.global_topics},
         "optimizations": [{"rule": one.rule, "what": one.what} for one in topology.rewrites],
         "stores": {
             name: {"kind": spec.kind, "persistent": spec.persistent, "retention_ms": spec.retention_ms}
@@ -101,6 +102,9 @@ def explain_text(plan: PhysicalPlan, topology: Topology, sliced: Mapping[int, st
     if facts["internal_topics"]:
         lines.append("\nRepartition topics (Spark's shuffle, not written)")
         lines += [f"  {name}: {count} partitions" for name, count in facts["internal_topics"].items()]
+    if facts["global_topics"]:
+        lines.append("\nGlobal tables (one copy on each machine, read up to the same offsets by all tasks of a batch)")
+        lines += [f"  {name}: {count} partitions" for name, count in facts["global_topics"].items()]
     if facts["optimizations"]:
         lines.append("\nOptimised (topology.optimization)")
         lines += [f"  {one['what']} ({one['rule']})" for one in facts["optimizations"]]

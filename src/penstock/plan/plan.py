@@ -50,12 +50,16 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """What runs where. ``partitions`` has the counts of all topics; internal ones by logical name."""
+    """What runs where. ``partitions`` has the counts of all topics; internal ones by logical name.
+
+    ``global_topics`` are those of global tables: every machine reads all of them.
+    """
 
     application_id: str
     subtopologies: tuple[PlannedSubTopology, ...]
     partitions: Mapping[str, int]
     internal_topics: tuple[str, ...]
+    global_topics: tuple[str, ...] = ()
 
     @property
     def levels(self) -> int:
@@ -90,8 +94,13 @@ class PhysicalPlan:
 
     @property
     def external_topics(self) -> tuple[str, ...]:
-        """All topics that are read from the log."""
+        """All topics that tasks read from the log."""
         return tuple(dict.fromkeys(t for s in self.subtopologies for t in s.external_topics))
+
+    @property
+    def all_topics(self) -> tuple[str, ...]:
+        """All topics that are read from the log, those of global tables too."""
+        return tuple(dict.fromkeys((*self.external_topics, *self.global_topics)))
 
     @property
     def ticks(self) -> bool:
@@ -122,7 +131,8 @@ def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -
         _planned(s, topology, read[s.id], counts, tuple(i for i, level in enumerate(levels) if s.id in level))
         for s in subs
     )
-    return PhysicalPlan(application_id, planned, counts, tuple(topology.internal_topics))
+    tables = tuple(dict.fromkeys(t for n in topology.sources if n.global_store for t in topics[n.name]))
+    return PhysicalPlan(application_id, planned, counts, tuple(topology.internal_topics), tables)
 
 
 def _read_by(sub: SubTopology, topology: Topology, topics: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

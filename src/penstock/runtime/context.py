@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.config import StreamsConfig
+    from penstock.runtime.global_stores import GlobalViews
     from penstock.runtime.operator import TableView
     from penstock.runtime.rows import Rows
     from penstock.runtime.sensor import Sensor
@@ -49,6 +50,7 @@ class RunningContext:
         state: TaskState,
         sensor: Sensor,
         wall_clock_ms: int,
+        global_stores: GlobalViews | None = None,
     ) -> None:
         self.topology = topology
         self.task_id = task_id
@@ -63,6 +65,7 @@ class RunningContext:
         self.letters: list[tuple[Place, DeadLetter]] = []
         self._config = config
         self._state = state
+        self._globals = global_stores
         # In Kafka's test driver a cached window stays visible when the store below it has long expired.
         self._never_evicts = isinstance(state, MemoryTaskState)
         self._views: dict[str, Any] = {}
@@ -112,7 +115,9 @@ class RunningContext:
 
     def store(self, name: str) -> Any:
         view = self._views.get(name)
-        if view is None:
+        if view is None and self._globals is not None and name in self.topology.global_stores:
+            view = self._views[name] = self._globals.view(self.topology.stores[name])
+        elif view is None:
             spec = self.topology.stores[name]
             if (
                 spec.kind in ("window", "session")

@@ -24,6 +24,7 @@ from penstock.topology.default_serdes import with_default_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.runtime.global_stores import GlobalViews
     from penstock.runtime.operator import Operator
     from penstock.serde.base import Serde
     from penstock.state.base import TaskState
@@ -57,6 +58,7 @@ class StreamTask:
         partitions: Topic -> number of partitions, for the topics that the sinks write.
         sensor: Is told what happens.
         wall_clock_ms: The time at which the task starts; None takes the system's.
+        global_stores: The stores that another task keeps up to date; None for that task itself.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class StreamTask:
         partitions: Mapping[str, int],
         sensor: Sensor | None = None,
         wall_clock_ms: int | None = None,
+        global_stores: GlobalViews | None = None,
     ) -> None:
         topology = with_default_serdes(topology, config.get("default.key.serde"), config.get("default.value.serde"))
         self.task_id = task_id
@@ -78,7 +81,7 @@ class StreamTask:
         self._config = config
         self._graph = Graph.of(topology, nodes)
         now = int(time.time() * 1000) if wall_clock_ms is None else wall_clock_ms
-        self._context = RunningContext(topology, config, task_id, state, self._sensor, now)
+        self._context = RunningContext(topology, config, task_id, state, self._sensor, now, global_stores)
         self._collector = Collector()
         self._operators: dict[str, Operator] = {
             node.name: operator_for(node, topology, self._context) for node in self._graph.processors()

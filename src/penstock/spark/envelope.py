@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.log.base import TopicPartition
+
 __all__ = [
     "ENVELOPE_DDL",
     "ENVELOPE_SCHEMA",
@@ -56,6 +58,7 @@ class Kind(IntEnum):
     RANGE = 1
     TICK = 2
     REPORT = 3
+    GLOBALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,11 @@ class Envelope:
         """Start and end offset of a RANGE."""
         start, end = json.loads(self.payload)
         return start, end
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """The end offsets of a GLOBALS."""
+        return {TopicPartition(topic, partition): end for topic, partition, end in json.loads(self.payload)}
 
     @property
     def report(self) -> dict[str, Any]:

@@ -21,13 +21,14 @@ from penstock.runtime.task import StreamTask
 from penstock.spark import faults
 from penstock.spark.arrivals import topic_batches
 from penstock.spark.envelope import Envelope, Kind, pack_records
-from penstock.spark.global_stores import WithGlobals, global_stores
+from penstock.spark.global_stores import global_stores
 from penstock.spark.kept import KeptTask, put_back, take
 from penstock.spark.stage import run_name, slot_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.log.base import TopicPartition
     from penstock.log.embedded import EmbeddedLog
     from penstock.plan.plan import PlannedSubTopology, TaskRun
     from penstock.runtime.task import TaskOutput
@@ -51,7 +52,14 @@ class _Facts:
         return now
 
 
-def run_task(job: SparkJob, level: int, run: TaskRun, batch: int, inbox: Sequence[Envelope]) -> list[Envelope]:
+def run_task(
+    job: SparkJob,
+    level: int,
+    run: TaskRun,
+    batch: int,
+    inbox: Sequence[Envelope],
+    global_ends: Mapping[TopicPartition, int] | None = None,
+) -> list[Envelope]:
     """Runs a task on its input of a batch, exactly once.
 
     Args:
@@ -60,6 +68,7 @@ def run_task(job: SparkJob, level: int, run: TaskRun, batch: int, inbox: Sequenc
         run: The task, and which of its runs in this batch.
         batch: Spark's batch number.
         inbox: Its input: ranges of the log, rows of earlier stages, ticks of the clock.
+        global_ends: Up to where global stores have read their topics in this batch; None: all that is there now.
 
     Returns:
         Rows for later stages, and a report for the driver.
@@ -72,6 +81,8 @@ def run_task(job: SparkJob, level: int, run: TaskRun, batch: int, inbox: Sequenc
     # Without state and internal rows the transaction alone is atomic: there is nothing that a segment could add.
     needs_segment = sub.keeps_state or any(t in job.plan.internal_topics for t in sub.sink_topics)
     steps = _through_segment if needs_segment else _directly
+    if job.plan.global_topics:
+        facts.metrics["dropped_globally"] = global_stores(job, log).move_to(global_ends or None)
     outputs = steps(job, sub, run, batch, number, inbox, log, facts)
     started = time.perf_counter()
     _write(job, run, number, outputs, log, always=not needs_segment)
@@ -167,16 +178,23 @@ def _process(
     facts.metrics["records_read"] = sum(r.records.num_rows for r in records if r.topic not in job.plan.internal_topics)
     started = facts.mark("read", started)
 
-    everywhere = job.topology.global_stores
-    shared = global_stores(job, log).refresh() if everywhere else None
+    shared = global_stores(job, log).views if job.plan.global_topics else None
 
     def make() -> StreamTask:
-        known = state if shared is None else WithGlobals(state, shared, everywhere)
-        return StreamTask(job.topology, job.config, run.task_id, known, nodes=sub.nodes, partitions=job.plan.partitions)
+        return StreamTask(
+            job.topology,
+            job.config,
+            run.task_id,
+            state,
+            nodes=sub.nodes,
+            partitions=job.plan.partitions,
+            global_stores=shared,
+        )
 
     output = kept.task(make, shared).process(records, int(time.time() * 1000))
     facts.mark("process", started)
     facts.metrics |= output.metrics
+    facts.metrics["dropped"] += facts.metrics.pop("dropped_globally", 0)
     return output
 
 

@@ -1,8 +1,9 @@
 """Global stores: one copy for all tasks of a machine, filled from the whole of their topics.
 
-Before a task runs, the copy is brought to the present end of those topics, as Kafka's global thread does before it lets
-the others start. Tasks read it as of that moment; nothing about it is kept in their segments, for the topics are the
-truth and the copy is rebuilt from them wherever it is missing.
+Where the copy has to stand is part of a batch's offsets: the end of those topics when the batch was planned. So all
+tasks of a batch see the same, on every machine, and a batch that runs again sees what it saw. The first process that
+runs one of its tasks brings the machine's copy there. Nothing about it is kept in segments, for the topics are the
+truth: the copy is rebuilt from them wherever it is missing, or stands further on than a batch that has to run again.
 """
 
 from __future__ import annotations
@@ -11,30 +12,32 @@ import fcntl
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.plan.partitions import source_topics
+from penstock.runtime.global_stores import GlobalViews
 from penstock.runtime.task import StreamTask, TopicBatch
+from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.replica import Position, Replica, ReplicaReader
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    import pyarrow as pa
 
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicPartition
     from penstock.log.embedded import EmbeddedLog
     from penstock.spark.job import SparkJob
-    from penstock.state.base import ByteMap, TaskState
     from penstock.topology.topology import Topology
 
-__all__ = ["GlobalStores", "WithGlobals", "global_stores"]
+__all__ = ["GlobalStores", "global_stores"]
 
 _TASK = "-1_0"
 _OFFSET = "offset/"
+_PIECE_RECORDS = 50_000
 
 
 class GlobalStores:
@@ -62,29 +65,37 @@ class GlobalStores:
         self._identity = identity
         self._replica: Replica | None = None
         self._reader: ReplicaReader | None = None
-        self.state: BatchState | None = None
+        self._ends: Mapping[TopicPartition, int] | None = None
+        self._meta: dict[str, int] = {}
+        specs = {name: topology.stores[name] for name in self._names}
+        self.views = GlobalViews(specs, dict.fromkeys(specs, MemoryMap()), self._meta)
 
-    def refresh(self) -> BatchState:
-        """Brings the copy to the end of its topics and gives its contents as of now.
+    def move_to(self, ends: Mapping[TopicPartition, int] | None = None) -> int:
+        """Brings the copy to where these offsets are (None: the present ends of its topics), for `views` to show.
 
-        The same object every time: views that were opened on it see the new contents.
+        Returns:
+            How many records this process has dropped on the way.
         """
+        if ends is not None and ends == self._ends and self._replica is not None and self._replica.is_there():
+            return 0
         with self._alone():
             self._close_reader()
             replica = self._opened()
             try:
-                ends = self._log.end_offsets(self._topics)
+                ends = self._log.end_offsets(self._topics) if ends is None else ends
                 beginnings = self._log.beginning_offsets(self._topics)
                 if any(_offset(replica, tp) > end for tp, end in ends.items()):
-                    replica.reset()  # a topic that was deleted and made anew
-                for tp, end in ends.items():
+                    replica.reset()
+                dropped = 0
+                for tp, end in sorted(ends.items()):
                     start = max(_offset(replica, tp), beginnings[tp])
-                    for records in self._log.iterate(tp.topic, tp.partition, start, end):
-                        last = int(records.column("offset")[-1].as_py())
-                        self._apply(replica, TopicBatch(tp.topic, tp.partition, records), tp, last + 1)
-                return self._read(replica)
+                    for piece in _pieces(self._log.iterate(tp.topic, tp.partition, start, end)):
+                        dropped += self._apply(replica, tp, piece)
+                self._show(replica)
             finally:
                 replica.release()
+        self._ends = dict(ends)
+        return dropped
 
     def close(self) -> None:
         """Closes the files."""
@@ -103,56 +114,41 @@ class GlobalStores:
 
     def _opened(self) -> Replica:
         if self._replica is not None:
-            if self._replica.retake():
+            if self._replica.is_there() and self._replica.retake():
                 return self._replica
             self._replica.close()
         self._replica = Replica(self._directory, self._identity, self._names)
         return self._replica
 
-    def _apply(self, replica: Replica, batch: TopicBatch, tp: TopicPartition, following: int) -> None:
+    def _apply(self, replica: Replica, tp: TopicPartition, records: list[pa.RecordBatch]) -> int:
         reader = replica.reader()
         try:
             at = replica.position
             state = BatchState(at.batch + 1, {name: reader.map(name) for name in self._names}, at.meta)
             task = StreamTask(self._topology, self._config, _TASK, state, nodes=self._nodes, partitions={})
-            task.process([batch], int(time.time() * 1000))
+            batches = [TopicBatch(tp.topic, tp.partition, batch) for batch in records]
+            output = task.process(batches, int(time.time() * 1000))
             task.close()
             changes = state.sorted_changes()
         finally:
             reader.close()
-        meta = {**state.meta, _name(tp): following}
+        meta = {**state.meta, _name(tp): int(records[-1].column("offset")[-1].as_py()) + 1}
         pieces = {name: [(rows.column(0).to_pylist(), rows.column(1).to_pylist())] for name, rows in changes.items()}
         replica.apply(list(pieces), pieces.__getitem__, Position(at.batch + 1, meta=meta))
+        return int(output.metrics["dropped"])
 
-    def _read(self, replica: Replica) -> BatchState:
+    def _show(self, replica: Replica) -> None:
         self._reader = reader = replica.reader()
-        maps = {name: reader.map(name) for name in self._names}
-        if self.state is None:
-            self.state = BatchState(replica.position.batch, maps, replica.position.meta)
-        else:
-            self.state.rebase(replica.position.batch, maps, replica.position.meta)
-        return self.state
+        self._meta.clear()
+        self._meta.update(replica.position.meta)
+        self.views.rebase({name: reader.map(name) for name in self._names})
 
     def _close_reader(self) -> None:
+        self._ends = None
         if self._reader is not None:
+            self.views.rebase(dict.fromkeys(self._names, MemoryMap()))
             self._reader.close()
             self._reader = None
-
-
-class WithGlobals:
-    """The state of a task together with the global stores: a `TaskState`."""
-
-    def __init__(self, own: TaskState, shared: BatchState, names: frozenset[str]) -> None:
-        self._own = own
-        self._shared = shared
-        self._names = names
-
-    def map(self, store: str) -> ByteMap:
-        return self._shared.map(store) if store in self._names else self._own.map(store)
-
-    @property
-    def meta(self) -> MutableMapping[str, int]:
-        return self._own.meta
 
 
 _kept: OrderedDict[tuple[str, int, str], GlobalStores] = OrderedDict()
@@ -170,6 +166,18 @@ def global_stores(job: SparkJob, log: EmbeddedLog) -> GlobalStores:
                 _kept.pop(other).close()
         found = _kept[key] = GlobalStores(job.topology, job.config, log, job.replica_root, identity)
     return found
+
+
+def _pieces(stored: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """As many stored batches together as are worth a transaction of the copy."""
+    piece: list[pa.RecordBatch] = []
+    for batch in stored:
+        piece.append(batch)
+        if sum(each.num_rows for each in piece) >= _PIECE_RECORDS:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
 
 
 def _name(tp: TopicPartition) -> str:

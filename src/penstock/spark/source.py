@@ -56,6 +56,8 @@ class Bin(InputPartition):
         self.ranges: list[TopicRange] = []
         self.ticks: list[tuple[int, TaskRun]] = []
         self.weight = 0
+        self.global_ends: dict[TopicPartition, int] = {}
+        self.tells_later_stages = False
 
 
 class PenstockSource(DataSource):
@@ -96,17 +98,18 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics = list(job.plan.external_topics)
         first, last = self.log.beginning_offsets(topics), self.log.end_offsets(topics)
         start = {tp: (last if job.offset_reset.get(tp.topic) == "latest" else first)[tp] for tp in first}
+        start |= self.log.beginning_offsets(list(job.plan.global_topics))  # a global table is never read in part
         return offsets_to(start, 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(load_job(self.data).max_records_per_batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self.log.end_offsets(list(load_job(self.data).plan.external_topics))
+        self._target = self.log.end_offsets(list(load_job(self.data).plan.all_topics))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         job = load_job(self.data)
-        topics = list(job.plan.external_topics)
+        topics = list(job.plan.all_topics)
         version = self.log.version()
         begin, tick = offsets_from(start)
         ends = self.log.end_offsets(topics) if self._target is None else self._target
@@ -117,7 +120,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._seen_version = version
         if not isinstance(limit, ReadAllAvailable):
             most = limit.max_rows if isinstance(limit, ReadMaxRows) else job.max_records_per_batch
-            ends = admit(begin, ends, most, job.max_records_per_partition, self._timeline)
+            tables = {tp: end for tp, end in ends.items() if tp.topic in job.plan.global_topics}
+            streams = {tp: end for tp, end in ends.items() if tp not in tables}
+            ends = tables | admit(begin, streams, most, job.max_records_per_partition, self._timeline)
         if job.tick_ms and self._target is None:
             tick = max(tick, int(time.time() * 1000) // job.tick_ms)
         return offsets_to(ends, tick)
@@ -149,7 +154,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ticking: list[tuple[int, TaskRun]] = []
         if tick > old_tick:
             ticking = [(s.levels[0], _run(s.id, p)) for s in job.plan.subtopologies if s.ticks for p in range(s.tasks)]
-        return list(_bins(work, later, ticking, job.parallelism))
+        bins = _bins(work, later, ticking, job.parallelism)
+        for number, each in enumerate(bins):
+            each.global_ends = {tp: end for tp, end in after.items() if tp.topic in job.plan.global_topics}
+            each.tells_later_stages = number == 0
+        return list(bins)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.spark.stage import run_first_stage

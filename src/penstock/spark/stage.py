@@ -6,9 +6,10 @@ Heavy imports happen here, in functions, so only after PySpark's daemon has fork
 from __future__ import annotations
 
 import gc
+import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.spark.envelope import Envelope, Kind, decode, encode_all
@@ -18,6 +19,7 @@ from penstock.spark.job import load_job
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.log.base import TopicPartition
     from penstock.plan.plan import TaskRun
     from penstock.spark.job import SparkJob
     from penstock.spark.source import Bin
@@ -52,9 +54,21 @@ def run_first_stage(data: bytes, work: Bin) -> Iterator[pa.RecordBatch]:
             inbox[run].append(tick)
         else:
             passed.append(tick)
+    if work.tells_later_stages:
+        passed += _told(job, work.global_ends)
     if passed:
         yield from encode_all(passed)
-    yield from _run_all(job, 0, inbox)
+    yield from _run_all(job, 0, inbox, work.global_ends)
+
+
+def _told(job: SparkJob, ends: Mapping[TopicPartition, int]) -> Iterator[Envelope]:
+    """Where the global tables stand in this batch, for every worker of the later stages."""
+    if not ends:
+        return
+    payload = json.dumps([[tp.topic, tp.partition, end] for tp, end in ends.items()]).encode()
+    for level in range(1, job.plan.levels):
+        for slot in range(shuffle_width(job, level)):
+            yield Envelope(level, slot, Kind.GLOBALS, "", "", -1, "", payload)
 
 
 def run_stage(data: bytes, level: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,17 +77,22 @@ def run_stage(data: bytes, level: int, batches: Iterable[pa.RecordBatch]) -> Ite
     job = load_job(data)
     inbox: dict[TaskRun, list[Envelope]] = defaultdict(list)
     passed: list[Envelope] = []
+    global_ends: Mapping[TopicPartition, int] = {}
     for envelope in decode(batches):
-        if envelope.level == level:
+        if envelope.level == level and envelope.kind is Kind.GLOBALS:
+            global_ends = envelope.ends
+        elif envelope.level == level:
             inbox[run_of(envelope.run)].append(envelope)
         else:
             passed.append(envelope)
     if passed:
         yield from encode_all(passed)
-    yield from _run_all(job, level, inbox)
+    yield from _run_all(job, level, inbox, global_ends)
 
 
-def _run_all(job: SparkJob, level: int, inbox: dict[TaskRun, list[Envelope]]) -> Iterator[pa.RecordBatch]:
+def _run_all(
+    job: SparkJob, level: int, inbox: dict[TaskRun, list[Envelope]], global_ends: Mapping[TopicPartition, int]
+) -> Iterator[pa.RecordBatch]:
     if not inbox:
         return
     from pyspark import TaskContext
@@ -85,7 +104,7 @@ def _run_all(job: SparkJob, level: int, inbox: dict[TaskRun, list[Envelope]]) ->
     batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
     for run in sorted(inbox):
         try:
-            envelopes = run_task(job, level, run, batch, inbox[run])
+            envelopes = run_task(job, level, run, batch, inbox[run], global_ends)
         except Exception as error:  # noqa: BLE001 - told to the driver, whatever it is
             raise wrapped(error) from None
         yield from encode_all(envelopes)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.config import StreamsConfig
 from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.errors import InvalidStateError, StateError, TopologyError
+from penstock.runtime.global_stores import GlobalViews
 from penstock.runtime.inputs import headers_of
 from penstock.runtime.place import Place
 from penstock.runtime.task import StreamTask, TaskOutput
@@ -79,10 +80,13 @@ class TopologyTestDriver:
         self.wall_clock_ms = timestamp_ms(initial_wall_clock_ms)
         self._batch_size = batch_size
         self._prefix = f"{self.config['application.id']}-"
-        self._state = MemoryTaskState(topology.stores.values())
+        globally = {name: topology.stores[name] for name in topology.global_stores}
+        state = MemoryTaskState(spec for name, spec in topology.stores.items() if name not in globally)
+        copies = MemoryTaskState(globally.values())
         everywhere: set[str] = {n for group in topology.node_groups if topology.is_global(group) for n in group}
-        self._global_task = self._task(everywhere, "-1_0", sensor) if everywhere else None
-        self._main = self._task(set(topology.nodes) - everywhere, "0_0", sensor)
+        self._global_task = self._task(everywhere, "-1_0", copies, sensor) if everywhere else None
+        stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
+        self._main = self._task(set(topology.nodes) - everywhere, "0_0", state, sensor, stores)
         self._globals = [n for n in topology.sources if n.global_store]
         self._sources = [n for n in topology.sources if not n.global_store]
         self._depth_first = not by_column and int(self.config["statestore.cache.max.bytes"]) == 0
@@ -93,16 +97,24 @@ class TopologyTestDriver:
         self._records_out = 0
         self._closed = False
 
-    def _task(self, nodes: set[str], task_id: str, sensor: Sensor | None) -> StreamTask:
+    def _task(
+        self,
+        nodes: set[str],
+        task_id: str,
+        state: MemoryTaskState,
+        sensor: Sensor | None,
+        stores: GlobalViews | None = None,
+    ) -> StreamTask:
         return StreamTask(
             self.topology,
             self.config,
             task_id,
-            self._state,
+            state,
             nodes=nodes,
             partitions=_OnePartition(),
             sensor=sensor,
             wall_clock_ms=self.wall_clock_ms,
+            global_stores=stores,
         )
 
     def input_topic(

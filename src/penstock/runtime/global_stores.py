@@ -1,0 +1,81 @@
+"""What tasks see of global stores: the rows that another task keeps up to date, and nothing to write to."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from penstock.errors import StateError
+from penstock.state.overlay import ReadableMap
+from penstock.state.views import open_view
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["GlobalViews"]
+
+
+class GlobalViews:
+    """The global stores of a topology, to be read.
+
+    Args:
+        specs: The stores.
+        maps: Their rows; more may come by `rebase`.
+        meta: The numbers of the task that writes them.
+    """
+
+    def __init__(
+        self, specs: Mapping[str, StoreSpec], maps: Mapping[str, ReadableMap], meta: Mapping[str, int]
+    ) -> None:
+        self._maps = {name: _ReadOnlyMap(spec, maps[name]) for name, spec in specs.items()}
+        self._meta = meta
+
+    def rebase(self, maps: Mapping[str, ReadableMap]) -> None:
+        """Shows other rows, also through views that have been opened."""
+        for name, shown in self._maps.items():
+            shown.base = maps[name]
+
+    def view(self, spec: StoreSpec) -> Any:
+        """The typed view of a store; the specification has the serdes that the reading task uses."""
+        meta: MutableMapping[str, int] = ChainMap({}, self._meta)  # type: ignore[arg-type] # what is written goes nowhere
+        return open_view(spec, self._maps[spec.name], meta)
+
+
+class _ReadOnlyMap:
+    """A byte map that refuses to be written."""
+
+    def __init__(self, spec: StoreSpec, base: ReadableMap) -> None:
+        self._spec = spec
+        self.base = base
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.base.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self.base.get_many(keys)
+
+    def scan(
+        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        return self.base.scan(start, end, reverse=reverse)
+
+    def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        return self.base.scan_many(ranges)
+
+    def put(self, key: bytes, value: bytes | None) -> None:  # noqa: ARG002
+        """Refused."""
+        self._refuse()
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:  # noqa: ARG002
+        """Refused."""
+        self._refuse()
+
+    def _refuse(self) -> None:
+        if self._spec.kind != "lru":  # whose gets note what was used; here that has no effect
+            raise StateError(
+                f"global store {self._spec.name!r} is only written by the processor of its topic",
+                hint=f"Write a record to the topic {self._spec.changelog_topic!r} instead.",
+                store=self._spec.name,
+            )
