@@ -22,10 +22,31 @@ class Stores:
 
     @staticmethod
     def key_value(
-        name: str, *, key_serde: Any = None, value_serde: Any = None, persistent: bool = True, logging: bool = True
+        name: str,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        persistent: bool = True,
+        logging: bool = True,
+        ttl: DurationLike | None = None,
     ) -> StoreSpec:
-        """A key-value store (``Stores.keyValueStoreBuilder``)."""
-        return _spec(name, "key_value", key_serde, value_serde, persistent=persistent, logging=logging)
+        """A key-value store (``Stores.keyValueStoreBuilder``).
+
+        Args:
+            name: Of the store.
+            key_serde: A serde or its name; None is the application's default.
+            value_serde: Likewise.
+            persistent: Kept on disk, or in memory.
+            logging: Whether it has a changelog topic.
+            ttl: How much stream time an entry outlives its last put by; an extra that Kafka lacks.
+
+        Raises:
+            TopologyError: The time to live is not positive.
+        """
+        ttl_ms = 0 if ttl is None else duration_ms(ttl, "ttl")
+        if ttl is not None and ttl_ms < 1:
+            raise TopologyError(f"the ttl of store {name!r} is {ttl!r}", hint="Give at least 1 ms.", store=name)
+        return _spec(name, "key_value", key_serde, value_serde, persistent=persistent, logging=logging, ttl_ms=ttl_ms)
 
     @staticmethod
     def timestamped(

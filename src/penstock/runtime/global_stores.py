@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 from typing import Any
 
 from penstock.errors import StateError
+from penstock.state.base import Entries
 from penstock.state.overlay import ReadableMap
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
@@ -63,6 +64,9 @@ class _ReadOnlyMap:
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         return self.base.scan_many(ranges)
+
+    def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
+        return self.base.read(start, end, limit)
 
     def put(self, key: bytes, value: bytes | None) -> None:  # noqa: ARG002
         """Refused."""

@@ -15,6 +15,7 @@ from penstock.runtime.place import AFTER, Place
 from penstock.runtime.punctuation import PunctuationQueue, Schedule
 from penstock.runtime.rows import Rows
 from penstock.serde.column import Column
+from penstock.state.views import ExpiringView
 from penstock.topology.operations import Operation, Process
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class NodeContext:
                 node=self._node.name,
                 store=name,
             )
-        return self._task.store(name)
+        view = self._task.store(name)
+        return view.at(self.current_stream_time_ms) if isinstance(view, ExpiringView) else view
 
     def schedule(self, interval: DurationLike, type: str, callback: Callable[[int], None]) -> Schedule:  # noqa: A002
         interval_ms = duration_ms(interval, "the punctuation interval")

@@ -36,5 +36,6 @@ class StoreSpec:
     retain_duplicates: bool = False
     history_ms: int = 0
     max_entries: int = 0
+    ttl_ms: int = 0
     changelog_topic: str | None = None  # a source topic that serves as changelog (optimised, global)
     time_ordered: bool = False  # windows sorted by time first: what Kafka uses for results on window close

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from penstock.errors import StateError
 from penstock.state.base import ByteMap
 from penstock.state.views.change_buffer import ChangeBufferView
+from penstock.state.views.expiring import ExpiringView
 from penstock.state.views.keyvalue import KeyValueView, TimestampedView, ValueAndTimestamp
 from penstock.state.views.lru import LruView
 from penstock.state.views.outer_join import OuterJoinView
@@ -19,6 +20,7 @@ from penstock.topology.stores import StoreSpec
 
 __all__ = [
     "ChangeBufferView",
+    "ExpiringView",
     "KeyValueView",
     "LruView",
     "OuterJoinView",
@@ -35,6 +37,7 @@ __all__ = [
 
 StoreView: TypeAlias = (
     KeyValueView
+    | ExpiringView
     | TimestampedView
     | VersionedView
     | LruView
@@ -55,6 +58,8 @@ def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int])
         meta: The task's small numbers; window stores keep their stream time there.
     """
     match spec.kind:
+        case "key_value" if spec.ttl_ms:
+            return ExpiringView(spec, entries, meta)
         case "key_value":
             return KeyValueView(spec, entries)
         case "timestamped":
