@@ -64,7 +64,7 @@ OPERATORS = {
         ("join:stream-stream", "join, leftJoin, outerJoin with a stream", "join, left_join, outer_join"),
         ("process", "process", "process"),
         ("processValues", "processValues", "process_values"),
-        ("transformValues", "transformValues (of tables)", ""),
+        ("transformValues", "transformValues (of tables)", "transform_values"),
     ),
     "Grouping and windows": (
         ("groupByKey", "groupByKey", "group_by_key"),
@@ -84,8 +84,8 @@ OPERATORS = {
         ("table", "table", "table"),
         ("toStream", "toStream", "to_stream"),
         ("globalTable", "globalTable (read by processors)", "global_table"),
-        ("join:table-table", "join, leftJoin, outerJoin of tables", ""),
-        ("fkJoin", "foreign-key join", ""),
+        ("join:table-table", "join, leftJoin, outerJoin of tables", "join, left_join, outer_join"),
+        ("fkJoin", "foreign-key join, leftJoin", "join(foreign_key=...), left_join(foreign_key=...)"),
     ),
     "Processor API and stores": (
         ("store:key_value", "key-value store", "Stores.key_value"),

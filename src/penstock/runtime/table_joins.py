@@ -34,12 +34,13 @@ def _join_where(
     mask: NDArray[np.bool_], joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext
 ) -> tuple[Column, NDArray[np.int64] | None]:
     """The joiner's results where the mask is true, null elsewhere; and the rows whose call did not raise."""
-    if mask.all():
-        return join_values(joiner, rows, right, node, context)
     at = np.flatnonzero(mask)
     if not len(at):
         return Column.nulls(len(rows)), None
-    results, kept = join_values(joiner, rows.take(at), right.take(at), node, context)
+    every = len(at) == len(rows)
+    results, kept = join_values(
+        joiner, rows if every else rows.take(at), right if every else right.take(at), node, context
+    )
     if kept is None:
         return spread(results, at, len(rows)), None
     good = ~mask
