@@ -212,6 +212,9 @@ def _plain(text: str) -> str:
 def uses_of(case: dict[str, Any]) -> set[str]:
     """Which operators a recorded case uses, by the names of OPERATORS."""
     nodes = {n["id"]: n for n in case["topology"]}
+    for n in case["topology"]:
+        if n["op"] == "split":
+            nodes |= dict.fromkeys([b["id"] for b in [*n["branches"], *filter(None, [n.get("default")])]], n)
     used = {name for name in ("topology.optimization",) if name in case["config"]}
     for n in case["topology"]:
         match n["op"]:
