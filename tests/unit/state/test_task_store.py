@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 
 import pyarrow as pa
 import pytest
@@ -190,6 +191,9 @@ def test_snapshots_carry_recovery_and_let_old_deltas_go(opened, tmp_path):
     store = opened(snapshot_every=3)
     for batch in range(14):
         run(store, batch)
+        for thread in threading.enumerate():  # there is one at a time, and a slow one would put off the next
+            if thread.name == "penstock-snapshot":
+                thread.join()
     store.close()
     files = [path.name for path in delta(tmp_path, 0).parent.iterdir()]
     snapshots = [int(name.split(".")[0]) for name in files if name.endswith("snapshot")]
