@@ -51,6 +51,8 @@ class KeyOrder:
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
         """The keys with start <= key < end."""
         if self._sorted is None:
+            if not self._keys:
+                return []
             self._sorted = SortedList(self._keys)
         elif self._waiting:
             self._sorted.update(self._waiting)

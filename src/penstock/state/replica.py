@@ -310,14 +310,16 @@ def _write(
 ) -> None:
     cursor = transaction.cursor(database)
     for keys, values in pieces:
+        plain = are_plain(keys)
         entries: Iterable[tuple[bytes, bytes | None]] = zip(keys, values, strict=True)
         if None in values:
             append = False
-            for key, value in zip(keys, values, strict=True):
-                if value is None:
-                    transaction.delete(fold(key), db=database)
-            entries = [entry for entry in zip(keys, values, strict=True) if entry[1] is not None]
-        if not are_plain(keys):
+            gone = [key for key, value in zip(keys, values, strict=True) if value is None]
+            delete = transaction.delete
+            for key in gone if plain else map(fold, gone):
+                delete(key, b"", database)
+            entries = [entry for entry in entries if entry[1] is not None]
+        if not plain:
             append = False  # folded keys are not in the order of the keys
             entries = [fold_entry(key, value) for key, value in entries if value is not None]
         cursor.putmulti(entries, append=append)
