@@ -47,26 +47,16 @@ def fill(disk: Path, room: int) -> Path:
     return filler
 
 
-@pytest.fixture(scope="module")
-def done(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    root = tmp_path_factory.mktemp("done")
-    prepare(root)
-    run_here(root, session)
-    append(root, 60, 30)
-    run_here(root, session)
-    return results(root)
-
-
 @pytest.mark.parametrize("room", [0, 16 << 10, 64 << 10])
-def test_the_disk_of_the_state_is_full(room: int, small_disk: Path, tmp_path: Path, done: Any, session: Any) -> None:
+def test_the_disk_of_the_state_is_full(room: int, small_disk: Path, tmp_path: Path, done: Any, spark: Any) -> None:
     (tmp_path / "state").symlink_to(small_disk, target_is_directory=True)
     prepare(tmp_path)
-    run_here(tmp_path, session)
+    run_here(tmp_path, spark)
     append(tmp_path, 60, 30)
     before = outputs(tmp_path)
     filler = fill(small_disk, room)
     with pytest.raises(PenstockError) as caught:
-        run_here(tmp_path, session)
+        run_here(tmp_path, spark)
     assert isinstance(caught.value, StateError)
     assert "ree space there" in str(caught.value.hint)
     assert not unfinished(tmp_path)
@@ -76,24 +66,24 @@ def test_the_disk_of_the_state_is_full(room: int, small_disk: Path, tmp_path: Pa
     after = outputs(tmp_path)
     assert all(not old - new for topic in before for old, new in zip(before[topic], after[topic], strict=True))
     filler.unlink()
-    run_here(tmp_path, session)
+    run_here(tmp_path, spark)
     assert results(tmp_path) == done
 
 
-def test_the_disk_of_the_log_is_full(small_disk: Path, tmp_path: Path, done: Any, session: Any) -> None:
+def test_the_disk_of_the_log_is_full(small_disk: Path, tmp_path: Path, done: Any, spark: Any) -> None:
     place = {"state.dir": str(tmp_path / "state")}
     prepare(small_disk)
-    run_here(small_disk, session, **place)
+    run_here(small_disk, spark, **place)
     append(small_disk, 60, 30)
     before = outputs(small_disk)
     with open_log(f"sqlite:///{small_disk / 'log.db'}") as log:  # makes the log's files as large as they get
         log.clean()
     filler = fill(small_disk, 0)
     with pytest.raises(LogError, match="the disk is full") as caught:
-        run_here(small_disk, session, **place)
+        run_here(small_disk, spark, **place)
     assert "free disk space" in str(caught.value.hint)
     assert outputs(small_disk) == before
     filler.unlink()
-    run_here(small_disk, session, **place)
+    run_here(small_disk, spark, **place)
     (small_disk / "state").symlink_to(tmp_path / "state", target_is_directory=True)
     assert results(small_disk) == done

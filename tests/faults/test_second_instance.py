@@ -25,9 +25,9 @@ def written(root: Path) -> int:
     return sum(sum(counter.values()) for counter in outputs(root)["counts"])
 
 
-def test_a_second_instance_is_refused(tmp_path: Path, session: Any) -> None:
+def test_a_second_instance_is_refused(tmp_path: Path, spark: Any) -> None:
     prepare(tmp_path)
-    first = KafkaStreams(topology(), settings(tmp_path), session=session)
+    first = KafkaStreams(topology(), settings(tmp_path), session=spark)
     first.start()
     try:
         wait_for(lambda: written(tmp_path) == 120)
@@ -46,5 +46,5 @@ def test_a_second_instance_is_refused(tmp_path: Path, session: Any) -> None:
     calm.mkdir()
     prepare(calm)
     append(calm, 60, 30)
-    run_here(calm, session)
+    run_here(calm, spark)
     assert results(tmp_path) == results(calm)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,28 +12,7 @@ from penstock import KafkaStreams
 from penstock.log.embedded import EmbeddedLog
 from penstock.log.open import open_log
 
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 START = 1_790_000_000_000
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of this folder start Spark."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One session for all tests."""
-    from penstock.spark.session import quiet_pandas, session_for
-
-    with quiet_pandas():
-        session, _ = session_for({"spark.master": "local[2]"}, "tests", str(tmp_path_factory.mktemp("checkpoint")))
-        yield session
-        session.stop()
 
 
 class Bench:

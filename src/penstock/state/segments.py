@@ -15,9 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -175,21 +178,24 @@ def pack(
     head: SegmentHead,
     changes: Mapping[str, Iterable[pa.RecordBatch]],
     outputs: Mapping[str, pa.RecordBatch],
+    *,
+    scratch: Path | None = None,
 ) -> tuple[list[Any], str]:
-    """The pieces of a segment's file in order, and its checksum."""
+    """The pieces of a segment's file in order, and its checksum.
+
+    Args:
+        head: The header.
+        changes: Store -> its rows, in pieces.
+        outputs: Topic -> the rows that were written to it.
+        scratch: A directory for what would be too much for memory; what is put there is gone when the pieces are.
+    """
     sections: list[dict[str, Any]] = []
     bodies: list[Any] = []
     named = [("changes", name, pieces) for name, pieces in changes.items()]
     named += [("output", topic, [rows]) for topic, rows in outputs.items()]
     for what, name, pieces in named:
-        sink = pa.BufferOutputStream()
-        writer = None
-        for piece in pieces:
-            writer = writer or pa.ipc.new_stream(sink, piece.schema, options=_OPTIONS)
-            writer.write_batch(piece)
-        if writer is not None:
-            writer.close()
-            body = sink.getvalue()
+        body = _written(pieces, scratch)
+        if body is not None:
             sections.append({"what": what, "name": name, "length": body.size})
             bodies.append(body)
     header = json.dumps({"version": FORMAT_VERSION, "sections": sections, **_head_facts(head)}).encode()
@@ -198,6 +204,28 @@ def pack(
     for part in parts:
         digest.update(part)
     return [*parts, digest.digest()], digest.hexdigest()
+
+
+def _written(pieces: Iterable[pa.RecordBatch], scratch: Path | None) -> pa.Buffer | None:
+    """The pieces as an Arrow stream; None if there are none."""
+    file = None if scratch is None else scratch / f".section.{os.getpid()}.{secrets.token_hex(4)}"
+    sink = pa.BufferOutputStream() if file is None else pa.OSFile(str(file), "wb")
+    try:
+        with sink:
+            writer = None
+            for piece in pieces:
+                writer = writer or pa.ipc.new_stream(sink, piece.schema, options=_OPTIONS)
+                writer.write_batch(piece)
+            if writer is None:
+                return None
+            writer.close()
+            if file is None:
+                return sink.getvalue()
+        with pa.memory_map(str(file)) as mapped:
+            return mapped.read_buffer()
+    finally:
+        if file is not None:
+            file.unlink(missing_ok=True)
 
 
 def unpack(data: bytes | memoryview, where: str) -> Segment:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -65,17 +66,21 @@ class SnapshotWriter:
         reader = replica.reader()
         maps = {store: reader.map(store) for store in stores}
         pieces = {store: _pieces(entries.scan()) for store, entries in maps.items() if len(entries)}
-        work = threading.Thread(
-            target=self._write, args=(head, pieces, reader, turn), name="penstock-snapshot", daemon=True
-        )
+        arguments = (head, pieces, reader, turn, replica.directory)
+        work = threading.Thread(target=self._write, args=arguments, name="penstock-snapshot", daemon=True)
         self._thread = work
         work.start()
 
     def _write(
-        self, head: SegmentHead, pieces: dict[str, Iterator[pa.RecordBatch]], reader: ReplicaReader, turn: BinaryIO
+        self,
+        head: SegmentHead,
+        pieces: dict[str, Iterator[pa.RecordBatch]],
+        reader: ReplicaReader,
+        turn: BinaryIO,
+        scratch: Path,
     ) -> None:
         try:
-            parts, _ = pack(head, pieces, {})
+            parts, _ = pack(head, pieces, {}, scratch=scratch)
             self._storage.create(SegmentName(head.batch, "snapshot"), parts)
             remove_needless(self._storage)
         except (PenstockError, OSError) as error:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+
 from penstock.errors import StateError
 from penstock.state.segments import SegmentName
 
@@ -98,8 +100,12 @@ class LocalStorage:
         return str(self._directory / str(name))
 
     def read(self, name: SegmentName) -> bytes | memoryview | None:
+        path = self._directory / str(name)
         try:
-            return (self._directory / str(name)).read_bytes()
+            if name.kind == "delta":
+                return path.read_bytes()
+            with pa.memory_map(str(path)) as mapped:  # as large as the store
+                return memoryview(mapped.read_buffer())
         except FileNotFoundError:
             return None
 
