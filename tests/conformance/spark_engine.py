@@ -42,6 +42,7 @@ Case = dict[str, Any]
 Row = dict[str, Any]
 LONGEST = 40
 PATIENCE_S = 60
+FOLDS = {"aggregate", "count", "reduce"}
 AT_ONCE = 3  # cases; they wait for Spark's planning more than they compute
 
 
@@ -56,8 +57,8 @@ def session() -> Any:
 def run_case(case: Case) -> str | None:
     """The first difference; None when the case agrees."""
     run = interpret(case)
-    if moves_the_clock(case):
-        raise NotBuilt("a wall clock that stands still, on Spark")
+    if not is_comparable(case):
+        raise NotBuilt("a case whose record holds what differs on Spark")
     root = Path(tempfile.mkdtemp(prefix="penstock-case-"))
     try:
         return _SparkCase(case, run, root).run()
@@ -84,11 +85,11 @@ def results(cases: Sequence[Case]) -> Iterator[tuple[Case, str | None]]:
 def sample(cases: Sequence[Case], most: int) -> list[Case]:
     """Cases of every family, and in each of as many kinds as possible; always the same ones.
 
-    A kind is a file's name without its seed. Cases that move the wall clock are left out: on Spark it cannot stand still.
+    A kind is a file's name without its seed.
     """
     by_kind: dict[str, dict[str, list[Case]]] = {}
     for case in cases:
-        if not moves_the_clock(case):
+        if is_comparable(case):
             kind = case["file"].rpartition("__")[0] or case["file"]
             by_kind.setdefault(case["family"], {}).setdefault(kind, []).append(case)
     turns = [_in_turn(kinds) for kinds in by_kind.values()]
@@ -111,8 +112,19 @@ def _in_turn(kinds: dict[str, list[Case]]) -> Iterator[Case]:
                 yield kinds[kind][number]
 
 
-def moves_the_clock(case: Case) -> bool:
-    return any("advance_wall_clock_ms" in record for record in case["inputs"])
+def is_comparable(case: Case) -> bool:
+    """Whether the record does not depend on a clock that stands still or, with caching, on every single change.
+
+    Aggregations that keep their history ("trace") show each change; and windows that are sent when they close leave the
+    Java driver's cache, which lasts for the whole test, when the store below has long let go of them.
+    """
+    if any("advance_wall_clock_ms" in record for record in case["inputs"]):
+        return False
+    operators = {n["op"] for n in case["topology"]}
+    if "fkJoin" in operators and operators & FOLDS:
+        return False  # what is folded there includes results that another interleaving does not have
+    text = json.dumps(case["topology"])
+    return int(case["config"].get("statestore.cache.max.bytes", 0)) == 0 or not re.search("trace|on_window_close", text)
 
 
 def chunks(records: list[Row], everywhere: Collection[str] = (), *, keys_once: bool = False) -> list[list[Row]]:
@@ -251,6 +263,7 @@ class _SparkCase:
             raise TimeoutError("the application did not catch up")
 
     def _compare(self, plan: Any, *, exact: bool) -> str | None:
+        cached = int(self.config["statestore.cache.max.bytes"]) > 0
         rows = [
             {**row, "value": _comparable(row["value"])}
             for caused in self.case["outputs"]
@@ -259,8 +272,8 @@ class _SparkCase:
         ]
         expected, actual = by_topic(rows), by_topic(self._written())
         if not exact:
-            expected = {topic: _newest(found) for topic, found in expected.items()}
-            actual = {topic: _newest(found) for topic, found in actual.items()}
+            expected = {topic: _newest(found, timed=not cached) for topic, found in expected.items()}
+            actual = {topic: _newest(found, timed=not cached) for topic, found in actual.items()}
         found = first_difference("outputs", expected, actual)
         for store, recorded in self.case["stores"].items():
             rows = sorted_store(self._dump(plan, store))
@@ -269,7 +282,7 @@ class _SparkCase:
             found = found or first_difference(
                 f"store {store}", [row for row in recorded if row.get("start", 0) >= first], rows
             )
-        if found or self.joins_by_foreign_key:  # which of its answers come too late depends on the interleaving
+        if found or cached or self.joins_by_foreign_key:  # then what is dropped on the way depends on the interleaving
             return found
         return first_difference("dropped records", self.case["dropped_records"], self.dropped)
 
@@ -334,8 +347,13 @@ def _comparable(value: Any) -> Any:
     return re.sub(r"(\|app-[^|:]*:\d+):\d+", r"\1", re.sub(r"\|wt=\d+", "|wt=0", value))
 
 
-def _newest(rows: list[Row]) -> list[Row]:
+def _newest(rows: list[Row], *, timed: bool) -> list[Row]:
+    """The last record of each key, unless that says that there is nothing (more): then it need never have been there.
+
+    When changes are cached, a value may come back to what it was within a batch, and nobody is told of the time.
+    """
     newest: dict[str, Row] = {}
     for row in rows:
         newest[json.dumps(row["key"], sort_keys=True)] = row
-    return [newest[key] for key in sorted(newest)]
+    kept = [newest[key] for key in sorted(newest) if newest[key]["value"] is not None]
+    return kept if timed else [{name: value for name, value in row.items() if name != "timestamp"} for row in kept]
