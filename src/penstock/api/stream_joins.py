@@ -60,7 +60,7 @@ def repartition_for_join(stream: KStream[Any, Any], prefix: str, key_serde: Any,
     if shared is None or above.node != prefix:
         shared = stream._join_repartition = made  # noqa: SLF001
         above.builder.add(above.graph, made)
-    return KStream(Handle(above.builder, shared, made.name, key, value, frozenset({made.name})))
+    return KStream(Handle(above.builder, shared, made.name, key, value, frozenset({shared.name})))
 
 
 def _join(
