@@ -77,8 +77,8 @@ OPERATORS = {
         ("windowedBy:unlimited", "unlimited windows", "UnlimitedWindows.of()"),
         ("windowedBy:sliding", "sliding windows", ""),
         ("windowedBy:session", "session windows", ""),
-        ("cogroup", "cogroup", ""),
-        ("suppress", "suppress", ""),
+        ("cogroup", "cogroup", "cogroup"),
+        ("suppress", "suppress", "suppress"),
     ),
     "KTable": (
         ("table", "table", "table"),
