@@ -146,7 +146,20 @@ class StreamsBuilder:
         *,
         name: Name = None,
     ) -> GlobalKTable[Any, Any]:
-        """A table of which every task has a full copy (``globalTable``)."""
+        """A table of which every machine has a full copy, for joins by any key (``globalTable``).
+
+        >>> from penstock.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> items = builder.global_table("items")
+        >>> named = builder.stream("orders").join(items, lambda _, item: item, key=lambda order: order)
+        >>> named.to("named")
+        >>> settings = {"default.key.serde": "string", "default.value.serde": "string"}
+        >>> with TopologyTestDriver(builder.build(), settings) as driver:
+        ...     driver.input_topic("items").pipe("pen", "i1")
+        ...     driver.input_topic("orders").pipe("i1", "ann")
+        ...     driver.output_topic("named").read_value()
+        'pen'
+        """
         options, given = _table_options(topic, consumed, materialized, name)
         if given is not None and given.history is not None:
             raise TopologyError("a global table cannot be versioned", hint="Leave out history.", topic=topic)
@@ -191,6 +204,16 @@ class StreamsBuilder:
             supplier: Makes the processor that puts the records into the store. It forwards nothing.
             consumed: Serdes and timestamp extractor; serdes are the store's unless given.
             name: The processor's name.
+
+        Raises:
+            TopologyError: This is no store, or its topic is read by another source.
+
+        >>> from penstock import Processor, Stores
+        >>> class Keep(Processor):
+        ...     def process(self, record):
+        ...         self.context.get_state_store("names").put(record.key, record.value)
+        >>> names = Stores.key_value("names", key_serde="string", value_serde="string")
+        >>> builder = StreamsBuilder().add_global_store(names, "users", Keep)
         """
         check_kind(store, StoreSpec, "add_global_store", 'Make one with Stores, e.g. Stores.key_value("prices").')
         check_name(topic, "topic")

@@ -42,6 +42,9 @@ class Stores:
 
         Raises:
             TopologyError: The time to live is not positive.
+
+        >>> Stores.key_value("recent", ttl="1 hour").ttl_ms
+        3600000
         """
         ttl_ms = 0 if ttl is None else duration_ms(ttl, "ttl")
         if ttl is not None and ttl_ms < 1:
@@ -59,7 +62,11 @@ class Stores:
 
     @staticmethod
     def lru(name: str, max_entries: int, *, key_serde: Any = None, value_serde: Any = None) -> StoreSpec:
-        """An in-memory store that forgets the least recently used keys (``Stores.lruMap``)."""
+        """An in-memory store that forgets the least recently used keys (``Stores.lruMap``).
+
+        >>> Stores.lru("recent", 1000).max_entries
+        1000
+        """
         if max_entries < 1:
             raise TopologyError(f"max_entries is {max_entries}", hint="Give at least 1.", store=name)
         return _spec(name, "lru", key_serde, value_serde, persistent=False, max_entries=max_entries)
@@ -121,7 +128,13 @@ class Stores:
     def versioned(
         name: str, *, history: DurationLike, key_serde: Any = None, value_serde: Any = None, logging: bool = True
     ) -> StoreSpec:
-        """A store that keeps old versions (``Stores.versionedKeyValueStoreBuilder``)."""
+        """A store that keeps what values were (``Stores.versionedKeyValueStoreBuilder``).
+
+        ``history`` is how far back they can be asked for, from the largest timestamp that has been put.
+
+        >>> Stores.versioned("prices", history="1 hour").history_ms
+        3600000
+        """
         return _spec(
             name, "versioned", key_serde, value_serde, logging=logging, history_ms=duration_ms(history, "history")
         )
