@@ -157,7 +157,7 @@ class RunningContext:
 
     def record_context(self, rows: Rows, row: int) -> RecordContext:
         """The source record behind a row, with the row's own time and headers."""
-        source = self.input.record(int(rows.place.inputs[row]))
+        source = rows.origin(row) or self.input.record(int(rows.place.inputs[row]))
         headers = rows.headers[row] if rows.headers is not None else ()
         return source._replace(timestamp=int(rows.timestamps[row]), headers=headers)
 

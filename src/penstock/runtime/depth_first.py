@@ -82,7 +82,7 @@ class DepthFirst:
         return lambda schedule: self._processors[schedule.node].run(schedule, now_ms, self._position)
 
     def _forward(self, node: str, child: str | None, record: Record[Any, Any]) -> None:
-        self._send(node, child, single_row(Place((self._position,), 1), record))
+        self._send(node, child, single_row(Place((self._position,), 1), record, self._processors[node].origin))
 
     def _send(self, node: str, wanted: str | None, rows: Rows) -> None:
         """One row to the children, each of which is done with it before the next one gets it."""

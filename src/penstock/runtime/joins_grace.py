@@ -6,11 +6,13 @@ together go by time, key and arrival. A record that comes too late to wait goes 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from penstock.errors import ProcessingError
+from penstock.runtime.inputs import RecordContext
 from penstock.runtime.rows import Rows
 from penstock.serde.column import Column
 from penstock.state.views.frames import from_bytes_list, to_bytes_list
@@ -19,6 +21,7 @@ from penstock.state.views.record_buffer import RecordBufferView, WaitingRecord
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.runtime.context import RunningContext
     from penstock.runtime.operator import TaskContext
 
 __all__ = ["GraceBuffer"]
@@ -38,6 +41,7 @@ class GraceBuffer:
         rows = self._refuse_null_keys(rows)
         if not len(rows):
             return rows
+        rows = replace(rows, origins=self._origins(rows))
         store = cast("RecordBufferView", self._context.store(self._store))
         before = store.observed_stream_time
         running = np.maximum.accumulate(np.maximum(rows.timestamps, before))
@@ -69,11 +73,22 @@ class GraceBuffer:
             self._context.failed(self._name, None, rows, row, error)
         return rows.filter(~null)
 
+    def _origins(self, rows: Rows) -> list[RecordContext | None]:
+        """The source record of each row, which it keeps while it waits."""
+        task = cast("RunningContext", self._context)
+        topics, partitions, offsets = task.input.sources(rows.place.inputs)
+        names = [None if topic is None else topic.decode() for topic in topics.to_pylist()]
+        headers = rows.headers or [()] * len(rows)
+        found = map(RecordContext, names, partitions.tolist(), offsets.tolist(), rows.timestamps.tolist(), headers)
+        return [rows.origin(row) or own for row, own in enumerate(found)]
+
     @staticmethod
     def _waiting(rows: Rows, keys: list[bytes], store: RecordBufferView) -> list[WaitingRecord]:
         values = cast("list[bytes]", to_bytes_list(store.spec.value_serde.encode(rows.values)))
         headers = rows.headers or [()] * len(rows)
-        return list(map(WaitingRecord, rows.timestamps.tolist(), keys, values, headers))
+        sources = [(o.topic or "", o.partition, o.offset) for o in rows.origins or () if o is not None]
+        parts = zip(rows.timestamps.tolist(), keys, values, headers, sources, strict=True)
+        return [WaitingRecord(time, key, value, each, *source) for time, key, value, each, source in parts]
 
 
 def _released(rows: Rows, own: NDArray[np.int64], waited: list[WaitingRecord], store: RecordBufferView) -> Rows:
@@ -92,7 +107,12 @@ def _released(rows: Rows, own: NDArray[np.int64], waited: list[WaitingRecord], s
         Column.concat([parts.keys, keys]),
         Column.concat([parts.values, values]),
         headers,
+        origins=[*(parts.origins or ()), *map(_origin, waited)],
     )
+
+
+def _origin(record: WaitingRecord) -> RecordContext:
+    return RecordContext(record.topic or None, record.partition, record.offset, record.time, record.headers)
 
 
 def _in_order(rows: Rows, released: Rows, leaves: NDArray[np.int64], keys: list[bytes], waited: int) -> Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -33,14 +34,15 @@ _NO_RECORD = RecordContext(None, -1, -1, -1, ())
 Forward = tuple[str | None, Record[Any, Any]]
 
 
-def single_row(place: Place, record: Record[Any, Any]) -> Rows:
-    """One record as rows."""
+def single_row(place: Place, record: Record[Any, Any], origin: RecordContext | None = None) -> Rows:
+    """One record as rows; ``origin`` as in `Rows.origins`."""
     return Rows(
         place,
         np.array([record.timestamp], np.int64),
         Column.of_items([record.key]),
         Column.of_items([record.value]),
         [record.headers] if record.headers else None,
+        origins=None if origin is None else [origin],
     )
 
 
@@ -150,6 +152,7 @@ class ProcessOperator:
         self._out: list[Forward] = []
         self._at: list[tuple[int, int]] = []  # of each forward: (row or -1, input position)
         self._row = -1
+        self.origin: RecordContext | None = None  # of the present record, if it waited in a buffer
         operation = cast("Process", node.operation)
         self.processor = operation.supplier()
         fixed_key = operation.fixed_key or isinstance(self.processor, FixedKeyProcessor)
@@ -197,13 +200,15 @@ class ProcessOperator:
         context = self._context
         headers = rows.headers[row] if rows.headers is not None else ()
         before = (context.position, context.source, self._row)
-        context.position, context.source, self._row = position, self._task.input.record(position), row
+        before_origin, self.origin = self.origin, rows.origin(row)
+        context.position, context.source, self._row = position, self.origin or self._task.input.record(position), row
         try:
             self.processor.process(self.record_type(key, value, timestamp, headers))
         except Exception as error:  # noqa: BLE001 - whatever a user's processor raises
             self._task.failed(self.name, None, rows, row, error)
         finally:
             context.position, context.source, self._row = before
+            self.origin = before_origin
 
     def _next_due(self, times: NDArray[np.int64], start: int) -> int | None:
         """The first input position from ``start`` on after which a stream-time punctuation of this processor runs."""
@@ -248,7 +253,8 @@ class ProcessOperator:
         from_rows = [n for n in numbers if at[n][0] >= 0]
         if from_rows:
             place = rows.place.take(np.array([at[n][0] for n in from_rows], np.int64))
-            parts.append(_as_rows([out[n][1] for n in from_rows], place.extend(np.array(from_rows, np.int64))))
+            sent = _as_rows([out[n][1] for n in from_rows], place.extend(np.array(from_rows, np.int64)))
+            parts.append(replace(sent, origins=rows.origins and [rows.origins[at[n][0]] for n in from_rows]))
         others = [n for n in numbers if at[n][0] < 0]
         if others:
             positions = np.array([at[n][1] for n in others], np.int64)

@@ -14,6 +14,8 @@ from penstock.serde.column import Column
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.runtime.inputs import RecordContext
+
 __all__ = ["Headers", "Rows"]
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -28,6 +30,7 @@ class Rows:
     The record that caused a row (topic, partition, offset) is found by ``place.inputs`` in the task's input.
     ``latest`` says of a table's changes whether each is the newest version of its key; None: all are, as it is unless a
     versioned store takes out-of-order records (Kafka's ``Change.isLatest``).
+    ``origins`` has the source records of rows that waited in a buffer, where they are not those of the place.
     """
 
     place: Place
@@ -37,6 +40,7 @@ class Rows:
     headers: list[Headers] | None = None
     olds: Column | None = None
     latest: NDArray[np.bool_] | None = None
+    origins: list[RecordContext | None] | None = None
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -51,6 +55,7 @@ class Rows:
             None if self.headers is None else [self.headers[i] for i in index.tolist()],
             None if self.olds is None else self.olds.take(index),
             None if self.latest is None else self.latest[index],
+            None if self.origins is None else [self.origins[i] for i in index.tolist()],
         )
 
     def filter(self, mask: NDArray[np.bool_]) -> Rows:
@@ -64,7 +69,11 @@ class Rows:
         return replace(self, keys=keys)
 
     def with_place(self, place: Place) -> Rows:
-        return Rows(place, self.timestamps, self.keys, self.values, self.headers, self.olds, self.latest)
+        return replace(self, place=place)
+
+    def origin(self, row: int) -> RecordContext | None:
+        """The source record of a row that waited in a buffer; None: it is found by the row's place."""
+        return None if self.origins is None else self.origins[row]
 
     @staticmethod
     def empty() -> Rows:
@@ -84,6 +93,9 @@ class Rows:
         latest: NDArray[np.bool_] | None = None
         if any(b.latest is not None for b in batches):
             latest = np.concatenate([np.ones(len(b), np.bool_) if b.latest is None else b.latest for b in batches])
+        origins: list[RecordContext | None] | None = None
+        if any(b.origins is not None for b in batches):
+            origins = [o for b in batches for o in (b.origins if b.origins is not None else [None] * len(b))]
         merged = Rows(
             Place.concat([b.place for b in batches]),
             np.concatenate([b.timestamps for b in batches]),
@@ -92,5 +104,6 @@ class Rows:
             headers,
             Column.concat(olds) if olds else None,
             latest,
+            origins,
         )
         return merged.take(merged.place.order())

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ProcessingError
+from penstock.runtime.inputs import RecordContext
 from penstock.runtime.rows import Rows
 from penstock.runtime.suppress_columns import Outcome, hold_back
 from penstock.runtime.suppress_rows import BatchBuffer, Bounds, Eviction, evictions, outcome_of, puts_of
@@ -177,6 +178,7 @@ class _Suppress:
             spec.value_serde.decode(left.news),
             None if left.headers is None or not any(left.headers) else list(left.headers),
             spec.value_serde.decode(left.olds),
+            origins=_origins(left),
         )
 
     def _note(self, rows: Rows, outcome: Outcome) -> None:
@@ -200,6 +202,14 @@ class _Suppress:
                 np.repeat(np.array([_NOT_HELD, _HELD]), [len(began), len(held.keys)]),
             ),
         )
+
+
+def _origins(left: ChangeColumns) -> list[RecordContext | None]:
+    """The records that the changes came with; those that follow see them as their own."""
+    names = [None if topic is None else topic.decode() for topic in left.topics.to_pylist()]
+    headers = left.headers or [()] * len(left)
+    stamps = left.timestamps.tolist()
+    return list(map(RecordContext, names, left.partitions.tolist(), left.offsets.tolist(), stamps, headers))
 
 
 FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {Suppress: _Suppress}

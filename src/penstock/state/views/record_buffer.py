@@ -1,6 +1,7 @@
 """Where the records of a stream-table join wait for late changes of the table: Kafka's time-ordered key-value buffer.
 
-A row's key is ``time (8 bytes BE) + key + sequence number (4 bytes BE)``; its value holds headers and value.
+A row's key is ``time (8 bytes BE) + key + sequence number (4 bytes BE)``; its value holds where the record
+came from, headers and value.
 """
 
 from __future__ import annotations
@@ -17,16 +18,20 @@ __all__ = ["RecordBufferView", "WaitingRecord"]
 
 _COUNT = struct.Struct(">I")
 _LENGTH = struct.Struct(">i")
+_SOURCE = struct.Struct(">iqi")  # partition, offset, length of the topic's name
 _MASK = 0x7FFFFFFF
 
 
 class WaitingRecord(NamedTuple):
-    """A record as bytes."""
+    """A record as bytes, and where it came from."""
 
     time: int
     key: bytes
     value: bytes
     headers: tuple[tuple[str, bytes | None], ...]
+    topic: str
+    partition: int
+    offset: int
 
 
 class RecordBufferView:
@@ -76,7 +81,8 @@ class RecordBufferView:
 
 
 def _dump(record: WaitingRecord) -> bytes:
-    parts = [_COUNT.pack(len(record.headers))]
+    topic = record.topic.encode()
+    parts = [_SOURCE.pack(record.partition, record.offset, len(topic)), topic, _COUNT.pack(len(record.headers))]
     for name, value in record.headers:
         encoded = name.encode()
         parts += [_LENGTH.pack(len(encoded)), encoded, _LENGTH.pack(-1 if value is None else len(value)), value or b""]
@@ -84,7 +90,10 @@ def _dump(record: WaitingRecord) -> bytes:
 
 
 def _load(row: bytes, data: bytes) -> WaitingRecord:
-    at = _COUNT.size
+    partition, offset, length = _SOURCE.unpack_from(data)
+    topic = data[_SOURCE.size : _SOURCE.size + length].decode()
+    count = _SOURCE.size + length
+    at = count + _COUNT.size
 
     def text() -> bytes | None:
         nonlocal at
@@ -93,5 +102,5 @@ def _load(row: bytes, data: bytes) -> WaitingRecord:
         at = start + max(length, 0)
         return None if length < 0 else data[start:at]
 
-    headers = tuple([((text() or b"").decode(), text()) for _ in range(_COUNT.unpack_from(data)[0])])
-    return WaitingRecord(NUMBER.unpack_from(row)[0], row[8:-4], data[at:], headers)
+    headers = tuple([((text() or b"").decode(), text()) for _ in range(_COUNT.unpack_from(data, count)[0])])
+    return WaitingRecord(NUMBER.unpack_from(row)[0], row[8:-4], data[at:], headers, topic, partition, offset)
