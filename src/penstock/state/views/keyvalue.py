@@ -199,7 +199,7 @@ class TimestampedView(OrderedView):
         return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
 
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
-        """All entries whose key bytes start with one of the prefixes.
+        """All entries whose key bytes start with one of the prefixes, none of which is of 0xff bytes alone.
 
         Returns:
             Which prefix each entry belongs to (ascending; in the order of the keys' bytes for one prefix), its key's
@@ -208,12 +208,11 @@ class TimestampedView(OrderedView):
         numbers: list[int] = []
         keys: list[bytes] = []
         values: list[bytes] = []
-        scan = self._map.scan
-        for number, prefix in enumerate(prefixes):
-            for key, value in scan(prefix, successor(prefix)):
-                numbers.append(number)
-                keys.append(key)
-                values.append(value)
+        ranges = [(prefix, successor(prefix) or prefix) for prefix in prefixes]
+        for number, entries in enumerate(self._map.scan_many(ranges)):
+            numbers += [number] * len(entries)
+            keys += [key for key, _ in entries]
+            values += [value for _, value in entries]
         found, _, _ = unframe(from_bytes_list(values), before=8)
         return np.array(numbers, np.int64), from_bytes_list(keys), self._values.decode(found)
 
