@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.errors import ProcessingError
-from penstock.runtime.aggregate_rows import initial, plain_keys
+from penstock.runtime.aggregate_rows import finish, initial, plain_keys
 from penstock.runtime.expressions import frame
-from penstock.runtime.tables_store import Fold
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import TaskContext
     from penstock.runtime.rows import Rows
     from penstock.runtime.tables_groups import Groups
+    from penstock.runtime.tables_store import Fold
     from penstock.topology.functions import Function
     from penstock.topology.operations import Aggregation
 
@@ -65,13 +65,11 @@ def fold_expression(
         state_stamps[groups.codes[done]] = stamps[done]
         for position in done.tolist():
             state[groups.codes[position]] = news[position]
-    kept = None if good.all() else np.flatnonzero(good)
-    last = groups.last_rows()
-    if kept is not None:
-        last = np.full(len(groups), -1, np.int64)
-        last[groups.codes[kept]] = kept
+    if not good.all():
+        kept = np.flatnonzero(good).tolist()
         news, olds, stamps = [news[i] for i in kept], [olds[i] for i in kept], stamps[kept]
-    return Fold(Column.of_items(state), state_stamps, last, kept, Column.of_items(news), Column.of_items(olds), stamps)
+    results = (news, olds, stamps.tolist())
+    return finish(rows, groups, (state, state_stamps.tolist()), results, np.flatnonzero(~good).tolist())
 
 
 def _round(

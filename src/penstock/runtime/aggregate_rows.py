@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.topology.functions import Function
     from penstock.topology.operations import Aggregation
 
-__all__ = ["fold_changes", "fold_rows", "initial", "plain_keys", "snapshot", "step_of"]
+__all__ = ["finish", "fold_changes", "fold_rows", "initial", "plain_keys", "snapshot", "step_of"]
 
 _IMMUTABLE = frozenset({type(None), bool, int, float, complex, str, bytes})
 
@@ -111,7 +111,7 @@ def fold_rows(
         stamps.append(state_stamp)
         if with_olds:
             olds.append(old)
-    return _finish(rows, groups, (state, state_stamps), (news, olds if with_olds else None, stamps), failed)
+    return finish(rows, groups, (state, state_stamps), (news, olds if with_olds else None, stamps), failed)
 
 
 def plain_keys(rows: Rows) -> Column:
@@ -156,7 +156,7 @@ def _reduce_rows(
         news.append(new)
         olds.append(old)
         stamps.append(stamp)
-    return _finish(rows, groups, (state, state_stamps), (news, olds, stamps), failed)
+    return finish(rows, groups, (state, state_stamps), (news, olds, stamps), failed)
 
 
 def fold_changes(
@@ -213,16 +213,25 @@ def fold_changes(
         news.append(new)
         olds.append(old)
         stamps.append(state_stamp)
-    return _finish(rows, groups, (state, state_stamps), (news, olds, stamps), failed)
+    return finish(rows, groups, (state, state_stamps), (news, olds, stamps), failed)
 
 
-def _finish(
+def finish(
     rows: Rows,
     groups: Groups,
     state: tuple[list[Any], list[int]],
     results: tuple[list[Any], list[Any] | None, list[int]],
     failed: list[int],
 ) -> Fold:
+    """What the rows came to.
+
+    Args:
+        rows: All rows.
+        groups: The same rows by key.
+        state: Value and timestamp of each group after them.
+        results: New value, old value and timestamp of each row that did not fail.
+        failed: The rows for which a function raised.
+    """
     kept: NDArray[np.int64] | None = None
     last = groups.last_rows()
     if failed:
