@@ -9,10 +9,10 @@ import numpy as np
 
 from penstock.runtime.aggregate_recognised import Known, recognise
 from penstock.runtime.aggregate_rows import initial, snapshot, step_of
-from penstock.runtime.sessions_columns import Session, SessionRuns, StoredSessions
+from penstock.runtime.sessions_columns import Session, SessionRuns, by_key
 from penstock.runtime.tables_groups import Groups, group_keys
 from penstock.runtime.tables_store import StoredTable
-from penstock.runtime.window_changes import ChangeColumns, Changes, commit
+from penstock.runtime.window_changes import ChangeColumns, Changes, StoredWindows, commit
 from penstock.runtime.windows import WindowAssigner
 from penstock.runtime.windows_close import ClosedWindows
 from penstock.serde.column import Column
@@ -38,6 +38,7 @@ class SessionAggregate:
         self._context = context
         self._operation = operation
         self._gap = operation.windows.size_ms
+        self._retention_ms = topology.stores[operation.store].retention_ms
         self._known = _known(operation.aggregation)
         self._windows = WindowAssigner(node.name, operation.windows, operation.store, context)
         self._table = StoredTable(
@@ -66,21 +67,25 @@ class SessionAggregate:
         if lost.any():
             self._context.drop(self._name, int(lost.sum()), "the store keeps no session that old")
         changed = replace(changes.of(rows), timestamps=changes.ends)
-        return commit(self._table, changed, changes.ends, groups.codes[changes.rows], lost)
+        if self._table.caching:  # Kafka's cache still shows sessions whose time in the store below is over
+            over = stored.ends <= self._table.store.observed_stream_time - self._retention_ms
+            stored = stored.forgetting(over)
+        return commit(self._table, changed, changes, groups.codes[changes.rows], stored, lost)
 
-    def _load(self, rows: Rows, groups: Groups) -> StoredSessions:
+    def _load(self, rows: Rows, groups: Groups) -> StoredWindows:
         """The sessions of each group that a row of the batch may touch."""
         times, segments = rows.timestamps[groups.segments.order], groups.segments
         earliest = np.minimum.reduceat(times, segments.starts)
         latest = np.maximum.reduceat(times, segments.starts)
         keys = rows.keys.take(groups.first)
-        return StoredSessions(*self._table.store.find_many(keys, earliest - self._gap, latest + self._gap))
+        owners, starts, ends, values = self._table.store.find_many(keys, earliest - self._gap, latest + self._gap)
+        return StoredWindows(owners, starts, ends, values, ends)
 
     def _by_columns(
         self,
         rows: Rows,
         groups: Groups,
-        stored: StoredSessions,
+        stored: StoredWindows,
         stream_times: NDArray[np.int64],
         close_times: NDArray[np.int64],
     ) -> tuple[ChangeColumns, NDArray[np.bool_]] | None:
@@ -116,12 +121,12 @@ class SessionAggregate:
         self,
         rows: Rows,
         codes: NDArray[np.int64],
-        stored: StoredSessions,
+        stored: StoredWindows,
         close_times: NDArray[np.int64],
         observed: list[int] | None,
     ) -> tuple[ChangeColumns, NDArray[np.bool_]]:
         loop = _Loop(self._operation.aggregation, self._gap, self._name, self._context, self._table.store)
-        changes, lost = loop.run(rows, codes.tolist(), stored.by_key(), close_times.tolist(), observed)
+        changes, lost = loop.run(rows, codes.tolist(), by_key(stored), close_times.tolist(), observed)
         return changes.columns(), np.array(lost, np.bool_)
 
 

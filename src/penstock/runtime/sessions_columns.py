@@ -7,7 +7,6 @@ rows that come out of order or perhaps too late, or near to several stored sessi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from penstock.runtime.aggregate_known import fold_known
 from penstock.runtime.aggregate_recognised import Known
 from penstock.runtime.tables_groups import Groups
 from penstock.runtime.views import take_or_null
-from penstock.runtime.window_changes import ChangeColumns
+from penstock.runtime.window_changes import ChangeColumns, StoredWindows
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -24,46 +23,32 @@ if TYPE_CHECKING:
 
     from penstock.runtime.rows import Rows
 
-__all__ = ["Session", "SessionRuns", "StoredSessions"]
+__all__ = ["Session", "SessionRuns", "by_key"]
 
 Session = tuple[int, int, Any]  # start, end, aggregate
 
 
-@dataclass(frozen=True)
-class StoredSessions:
-    """What `SessionView.find_many` gave: sessions by key and end."""
+def by_key(stored: StoredWindows) -> dict[int, list[Session]]:
+    """Key -> its sessions, by end."""
+    sessions: dict[int, list[Session]] = {}
+    columns = (stored.owners.tolist(), stored.starts.tolist(), stored.ends.tolist(), stored.values.items())
+    for owner, start, end, value in zip(*columns, strict=True):
+        sessions.setdefault(owner, []).append((start, end, value))
+    return sessions
 
-    owners: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    values: Column
 
-    def single(self, keys: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """For each key the position of its only session (-1 for none), and whether it has several."""
-        counts = np.bincount(self.owners, minlength=keys)
-        position = np.full(keys, -1, np.int64)
-        position[self.owners] = np.arange(len(self.owners))
-        return position, counts > 1
-
-    def of_keys(self, wanted: NDArray[np.bool_], numbers: NDArray[np.int64]) -> StoredSessions:
-        """Those of the wanted keys, which get these numbers."""
-        mask = wanted[self.owners]
-        return StoredSessions(numbers[self.owners[mask]], self.starts[mask], self.ends[mask], self.values.filter(mask))
-
-    def by_key(self) -> dict[int, list[Session]]:
-        """Key -> its sessions, by end."""
-        sessions: dict[int, list[Session]] = {}
-        columns = zip(self.owners.tolist(), self.starts.tolist(), self.ends.tolist(), self.values.items(), strict=True)
-        for owner, start, end, value in columns:
-            sessions.setdefault(owner, []).append((start, end, value))
-        return sessions
+def _single(stored: StoredWindows, keys: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """For each key the position of its only session (-1 for none), and whether it has several."""
+    position = np.full(keys, -1, np.int64)
+    position[stored.owners] = np.arange(len(stored.owners))
+    return position, np.bincount(stored.owners, minlength=keys) > 1
 
 
 class SessionRuns:
     """The rows of one batch, sorted by key, cut into sessions."""
 
     def __init__(
-        self, rows: Rows, groups: Groups, stored: StoredSessions, gap: int, observed: NDArray[np.int64]
+        self, rows: Rows, groups: Groups, stored: StoredWindows, gap: int, observed: NDArray[np.int64]
     ) -> None:
         self._rows = rows
         self._groups = groups
@@ -75,7 +60,7 @@ class SessionRuns:
         self._times = rows.timestamps[self._order]
         self._is_first = np.zeros(len(rows), np.bool_)
         self._is_first[segments.starts] = True
-        self._session, self._has_several = stored.single(len(groups))
+        self._session, self._has_several = _single(stored, len(groups))
         position = self._session[self._codes]
         self._has_session = position >= 0
         if len(stored.owners):

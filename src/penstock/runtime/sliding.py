@@ -9,17 +9,20 @@ records in them. The aggregates of new windows come from those of the neighbours
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from penstock.runtime.aggregate_rows import initial, snapshot, step_of
-from penstock.runtime.tables_groups import group_keys
+from penstock.runtime.tables_groups import Groups, group_keys
 from penstock.runtime.tables_store import StoredTable
-from penstock.runtime.window_changes import Changes, commit
+from penstock.runtime.window_changes import Changes, StoredWindows, commit
 from penstock.runtime.windows import WindowAssigner
 from penstock.runtime.windows_close import ClosedWindows
+from penstock.serde.column import Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,34 +65,33 @@ class SlidingAggregate:
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Adds rows that have keys; gives the changes."""
+        if not len(rows):
+            return replace(rows, olds=Column.nulls(0))
         groups = group_keys(rows.keys, self._table.key_serde)
-        windows = self._load(rows, groups.codes, groups.first)
+        stored = self._load(rows, groups)
         loop = _Loop(self._operation.aggregation, self._difference, self._name, self._context, self._table.store)
         close_times = stream_times - self._operation.windows.grace_ms
-        changes = loop.run(rows, groups.codes.tolist(), windows, close_times.tolist()).columns()
-        store = self._table.store
-        observed = np.maximum.accumulate(np.maximum(changes.starts, store.observed_stream_time))
-        lost = ~store.is_live(changes.starts, observed)  # in a cogroup one stream may be behind the others
-        if lost.any():
-            self._context.drop(self._name, int(lost.sum()), "the store keeps no window that old")
-        committed = commit(self._table, changes.of(rows), changes.stamps, groups.codes[changes.rows], lost)
-        store.take_dropped()  # counted change by change already
-        return committed
+        changes = loop.run(rows, groups.codes.tolist(), _by_key(stored), close_times.tolist()).columns()
+        return commit(self._table, changes.of(rows), changes, groups.codes[changes.rows], stored)
 
-    def _load(self, rows: Rows, codes: NDArray[np.int64], first: NDArray[np.int64]) -> list[_Windows]:
+    def _load(self, rows: Rows, groups: Groups) -> StoredWindows:
         """The windows of each group that a row of the batch may touch or look at."""
-        earliest = np.full(len(first), np.iinfo(np.int64).max)
-        np.minimum.at(earliest, codes, rows.timestamps)
-        latest = np.full(len(first), -1, np.int64)
-        np.maximum.at(latest, codes, rows.timestamps)
+        times, segments = rows.timestamps[groups.segments.order], groups.segments
+        earliest = np.minimum.reduceat(times, segments.starts)
+        latest = np.maximum.reduceat(times, segments.starts)
         owners, starts, values, stamps = self._table.store.fetch_many(
-            rows.keys.take(first), np.maximum(earliest - 2 * self._difference, 0), latest + 1
+            rows.keys.take(groups.first), np.maximum(earliest - 2 * self._difference, 0), latest + 1
         )
-        windows = [_Windows() for _ in range(len(first))]
-        found = zip(owners.tolist(), starts.tolist(), values.items(), stamps.tolist(), strict=True)
-        for owner, start, value, stamp in found:
-            windows[owner].put(start, value, stamp)
-        return windows
+        return StoredWindows(owners, starts, starts + self._difference, values, stamps)
+
+
+def _by_key(stored: StoredWindows) -> defaultdict[int, _Windows]:
+    """Key -> its windows."""
+    windows: defaultdict[int, _Windows] = defaultdict(_Windows)
+    columns = (stored.owners.tolist(), stored.starts.tolist(), stored.values.items(), stored.stamps.tolist())
+    for owner, start, value, stamp in zip(*columns, strict=True):
+        windows[owner].put(start, value, stamp)
+    return windows
 
 
 class _Windows:
@@ -126,7 +128,7 @@ class _Loop:
         self._changes = Changes()
         self._late = 0
 
-    def run(self, rows: Rows, codes: list[int], windows: list[_Windows], close_times: list[int]) -> Changes:
+    def run(self, rows: Rows, codes: list[int], windows: Mapping[int, _Windows], close_times: list[int]) -> Changes:
         """Adds all rows; gives the changes in order."""
         columns = zip(codes, rows.keys.items(), rows.values.items(), rows.timestamps.tolist(), close_times, strict=True)
         for row, (code, key, value, time, close_time) in enumerate(columns):

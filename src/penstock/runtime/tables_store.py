@@ -13,9 +13,8 @@ import numpy as np
 
 from penstock.runtime.rows import Rows
 from penstock.runtime.versioned import VersionedTable, VersionedTableView
-from penstock.runtime.views import StoreTableView, is_read, read_store, take_or_null, write_store
+from penstock.runtime.views import StoreTableView, is_read, read_store, write_store
 from penstock.serde.column import Column
-from penstock.serde.windowed import WindowedColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +71,6 @@ class StoredTable:
         if self.caching:
             self._view.sent = StoreTableView(store, context)
         self.is_read = is_read(topology, node)
-        self._session_retention_ms = spec.retention_ms if spec.kind == "session" else None
 
     @property
     def per_row(self) -> bool:
@@ -91,16 +89,6 @@ class StoredTable:
     def stored(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
         """Values and timestamps before the batch."""
         return read_store(self.store, keys)
-
-    def stored_in_time(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        """As `stored`, without sessions whose time in the store is over, which Kafka's cache still shows."""
-        values, stamps = self.stored(keys)
-        if self._session_retention_ms is None or not isinstance(keys, WindowedColumn):
-            return values, stamps
-        gone = keys.ends <= self.store.observed_stream_time - self._session_retention_ms
-        if not gone.any():
-            return values, stamps
-        return take_or_null(values, np.where(gone, -1, np.arange(len(gone)))), np.where(gone, -1, stamps)
 
     def put(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
         """Writes the state when nobody asks for more."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.runtime.rows import Rows
-from penstock.runtime.tables_groups import group_windows
+from penstock.runtime.tables_groups import Groups, group_windows
 from penstock.runtime.tables_store import Fold
 from penstock.runtime.views import take_or_null
 from penstock.serde.column import Column
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.tables_store import StoredTable
 
-__all__ = ["ChangeColumns", "Changes", "commit"]
+__all__ = ["ChangeColumns", "Changes", "StoredWindows", "commit"]
 
 
 class Changes:
@@ -93,30 +93,78 @@ class ChangeColumns:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StoredWindows:
+    """What the store held before the batch of all windows that the batch may touch, by key and time.
+
+    ``owners`` are the numbers of the keys.
+    """
+
+    owners: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    values: Column
+    stamps: NDArray[np.int64]
+
+    def of_keys(self, wanted: NDArray[np.bool_], numbers: NDArray[np.int64]) -> StoredWindows:
+        """Those of the wanted keys, which get these numbers."""
+        mask = wanted[self.owners]
+        return StoredWindows(
+            numbers[self.owners[mask]], self.starts[mask], self.ends[mask], self.values.filter(mask), self.stamps[mask]
+        )
+
+    def forgetting(self, mask: NDArray[np.bool_]) -> StoredWindows:
+        """The same, but where the mask is true the value is not known any more."""
+        if not mask.any():
+            return self
+        values = take_or_null(self.values, np.where(mask, -1, np.arange(len(mask))))
+        return replace(self, values=values, stamps=np.where(mask, -1, self.stamps))
+
+
 def commit(
     table: StoredTable,
     changes: Rows,
-    stamps: NDArray[np.int64],
+    changed: ChangeColumns,
     codes: NDArray[np.int64],
+    stored: StoredWindows,
     lost: NDArray[np.bool_] | None = None,
 ) -> Rows:
     """Writes what the changes come to, and gives those that go downstream.
 
+    Windows that come and go within the batch are not written, but they move the store's time.
+
     Args:
         table: The table of the windows.
-        changes: From `ChangeColumns.of`; they have the timestamps that tombstones get.
-        stamps: The timestamps of the new values.
-        codes: A number for the key of each change.
+        changes: ``changed`` as rows, with the timestamps that tombstones get.
+        changed: The changes.
+        codes: A number for the key of each change, as in ``stored``.
+        stored: What was there before the batch.
         lost: The changes that come too late for the store: they go downstream, but leave nothing behind.
     """
     if not len(changes):
         return changes
-    assert isinstance(changes.keys, WindowedColumn)  # noqa: S101 - as `changed_rows` has made them
-    groups = group_windows(codes, changes.keys.starts, changes.keys.ends)
+    count = len(changes)
+    both = group_windows(
+        np.concatenate([codes, stored.owners]),
+        np.concatenate([changed.starts, stored.starts]),
+        np.concatenate([changed.ends, stored.ends]),
+    )
+    touched = int(both.codes[:count].max()) + 1  # numbers count up: those of windows without a change come last
+    groups = Groups(both.codes[:count], both.first[:touched])
     last = groups.last_rows()
-    final = changes.values.take(last)
+    final = changed.news.take(last)
     if lost is not None and lost.any():
-        final = take_or_null(final, np.where(lost[last], -1, np.arange(len(last))))
-    before = table.stored_in_time(changes.keys.take(groups.first)) if table.needs_before(final) else None
-    fold = Fold(final, stamps[last], last, None, changes.values, changes.olds, stamps)
-    return table.commit(changes, groups, fold, before)
+        final = take_or_null(final, np.where(lost[last], -1, np.arange(touched)))
+    position = np.full(touched, -1, np.int64)
+    mine = both.codes[count:] < touched
+    position[both.codes[count:][mine]] = np.flatnonzero(mine)
+    before = None
+    if table.needs_before(final):
+        values = take_or_null(stored.values, position) if len(stored.owners) else Column.nulls(touched)
+        before = values, np.where(position < 0, -1, np.append(stored.stamps, -1)[position])
+    passing = final.null_mask() & (position < 0)
+    stamps = changed.stamps
+    fold = Fold(final, stamps[last], np.where(passing, -1, last), None, changed.news, changed.olds, stamps)
+    result = table.commit(changes, groups, fold, before)
+    table.store.observe(int((changed.ends if table.store.spec.kind == "session" else changed.starts).max()))
+    return result

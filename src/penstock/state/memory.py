@@ -14,23 +14,32 @@ from penstock.topology.stores import StoreSpec
 __all__ = ["KeyOrder", "MemoryMap", "MemoryTaskState", "unknown_store"]
 
 
+_FEW = 1000
+
+
 class KeyOrder:
     """The order of a dict's keys, worked out when somebody first asks for it and kept up from then on.
 
-    Stores that are never scanned, which are most, pay nothing for being ordered.
+    Stores that are never scanned, which are most, pay nothing for being ordered. Keys that have been removed are only
+    noted, until they are many: what `between` gives may hold some that are no longer in the dict.
     """
 
-    __slots__ = ("_keys", "_sorted", "_waiting")
+    __slots__ = ("_gone", "_keys", "_sorted", "_waiting")
 
     def __init__(self, keys: Mapping[bytes, object]) -> None:
         self._keys = keys
         self._sorted: SortedList | None = None
         self._waiting: set[bytes] = set()
+        self._gone: set[bytes] = set()
 
     def add(self, keys: Iterable[bytes]) -> None:
         """Call it before the keys go into the dict."""
         if self._sorted is not None:
-            self._waiting.update(key for key in keys if key not in self._keys)
+            fresh = [key for key in keys if key not in self._keys]
+            if self._gone:
+                fresh = [key for key in fresh if key not in self._gone]
+                self._gone.difference_update(keys)
+            self._waiting.update(fresh)
 
     def remove(self, key: bytes) -> None:
         """Call it for a key that was in the dict."""
@@ -38,26 +47,28 @@ class KeyOrder:
             if key in self._waiting:
                 self._waiting.remove(key)
             else:
-                self._sorted.remove(key)
+                self._gone.add(key)
+
+    def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
+        """The keys with start <= key < end."""
+        return list(self._current().irange(start, end, inclusive=(True, False), reverse=reverse))
 
     def between_each(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[bytes]]:
         """The keys of each range (start, end)."""
-        self.between(b"", b"", reverse=False)
-        ordered = self._sorted
+        ordered = self._current()
         if not ordered:
             return [[] for _ in ranges]
         return [list(ordered.irange(start, end, (True, False))) for start, end in ranges]
 
-    def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
-        """The keys with start <= key < end."""
-        if self._sorted is None:
-            if not self._keys:
-                return []
+    def _current(self) -> SortedList:
+        if self._sorted is None or len(self._gone) > max(_FEW, len(self._sorted) // 2):
             self._sorted = SortedList(self._keys)
+            self._gone.clear()
+            self._waiting.clear()
         elif self._waiting:
             self._sorted.update(self._waiting)
             self._waiting.clear()
-        return list(self._sorted.irange(start, end, inclusive=(True, False), reverse=reverse))
+        return self._sorted
 
 
 class MemoryMap:
@@ -105,7 +116,7 @@ class MemoryMap:
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         data = self._data
-        return [[(key, data[key]) for key in keys] for keys in self._order.between_each(ranges)]
+        return [[(key, data[key]) for key in keys if key in data] for keys in self._order.between_each(ranges)]
 
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
         """Keys and values of `scan`; None when there are more than ``limit``."""

@@ -148,6 +148,10 @@ class SessionView:
 
     # Columns
 
+    def observe(self, end: int) -> None:
+        """Moves the store's stream time on, as a put of that end does."""
+        self._time.advance(max(self._time.observed, end))
+
     def visible_from(self, observed: Any) -> Any:
         """The first end that is still returned when the stream time is ``observed``; one, or by the column."""
         return self._time.first_visible_at(observed)

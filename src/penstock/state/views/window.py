@@ -188,6 +188,10 @@ class WindowView:
             found = [None if gone else data for data, gone in zip(found, expired.tolist(), strict=True)]
         return self._decode(from_bytes_list(found))
 
+    def observe(self, start: int) -> None:
+        """Moves the store's stream time on, as a put of that start does."""
+        self._time.advance(max(self._time.observed, start))
+
     def visible_from(self, observed: Any) -> Any:
         """The first start that is still returned when the stream time is ``observed``; one, or by the column."""
         return self._time.first_visible_at(observed)
