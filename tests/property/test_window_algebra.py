@@ -151,7 +151,7 @@ PAIRS = {
         lambda g, m: g.aggregate(agg.sum(), materialized=m),
         lambda g, m: g.reduce(lambda a, b: b + a, m),
     ),
-    "max": (lambda g, m: g.reduce(max, m), lambda g, m: g.reduce(lambda a, b: b if b > a else a, m)),
+    "max": (lambda g, m: g.reduce(max, m), lambda g, m: g.reduce(lambda a, b: max(b, a), m)),
     "first": (lambda g, m: g.reduce(lambda a, b: a, m), lambda g, m: g.reduce(lambda a, b: (a, b)[0], m)),
     "last": (lambda g, m: g.aggregate(agg.last(), materialized=m), lambda g, m: g.reduce(lambda a, b: (a, b)[1], m)),
 }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.rows import Rows
 
-__all__ = ["fold_known"]
+__all__ = ["fold_known", "numbers_of", "summands"]
 
 _INT64_MAX = (1 << 63) - 1
 _Result = tuple[Column, Column | None, Column | None]  # final; news and olds where each row's are asked for
@@ -135,8 +135,8 @@ def _pick(known: Known, rows: Rows, groups: Groups, before: Column, *, per_row: 
 
 def _arithmetic(known: Known, rows: Rows, groups: Groups, before: Column, *, per_row: bool) -> _Result | None:
     absent = before.null_mask()
-    numbers = _summands(known, rows)
-    stored = _numbers(before)
+    numbers = summands(known, rows)
+    stored = numbers_of(before)
     if numbers is None or stored is None:
         return None
     if absent.all():
@@ -172,17 +172,17 @@ def _arithmetic(known: Known, rows: Rows, groups: Groups, before: Column, *, per
     return finals, Column.of_series(pl.Series("", running)), Column.of_series(olds)
 
 
-def _summands(known: Known, rows: Rows) -> NDArray[Any] | None:
+def summands(known: Known, rows: Rows) -> NDArray[Any] | None:
     """What each row adds, or is compared by."""
     if known.kind == "count" and known.field is None:
         return np.ones(len(rows), np.int64)
     column = _field(known, rows)
     if column is None:
         return None
-    return np.ones(len(rows), np.int64) if known.kind == "count" else _numbers(column)
+    return np.ones(len(rows), np.int64) if known.kind == "count" else numbers_of(column)
 
 
-def _numbers(column: Column) -> NDArray[Any] | None:
+def numbers_of(column: Column) -> NDArray[Any] | None:
     """The column as int64 or float64, nulls as 0; None when it is of another type."""
     if not len(column):
         return np.zeros(0, np.int64)

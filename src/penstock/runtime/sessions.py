@@ -12,7 +12,7 @@ from penstock.runtime.aggregate_rows import initial, snapshot, step_of
 from penstock.runtime.sessions_columns import Session, SessionRuns, by_key
 from penstock.runtime.tables_groups import Groups, group_keys
 from penstock.runtime.tables_store import StoredTable
-from penstock.runtime.window_changes import ChangeColumns, Changes, StoredWindows, commit
+from penstock.runtime.window_changes import ByKey, ChangeColumns, Changes, StoredWindows, commit
 from penstock.runtime.windows import WindowAssigner
 from penstock.runtime.windows_close import ClosedWindows
 from penstock.serde.column import Column
@@ -61,16 +61,39 @@ class SessionAggregate:
         groups = group_keys(rows.keys, self._table.key_serde)
         stored = self._load(rows, groups)
         close_times = stream_times - self._operation.windows.closes_after_ms
-        changes, lost = self._by_columns(rows, groups, stored, stream_times, close_times) or self._by_rows(
-            rows, groups.codes, stored, close_times, None
-        )
-        if lost.any():
-            self._context.drop(self._name, int(lost.sum()), "the store keeps no session that old")
+        changes = self._changes(rows, groups, stored, stream_times, close_times)
+        if changes.lost.any():
+            self._context.drop(self._name, int(changes.lost.sum()), "the store keeps no session that old")
         changed = replace(changes.of(rows), timestamps=changes.ends)
         if self._table.caching:  # Kafka's cache still shows sessions whose time in the store below is over
             over = stored.ends <= self._table.store.observed_stream_time - self._retention_ms
             stored = stored.forgetting(over)
-        return commit(self._table, changed, changes, groups.codes[changes.rows], stored, lost)
+        return commit(self._table, changed, changes, groups.codes[changes.rows], stored)
+
+    def _changes(
+        self,
+        rows: Rows,
+        groups: Groups,
+        stored: StoredWindows,
+        stream_times: NDArray[np.int64],
+        close_times: NDArray[np.int64],
+    ) -> ChangeColumns:
+        store = self._table.store
+        before = np.maximum.accumulate(np.append(store.observed_stream_time, rows.timestamps[:-1]))
+
+        def runs(some: Rows, keys: Groups, windows: StoredWindows, index: NDArray[np.int64]) -> SessionRuns:
+            return SessionRuns(some, keys, windows, self._gap, before[index])
+
+        def loop(some: Rows, codes: NDArray[np.int64], index: NDArray[np.int64], observed: list[int]) -> ChangeColumns:
+            one = _Loop(self._operation.aggregation, self._gap, self._name, self._context, store)
+            return one.run(some, codes.tolist(), by_key(stored), close_times[index].tolist(), observed).columns()
+
+        ways = ByKey(rows, groups, stored, runs, loop, by_end=True)
+        behind = stream_times[0] > max(store.observed_stream_time, int(rows.timestamps[0]))
+        if self._known is None or behind:  # the store's time is behind after a failure of the newest record's function
+            return ways.by_rows()
+        whole = runs(rows, groups, stored, np.arange(len(rows)))
+        return ways.changes(self._known, whole, whole.simple_keys(close_times, store))
 
     def _load(self, rows: Rows, groups: Groups) -> StoredWindows:
         """The sessions of each group that a row of the batch may touch."""
@@ -80,54 +103,6 @@ class SessionAggregate:
         keys = rows.keys.take(groups.first)
         owners, starts, ends, values = self._table.store.find_many(keys, earliest - self._gap, latest + self._gap)
         return StoredWindows(owners, starts, ends, values, ends)
-
-    def _by_columns(
-        self,
-        rows: Rows,
-        groups: Groups,
-        stored: StoredWindows,
-        stream_times: NDArray[np.int64],
-        close_times: NDArray[np.int64],
-    ) -> tuple[ChangeColumns, NDArray[np.bool_]] | None:
-        """The changes by column for all keys for which that can be, by the row loop for the others."""
-        store = self._table.store
-        if self._known is None or stream_times[0] > max(store.observed_stream_time, int(rows.timestamps[0])):
-            return None  # the store's time is behind when a function has failed for the newest record
-        observed = np.maximum.accumulate(np.append(store.observed_stream_time, rows.timestamps[:-1]))
-        runs = SessionRuns(rows, groups, stored, self._gap, observed)
-        simple = runs.simple_keys(close_times, store)
-        if simple.all():
-            changes = runs.changes(self._known)
-            return None if changes is None else (changes, np.zeros(len(changes.rows), np.bool_))
-        if not simple.any():
-            return None
-        by_column = simple[groups.codes]
-        index, others = np.flatnonzero(by_column), np.flatnonzero(~by_column)
-        numbers = np.cumsum(simple) - 1
-        part = Groups.of_codes(numbers[groups.codes[index]])
-        runs = SessionRuns(rows.take(index), part, stored.of_keys(simple, numbers), self._gap, observed[index])
-        changes = runs.changes(self._known)
-        if changes is None:
-            return None
-        rest, lost = self._by_rows(
-            rows.take(others), groups.codes[others], stored, close_times[others], observed[others].tolist()
-        )
-        whole, first = changes.moved(index), rest.moved(others)
-        order = np.argsort(np.concatenate([whole.rows, first.rows]), kind="stable")
-        lost = np.concatenate([np.zeros(len(whole.rows), np.bool_), lost])[order]
-        return whole.merge(first), lost
-
-    def _by_rows(
-        self,
-        rows: Rows,
-        codes: NDArray[np.int64],
-        stored: StoredWindows,
-        close_times: NDArray[np.int64],
-        observed: list[int] | None,
-    ) -> tuple[ChangeColumns, NDArray[np.bool_]]:
-        loop = _Loop(self._operation.aggregation, self._gap, self._name, self._context, self._table.store)
-        changes, lost = loop.run(rows, codes.tolist(), by_key(stored), close_times.tolist(), observed)
-        return changes.columns(), np.array(lost, np.bool_)
 
 
 class _Loop:
@@ -146,24 +121,19 @@ class _Loop:
         codes: list[int],
         sessions: dict[int, list[Session]],
         close_times: list[int],
-        observed_before: list[int] | None,
-    ) -> tuple[Changes, list[bool]]:
-        """The changes, and which of them come too late for the store.
-
-        ``observed_before`` is the store's stream time before each row, where other rows move it, too.
-        """
+        observed_before: list[int],
+    ) -> Changes:
+        """The changes; ``observed_before`` is the store's stream time before each row, as far as other rows move it."""
         start_value, merge = initial(self._aggregation), _merger(self._aggregation)
         step = step_of(self._aggregation)
         gap, store, context = self._gap, self._store, self._context
         changes = Changes()
-        lost: list[bool] = []
         observed: int = store.observed_stream_time
         late = 0
         columns = zip(codes, rows.keys.items(), rows.values.items(), rows.timestamps.tolist(), close_times, strict=True)
         for row, (code, key, value, time, close_time) in enumerate(columns):
             mine = sessions.setdefault(code, [])
-            if observed_before is not None:
-                observed = observed_before[row]
+            observed = max(observed, observed_before[row])
             low = max(time - gap, store.visible_from(observed))
             near = [s for s in mine if s[1] >= low and s[0] <= time + gap]
             function = self._aggregation.merger
@@ -179,8 +149,7 @@ class _Loop:
                 if (start, end) != (time, time):
                     for session in near:
                         mine.remove(session)
-                        _note(changes, row, session[0], session[1], None, session[2])
-                        lost.append(False)
+                        changes.add(row, session[:2], None, session[2], session[1])
                 aggregate = step(key, value, aggregate)
             except Exception as error:  # noqa: BLE001 - whatever a user's function raises
                 context.failed(self._node, function, rows, row, error)
@@ -192,11 +161,10 @@ class _Loop:
             if alive and aggregate is not None:
                 mine.append((start, end, aggregate))
                 mine.sort(key=_by_end)
-            _note(changes, row, start, end, aggregate, None)
-            lost.append(not alive)
+            changes.add(row, (start, end), aggregate, None, end, lost=not alive)
         if late:
             context.drop(self._node, late, "the session has closed")
-        return changes, lost
+        return changes
 
 
 def _known(aggregation: Aggregation) -> Known | None:
@@ -210,15 +178,6 @@ def _known(aggregation: Aggregation) -> Known | None:
 
 def _by_end(session: Session) -> tuple[int, int]:
     return session[1], session[0]
-
-
-def _note(changes: Changes, row: int, start: int, end: int, new: Any, old: Any) -> None:
-    changes.rows.append(row)
-    changes.starts.append(start)
-    changes.ends.append(end)
-    changes.news.append(new)
-    changes.olds.append(old)
-    changes.stamps.append(end)
 
 
 def _merger(aggregation: Aggregation) -> Any:

@@ -127,6 +127,7 @@ class SessionRuns:
             take_or_null(fold.news, np.where(puts, index, -1)),
             take_or_null(fold.olds, np.where(puts, -1, index)),
             ended,
+            np.zeros(len(index), np.bool_),
         )
 
 

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from penstock.runtime.aggregate_known import recognise
 from penstock.runtime.aggregate_rows import initial, snapshot, step_of
+from penstock.runtime.sliding_columns import SlidingRuns
 from penstock.runtime.tables_groups import Groups, group_keys
 from penstock.runtime.tables_store import StoredTable
-from penstock.runtime.window_changes import Changes, StoredWindows, commit
+from penstock.runtime.window_changes import ByKey, ChangeColumns, Changes, StoredWindows, commit
 from penstock.runtime.windows import WindowAssigner
 from penstock.runtime.windows_close import ClosedWindows
 from penstock.serde.column import Column
@@ -45,6 +47,7 @@ class SlidingAggregate:
         self._context = context
         self._operation = operation
         self._difference = operation.windows.size_ms
+        self._known = recognise(operation.aggregation)
         self._windows = WindowAssigner(node.name, operation.windows, operation.store, context)
         self._table = StoredTable(
             node.name, operation.store, topology, context, send_old=operation.send_old, on_close=operation.on_close
@@ -69,10 +72,29 @@ class SlidingAggregate:
             return replace(rows, olds=Column.nulls(0))
         groups = group_keys(rows.keys, self._table.key_serde)
         stored = self._load(rows, groups)
-        loop = _Loop(self._operation.aggregation, self._difference, self._name, self._context, self._table.store)
         close_times = stream_times - self._operation.windows.grace_ms
-        changes = loop.run(rows, groups.codes.tolist(), _by_key(stored), close_times.tolist()).columns()
+        changes = self._changes(rows, groups, stored, close_times)
         return commit(self._table, changes.of(rows), changes, groups.codes[changes.rows], stored)
+
+    def _changes(
+        self, rows: Rows, groups: Groups, stored: StoredWindows, close_times: NDArray[np.int64]
+    ) -> ChangeColumns:
+        store = self._table.store
+        # No window starts later than a millisecond after a row.
+        before = np.maximum.accumulate(np.append(store.observed_stream_time, rows.timestamps[:-1] + 1))
+
+        def runs(some: Rows, keys: Groups, windows: StoredWindows, index: NDArray[np.int64]) -> SlidingRuns:
+            return SlidingRuns(some, keys, windows, self._difference, before[index])
+
+        def loop(some: Rows, codes: NDArray[np.int64], index: NDArray[np.int64], observed: list[int]) -> ChangeColumns:
+            one = _Loop(self._operation.aggregation, self._difference, self._name, self._context, store)
+            return one.run(some, codes.tolist(), _by_key(stored), close_times[index].tolist(), observed).columns()
+
+        ways = ByKey(rows, groups, stored, runs, loop, by_end=False)
+        if self._known is None or self._known.kind not in ("count", "sum"):
+            return ways.by_rows()
+        whole = runs(rows, groups, stored, np.arange(len(rows)))
+        return ways.changes(self._known, whole, whole.simple_keys(len(groups), close_times, store))
 
     def _load(self, rows: Rows, groups: Groups) -> StoredWindows:
         """The windows of each group that a row of the batch may touch or look at."""
@@ -128,13 +150,16 @@ class _Loop:
         self._changes = Changes()
         self._late = 0
 
-    def run(self, rows: Rows, codes: list[int], windows: Mapping[int, _Windows], close_times: list[int]) -> Changes:
-        """Adds all rows; gives the changes in order."""
+    def run(
+        self, rows: Rows, codes: list[int], windows: Mapping[int, _Windows], close_times: list[int], observed: list[int]
+    ) -> Changes:
+        """Adds all rows; gives the changes in order. ``observed``: see `ByKey`."""
         columns = zip(codes, rows.keys.items(), rows.values.items(), rows.timestamps.tolist(), close_times, strict=True)
         for row, (code, key, value, time, close_time) in enumerate(columns):
             if time + self._difference < close_time:
                 self._late += 1
                 continue
+            self._observed = max(self._observed, observed[row])
             update = self._updater(row, windows[code], key, value, time, close_time)
             try:
                 if time < self._difference:
@@ -165,13 +190,7 @@ class _Loop:
     def _put(self, row: int, windows: _Windows, start: int, new: Any, old: Any, stamp: int) -> None:
         windows.put(start, new, stamp)
         self._observed = max(self._observed, start)
-        changes = self._changes
-        changes.rows.append(row)
-        changes.starts.append(start)
-        changes.ends.append(start + self._difference)
-        changes.news.append(new)
-        changes.olds.append(old)
-        changes.stamps.append(stamp)
+        self._changes.add(row, (start, start + self._difference), new, old, stamp)
 
     def _seen(self, windows: _Windows, first: int, last: int) -> list[int]:
         """The starts from first to last that the store still shows."""

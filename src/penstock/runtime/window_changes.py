@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,15 +18,16 @@ from penstock.serde.windowed import WindowedColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.runtime.aggregate_known import Known
     from penstock.runtime.tables_store import StoredTable
 
-__all__ = ["ChangeColumns", "Changes", "StoredWindows", "commit"]
+__all__ = ["ByKey", "ChangeColumns", "Changes", "StoredWindows", "commit"]
 
 
 class Changes:
     """`ChangeColumns` while they are made, one by one."""
 
-    __slots__ = ("ends", "news", "olds", "rows", "stamps", "starts")
+    __slots__ = ("ends", "lost", "news", "olds", "rows", "stamps", "starts")
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -34,9 +36,17 @@ class Changes:
         self.news: list[Any] = []
         self.olds: list[Any] = []
         self.stamps: list[int] = []
+        self.lost: list[bool] = []
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    def add(self, row: int, window: tuple[int, int], new: Any, old: Any, stamp: int, *, lost: bool = False) -> None:
+        """One more change."""
+        self.rows.append(row)
+        self.starts.append(window[0])
+        self.ends.append(window[1])
+        self.news.append(new)
+        self.olds.append(old)
+        self.stamps.append(stamp)
+        self.lost.append(lost)
 
     def columns(self) -> ChangeColumns:
         """The same as columns."""
@@ -47,12 +57,16 @@ class Changes:
             Column.of_items(self.news),
             Column.of_items(self.olds),
             np.array(self.stamps, np.int64),
+            np.array(self.lost, np.bool_),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumns:
-    """`Changes` as columns: of which row (ascending), and which window's value from what to what, with what time."""
+    """Of which row (ascending), and which window's value from what to what, with what time.
+
+    ``lost`` are changes that come too late for the store: they go downstream, but leave nothing behind.
+    """
 
     rows: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -60,6 +74,7 @@ class ChangeColumns:
     news: Column
     olds: Column
     stamps: NDArray[np.int64]
+    lost: NDArray[np.bool_]
 
     def moved(self, index: NDArray[np.int64]) -> ChangeColumns:
         """The same for rows that were taken from others at these positions."""
@@ -76,6 +91,7 @@ class ChangeColumns:
             Column.concat([self.news, other.news]).take(order),
             Column.concat([self.olds, other.olds]).take(order),
             np.concatenate([self.stamps, other.stamps])[order],
+            np.concatenate([self.lost, other.lost])[order],
         )
 
     def of(self, rows: Rows) -> Rows:
@@ -121,13 +137,66 @@ class StoredWindows:
         return replace(self, values=values, stamps=np.where(mask, -1, self.stamps))
 
 
+class Runs(Protocol):
+    """The rows of a batch, made ready for the way over columns."""
+
+    def changes(self, known: Known) -> ChangeColumns | None:
+        """All that happens to the windows; None when these columns need the row loop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """The two ways of one batch, of which each key takes the faster one that is exact for it.
+
+    Attributes:
+        rows: The rows.
+        groups: The rows by key.
+        stored: The keys' windows before the batch.
+        runs: Makes rows ready for the way over columns: rows, groups, stored windows, positions in ``rows``.
+        loop: The row loop: rows, their keys' numbers, positions in ``rows``, and the store's stream time before each
+            row, as far as it is moved by other rows.
+        by_end: Whether the store's time is that of ends, not starts.
+    """
+
+    rows: Rows
+    groups: Groups
+    stored: StoredWindows
+    runs: Callable[[Rows, Groups, StoredWindows, NDArray[np.int64]], Runs]
+    loop: Callable[[Rows, NDArray[np.int64], NDArray[np.int64], list[int]], ChangeColumns]
+    by_end: bool
+
+    def by_rows(self) -> ChangeColumns:
+        """All by the row loop."""
+        return self.loop(self.rows, self.groups.codes, np.arange(len(self.rows)), [-1] * len(self.rows))
+
+    def changes(self, known: Known, whole: Runs, simple: NDArray[np.bool_]) -> ChangeColumns:
+        """The simple keys over columns, the others by the row loop; ``whole`` are all rows made ready."""
+        if not simple.any():
+            return self.by_rows()
+        if simple.all():
+            changes = whole.changes(known)
+            return self.by_rows() if changes is None else changes
+        codes = self.groups.codes
+        index, others = np.flatnonzero(simple[codes]), np.flatnonzero(~simple[codes])
+        numbers = np.cumsum(simple) - 1
+        part = Groups.of_codes(numbers[codes[index]])
+        changes = self.runs(self.rows.take(index), part, self.stored.of_keys(simple, numbers), index).changes(known)
+        if changes is None:
+            return self.by_rows()
+        changes = changes.moved(index)
+        moved = np.full(len(self.rows) + 1, -1, np.int64)
+        np.maximum.at(moved, changes.rows + 1, changes.ends if self.by_end else changes.starts)
+        before = np.maximum.accumulate(moved)[others].tolist()
+        return changes.merge(self.loop(self.rows.take(others), codes[others], others, before).moved(others))
+
+
 def commit(
     table: StoredTable,
     changes: Rows,
     changed: ChangeColumns,
     codes: NDArray[np.int64],
     stored: StoredWindows,
-    lost: NDArray[np.bool_] | None = None,
 ) -> Rows:
     """Writes what the changes come to, and gives those that go downstream.
 
@@ -139,7 +208,6 @@ def commit(
         changed: The changes.
         codes: A number for the key of each change, as in ``stored``.
         stored: What was there before the batch.
-        lost: The changes that come too late for the store: they go downstream, but leave nothing behind.
     """
     if not len(changes):
         return changes
@@ -153,8 +221,8 @@ def commit(
     groups = Groups(both.codes[:count], both.first[:touched])
     last = groups.last_rows()
     final = changed.news.take(last)
-    if lost is not None and lost.any():
-        final = take_or_null(final, np.where(lost[last], -1, np.arange(touched)))
+    if changed.lost.any():
+        final = take_or_null(final, np.where(changed.lost[last], -1, np.arange(touched)))
     position = np.full(touched, -1, np.int64)
     mine = both.codes[count:] < touched
     position[both.codes[count:][mine]] = np.flatnonzero(mine)
