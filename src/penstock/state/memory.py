@@ -37,9 +37,11 @@ class KeyOrder:
         if self._sorted is not None:
             fresh = [key for key in keys if key not in self._keys]
             if self._gone:
-                fresh = [key for key in fresh if key not in self._gone]
-                self._gone.difference_update(keys)
-            self._waiting.update(fresh)
+                back = self._gone.intersection(fresh)
+                self._gone -= back
+                self._waiting.update(key for key in fresh if key not in back)
+            else:
+                self._waiting.update(fresh)
 
     def remove(self, key: bytes) -> None:
         """Call it for a key that was in the dict."""
@@ -48,6 +50,13 @@ class KeyOrder:
                 self._waiting.remove(key)
             else:
                 self._gone.add(key)
+
+    def remove_many(self, keys: list[bytes]) -> None:
+        """`remove` for many different keys."""
+        if self._sorted is not None:
+            waiting = self._waiting.intersection(keys)
+            self._waiting -= waiting
+            self._gone.update(key for key in keys if key not in waiting)
 
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
         """The keys with start <= key < end."""
@@ -98,12 +107,19 @@ class MemoryMap:
             del self._data[key]
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        data = self._data
         if None in values:
-            for key, value in zip(keys, values, strict=True):
-                self.put(key, value)
+            last = dict(zip(keys, values, strict=True))
+            gone = [key for key, value in last.items() if value is None and key in data]
+            self._order.remove_many(gone)
+            for key in gone:
+                del data[key]
+            kept = {key: value for key, value in last.items() if value is not None}
+            self._order.add(kept)
+            data.update(kept)
             return
         self._order.add(keys)
-        self._data.update(zip(keys, values, strict=True))  # type: ignore[arg-type]
+        data.update(zip(keys, values, strict=True))  # type: ignore[arg-type]
 
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
