@@ -74,6 +74,12 @@ class SlidingAggregate:
         stored = self._load(rows, groups)
         close_times = stream_times - self._operation.windows.grace_ms
         changes = self._changes(rows, groups, stored, close_times)
+        store = self._table.store
+        observed = np.maximum.accumulate(np.maximum(changes.starts, store.observed_stream_time))
+        lost = ~store.is_live(changes.starts, observed)  # in a cogroup one stream may be behind the others
+        if lost.any():
+            self._context.drop(self._name, int(lost.sum()), "the store keeps no window that old")
+            changes = replace(changes, lost=lost)
         return commit(self._table, changes.of(rows), changes, groups.codes[changes.rows], stored)
 
     def _changes(

@@ -111,6 +111,7 @@ class SlidingRuns:
             | (self._hits_start & ~self._continues)
             | (near & ~self._knows_last)
             | ((previous >= times - difference) & (previous - difference < store.visible_from(self._observed)))
+            | ~store.is_live(times - difference, np.maximum(self._observed, times))
             | (self._continues & (times - difference < store.visible_from(self._observed)))
         )
         simple = np.ones(keys, np.bool_)
