@@ -9,7 +9,7 @@ from penstock.errors import TopologyError, UnknownTopicError
 from penstock.plan.levels import is_acyclic, levels_of
 from penstock.plan.partitions import partition_counts, source_topics
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations import Process
+from penstock.topology.operations import Operation, Process
 from penstock.topology.topology import SubTopology, Topology
 
 __all__ = ["PhysicalPlan", "PlannedSubTopology", "TaskRun", "plan_of"]
@@ -177,8 +177,13 @@ def _reached(start: str, topology: Topology) -> set[str]:
     return found
 
 
+def _waits(operation: Operation) -> bool:
+    """Whether it sends on by wall-clock time what it has held back."""
+    return type(operation).__name__ == "Suppress" or getattr(operation, "idle_ms", None) is not None
+
+
 def _acts_on_time(node: Node) -> bool:
-    return isinstance(node, ProcessorNode) and type(node.operation).__name__ in ("Process", "Suppress")
+    return isinstance(node, ProcessorNode) and (isinstance(node.operation, Process) or _waits(node.operation))
 
 
 def _planned(
@@ -187,7 +192,7 @@ def _planned(
     nodes = [topology.nodes[n] for n in sub.nodes]
     processes = any(isinstance(n, ProcessorNode) and isinstance(n.operation, Process) for n in nodes)
     extracts = any(isinstance(n, SourceNode) and n.timestamp_extractor is not None for n in nodes)
-    waits = any(isinstance(n, ProcessorNode) and type(n.operation).__name__ == "Suppress" for n in nodes)
+    waits = any(isinstance(n, ProcessorNode) and _waits(n.operation) for n in nodes)
     return PlannedSubTopology(
         id=sub.id,
         nodes=sub.nodes,

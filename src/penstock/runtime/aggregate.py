@@ -19,7 +19,7 @@ from penstock.runtime.sliding import SlidingAggregate
 from penstock.runtime.tables_groups import group_keys
 from penstock.runtime.tables_store import StoredTable
 from penstock.runtime.windows import WindowAssigner
-from penstock.runtime.windows_close import ClosedWindows
+from penstock.runtime.windows_close import closed_windows
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 from penstock.topology.operations import Operation, StreamAggregate, TableAggregate, WindowedAggregate
@@ -101,7 +101,8 @@ class _WindowedAggregate:
         self._context = context
         self._table = table
         self._aggregator = Aggregator(node.name, operation.aggregation, table, context)
-        self._closed = ClosedWindows(operation.windows, operation.store, context) if operation.on_close else None
+        self._closed = closed_windows(operation, context)
+        self.runs_without_rows = operation.idle_ms is not None
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         rows, stream_times = self._windows.observe(rows)

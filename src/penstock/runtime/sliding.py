@@ -23,7 +23,7 @@ from penstock.runtime.tables_groups import Groups, group_keys
 from penstock.runtime.tables_store import StoredTable
 from penstock.runtime.window_changes import ByKey, ChangeColumns, Changes, StoredWindows, commit
 from penstock.runtime.windows import WindowAssigner
-from penstock.runtime.windows_close import ClosedWindows
+from penstock.runtime.windows_close import closed_windows
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class SlidingAggregate:
         self._table = StoredTable(
             node.name, operation.store, topology, context, send_old=operation.send_old, on_close=operation.on_close
         )
-        self._closed = ClosedWindows(operation.windows, operation.store, context) if operation.on_close else None
+        self._closed = closed_windows(operation, context)
+        self.runs_without_rows = operation.idle_ms is not None
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
         null = rows.keys.null_mask() | rows.values.null_mask()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.topology.windows import WindowSpec
 
-__all__ = ["FOREVER", "NO_TIME", "WindowAssigner", "window_bounds"]
+__all__ = ["FOREVER", "NO_TIME", "WindowAssigner", "stream_time_meta", "window_bounds"]
 
 FOREVER = (1 << 63) - 1  # where an unlimited window ends
 NO_TIME = -1
@@ -41,13 +41,18 @@ def window_bounds(
     return index, starts, starts + size
 
 
+def stream_time_meta(store: str) -> str:
+    """The name of the number that is the operator's stream time."""
+    return f"{store}/stream-time"
+
+
 class WindowAssigner:
     """Rows into windows, with the operator's own stream time, which goes on from batch to batch."""
 
     def __init__(self, node: str, windows: WindowSpec, store: str, context: TaskContext) -> None:
         self._name = node
         self._windows = windows
-        self._meta = f"{store}/stream-time"
+        self._meta = stream_time_meta(store)
         self._context = context
 
     def observe(self, rows: Rows) -> tuple[Rows, NDArray[np.int64]]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.runtime.rows import Rows
-from penstock.runtime.windows import NO_TIME, window_bounds
+from penstock.runtime.place import AFTER, Place
+from penstock.runtime.rows import Headers, Rows
+from penstock.runtime.windows import NO_TIME, stream_time_meta, window_bounds
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 
@@ -20,25 +21,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.operator import TaskContext
+    from penstock.topology.operations import WindowedAggregate
     from penstock.topology.windows import WindowSpec
 
-__all__ = ["EMIT_INTERVAL", "ClosedWindows"]
+__all__ = ["EMIT_INTERVAL", "ClosedWindows", "closed_windows"]
 
 EMIT_INTERVAL = "__emit.interval.ms.kstreams.windowed.aggregation__"
 _DEFAULT_INTERVAL_MS = 1000
+_Found = tuple[int, int, Any, Any, int]  # start, end, key, value, timestamp
 
 
 class ClosedWindows:
     """Finds the rows after which closed windows leave, and the windows."""
 
-    def __init__(self, windows: WindowSpec, store: str, context: TaskContext) -> None:
+    def __init__(self, windows: WindowSpec, store: str, context: TaskContext, *, idle_ms: int | None = None) -> None:
         self._windows = windows
+        self._idle_ms = idle_ms
         self._store = store
         self._context = context
         self._last_meta = f"{store}/last-emit-close-time"
         self._next_meta = f"{store}/next-emit-time"
         interval = context.config.get(EMIT_INTERVAL)
         self._interval_ms = _DEFAULT_INTERVAL_MS if interval is None else int(interval)
+        self._stream_time_meta = stream_time_meta(store)
+        self._heard_meta = f"{store}/last-row-wall-clock"
         self._range = (0, 0)
 
     def slices(
@@ -108,6 +114,10 @@ class ClosedWindows:
         looking: NDArray[np.bool_] | None = None,
     ) -> Rows:
         """Adds the rows to their windows by ``add``; gives the windows that leave, each with the row that lets it."""
+        if self._idle_ms is not None:
+            if not len(rows):
+                return self._when_idle(rows)
+            self._context.put_meta(self._heard_meta, self._context.wall_clock_ms)
         leaving: list[Rows] = []
         for part, times, closes in self.slices(rows, stream_times, looking):
             add(part, times)
@@ -115,31 +125,57 @@ class ClosedWindows:
                 leaving.append(self.emit(part))
         return Rows.merge(leaving) if leaving else self._send(rows, [])
 
+    def _when_idle(self, rows: Rows) -> Rows:
+        """All windows, once no row has come for the idle time; the operator's stream time moves past them."""
+        heard = self._context.get_meta(self._heard_meta, NO_TIME)
+        assert self._idle_ms is not None  # noqa: S101 - the caller has looked
+        if heard == NO_TIME or self._context.wall_clock_ms - heard < self._idle_ms:
+            return self._send(rows, [])
+        self._context.put_meta(self._heard_meta, NO_TIME)
+        size = 0 if self._windows.kind == "session" else self._windows.size_ms
+        now = self._context.get_meta(self._stream_time_meta, NO_TIME) + size + self._windows.closes_after_ms + 1
+        self._context.put_meta(self._stream_time_meta, now)
+        found = self._found() if self.closes(now) else []
+        place = Place((len(self._context.input_stream_times) - 1, AFTER), len(found))
+        return self._closed(place, None, found)
+
     def emit(self, rows: Rows) -> Rows:
         """The closed windows, sent with the last of the rows; oldest first, then by key."""
-        return self._send(rows, self._closed_sessions() if self._windows.kind == "session" else self._closed_windows())
+        return self._send(rows, self._found())
 
-    def _send(self, rows: Rows, found: list[tuple[int, int, Any, Any, int]]) -> Rows:
+    def _send(self, rows: Rows, found: list[_Found]) -> Rows:
+        sender = rows.take(np.full(len(found), len(rows) - 1, np.int64))
+        return self._closed(sender.place, sender.headers, found)
+
+    def _closed(self, place: Place, headers: list[Headers] | None, found: list[_Found]) -> Rows:
         starts = np.array([start for start, *_ in found], np.int64)
         ends = np.array([end for _, end, *_ in found], np.int64)
-        sender = rows.take(np.full(len(found), len(rows) - 1, np.int64))
         return Rows(
-            sender.place.extend(np.arange(len(found))),
+            place.extend(np.arange(len(found))),
             np.array([stamp for *_, stamp in found], np.int64),
             WindowedColumn(Column.of_items([key for _, _, key, _, _ in found]), starts, ends),
             Column.of_items([value for *_, value, _ in found]),
-            sender.headers,
+            headers,
             Column.nulls(len(found)),
         )
 
-    def _closed_windows(self) -> list[tuple[int, int, Any, Any, int]]:
-        """(start, end, key, value, timestamp) of each."""
+    def _found(self) -> list[_Found]:
+        return self._closed_sessions() if self._windows.kind == "session" else self._closed_windows()
+
+    def _closed_windows(self) -> list[_Found]:
         store = self._context.store(self._store)
         serde = store.spec.key_serde
         found = list(store.fetch_all(*self._range))
         found.sort(key=lambda entry: (entry[0].window.start, serde.serialize(entry[0].key)))
         return [(w.window.start, w.window.end, w.key, v.value, v.timestamp) for w, v in found]
 
-    def _closed_sessions(self) -> list[tuple[int, int, Any, Any, int]]:
+    def _closed_sessions(self) -> list[_Found]:
         found = self._context.store(self._store).find_ended(*self._range)
         return [(s.window.start, s.window.end, s.key, value, s.window.end) for s, value in found]
+
+
+def closed_windows(operation: WindowedAggregate, context: TaskContext) -> ClosedWindows | None:
+    """What an aggregation needs to send closed windows; None when it sends every change."""
+    if not operation.on_close:
+        return None
+    return ClosedWindows(operation.windows, operation.store, context, idle_ms=operation.idle_ms)
