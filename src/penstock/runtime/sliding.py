@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from penstock.runtime.aggregate_known import recognise
+from penstock.runtime.aggregate_recognised import recognise
 from penstock.runtime.aggregate_rows import initial, snapshot, step_of
 from penstock.runtime.sliding_columns import SlidingRuns
 from penstock.runtime.tables_groups import Groups, group_keys
@@ -81,7 +81,9 @@ class SlidingAggregate:
         if lost.any():
             self._context.drop(self._name, int(lost.sum()), "the store keeps no window that old")
             changes = replace(changes, lost=lost)
-        return commit(self._table, changes.of(rows), changes, groups.codes[changes.rows], stored)
+        committed = commit(self._table, changes.of(rows), changes, groups.codes[changes.rows], stored)
+        store.take_dropped()  # counted change by change already
+        return committed
 
     def _changes(
         self, rows: Rows, groups: Groups, stored: StoredWindows, close_times: NDArray[np.int64]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from penstock.runtime.aggregate_known import Known, integers, summands
+from penstock.runtime.aggregate_known import numbers_of, summands
+from penstock.runtime.aggregate_recognised import Known
 from penstock.runtime.window_changes import ChangeColumns
 from penstock.serde.column import Column
 
@@ -120,9 +121,11 @@ class SlidingRuns:
 
     def changes(self, known: Known) -> ChangeColumns | None:
         """All that happens to the windows; None when these columns need the row loop."""
-        numbers, stored = summands(known, self._rows), integers(self._stored.values)
-        if known.kind not in ("count", "sum") or numbers is None or stored is None:
+        if known.kind not in ("count", "sum") or known.start not in (None, 0):
             return None
+        numbers, stored = summands(known, self._rows), numbers_of(self._stored.values)
+        if numbers is None or stored is None or numbers.dtype != np.int64 or stored.dtype != np.int64:
+            return None  # differences of running sums are exact for integers alone
         largest, reach = (max(int(a.max()), -int(a.min())) if len(a) else 0 for a in (numbers, stored))
         if reach + largest * len(numbers) > _INT64_MAX:
             return None

@@ -18,7 +18,7 @@ from penstock.serde.windowed import WindowedColumn
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.runtime.aggregate_known import Known
+    from penstock.runtime.aggregate_recognised import Known
     from penstock.runtime.tables_store import StoredTable
 
 __all__ = ["ByKey", "ChangeColumns", "Changes", "StoredWindows", "commit"]

@@ -21,7 +21,7 @@ class KeyOrder:
     """The order of a dict's keys, worked out when somebody first asks for it and kept up from then on.
 
     Stores that are never scanned, which are most, pay nothing for being ordered. Keys that have been removed are only
-    noted, until they are many: what `between` gives may hold some that are no longer in the dict.
+    noted, until they are many.
     """
 
     __slots__ = ("_gone", "_keys", "_sorted", "_waiting")
@@ -60,14 +60,18 @@ class KeyOrder:
 
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
         """The keys with start <= key < end."""
-        return list(self._current().irange(start, end, inclusive=(True, False), reverse=reverse))
+        found = self._current().irange(start, end, inclusive=(True, False), reverse=reverse)
+        gone = self._gone
+        return [key for key in found if key not in gone] if gone else list(found)
 
     def between_each(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[bytes]]:
         """The keys of each range (start, end)."""
         ordered = self._current()
         if not ordered:
             return [[] for _ in ranges]
-        return [list(ordered.irange(start, end, (True, False))) for start, end in ranges]
+        found = [list(ordered.irange(start, end, (True, False))) for start, end in ranges]
+        gone = self._gone
+        return [[key for key in keys if key not in gone] for keys in found] if gone else found
 
     def _current(self) -> SortedList:
         if self._sorted is None or len(self._gone) > max(_FEW, len(self._sorted) // 2):
@@ -132,7 +136,7 @@ class MemoryMap:
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         data = self._data
-        return [[(key, data[key]) for key in keys if key in data] for keys in self._order.between_each(ranges)]
+        return [[(key, data[key]) for key in keys] for keys in self._order.between_each(ranges)]
 
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
         """Keys and values of `scan`; None when there are more than ``limit``."""
