@@ -60,6 +60,8 @@ class KeyOrder:
 
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
         """The keys with start <= key < end."""
+        if self._sorted is None and not self._keys:
+            return []
         found = self._current().irange(start, end, inclusive=(True, False), reverse=reverse)
         gone = self._gone
         return [key for key in found if key not in gone] if gone else list(found)
