@@ -10,6 +10,7 @@ from penstock.topology.graph import GraphNode
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import Operation, PassThrough
 from penstock.topology.stores import StoreSpec
+from penstock.topology.topology import Rewrite
 
 if TYPE_CHECKING:
     from penstock.topology.assembly import Assembly
@@ -95,6 +96,8 @@ class StreamJoinGraph(GraphNode):
             operation = SelfJoin(self.this_windowed, self.this_store, self.windows, self.joiner)
             to.add(ProcessorNode(self.name, operation, (self.this_windowed,)))
             to.connect(self.name, (self.this_store,))
+            what = f"{self.name} joins a stream with itself, which is kept once, in store {self.this_store}"
+            to.rewrites.append(Rewrite("single.store.self.join", what))
             return
         to.add(ProcessorNode(self.this_name, self._side(is_left=True), (self.this_windowed,)))
         to.connect(self.this_name, (self.other_store,))

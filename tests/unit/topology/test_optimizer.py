@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Consumed, Grouped, Joined, Serdes, StreamsBuilder
+from penstock import Consumed, Grouped, Joined, JoinWindows, Serdes, StreamsBuilder
 from penstock.errors import TopologyError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -61,6 +61,11 @@ def merge_of_a_join_and_a_grouping(builder: StreamsBuilder) -> None:
     keyed.group_by_key(Grouped(value_serde="string")).count("counts")
 
 
+def single_store_self_join(builder: StreamsBuilder) -> None:
+    words = builder.stream("words", STRINGS)
+    words.join(words, lambda left, right: left + right, JoinWindows.of("5 seconds")).to("pairs")
+
+
 RULES = {
     reuse_ktable_source_topics: "reuse.ktable.source.topics",
     merge_repartition_topics: "merge.repartition.topics",
@@ -68,6 +73,7 @@ RULES = {
     merge_not_across_map_values: "merge.repartition.topics",
     merge_below_a_merge: "merge.repartition.topics",
     merge_of_a_join_and_a_grouping: "all",
+    single_store_self_join: "single.store.self.join",
 }
 
 
