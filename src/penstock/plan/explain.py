@@ -11,6 +11,7 @@ from penstock.topology.async_operations import MapAsync
 from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import Process
+from penstock.topology.table_operations import TableTransformValues
 from penstock.topology.topology import Topology
 
 __all__ = ["explain_json", "explain_text"]
@@ -68,6 +69,8 @@ def how_it_runs(node: ProcessorNode) -> str:
     """Says "columns", or which Python function is called for each record."""
     if isinstance(node.operation, Process):
         return "a Processor, called for each record"
+    if isinstance(node.operation, TableTransformValues):
+        return "a ValueTransformerWithKey, called for each change"
     calls = [f.location for f in _functions(node.operation) if not (f.is_expression or _is_known(f.fn))]
     if isinstance(node.operation, MapAsync):
         return f"awaits {calls[0]} for each record, up to {node.operation.limit} at once"

@@ -12,8 +12,10 @@ from penstock import (
     ValueTransformerWithKey,
 )
 from penstock.errors import ProcessingError, TopologyError
+from penstock.plan.explain import how_it_runs
 from penstock.plan.plan import plan_of
 from penstock.serde import Serdes
+from penstock.topology.nodes import ProcessorNode
 
 CONFIG = {"statestore.cache.max.bytes": 0, "default.key.serde": "string", "default.value.serde": "string"}
 
@@ -208,3 +210,10 @@ def test_what_transform_values_refuses() -> None:
         table.transform_values(Counting, "seen")
     with pytest.raises(TypeError, match="no method transform"):
         ValueTransformerWithKey().transform("k", "v")
+
+
+def test_explain_says_that_a_transformer_is_called() -> None:
+    topology = transformed("kept")[0].build()
+    assert "a ValueTransformerWithKey, called for each change" in [
+        how_it_runs(n) for n in topology.nodes.values() if isinstance(n, ProcessorNode)
+    ]
