@@ -114,7 +114,9 @@ class InWindows:
 
     def store(self, materialized: Materialized, key_serde: Any, value_serde: Any) -> StoreSpec:
         spec = window_spec(materialized, key_serde, value_serde, self.windows.spec)
-        return replace(spec, time_ordered=self._on_close)
+        # As in Kafka, the stores of sessions and sliding windows have no cache when results wait for the close.
+        uncached = self._on_close and self.windows.spec.kind in ("session", "sliding")
+        return replace(spec, time_ordered=self._on_close, caching=False if uncached else spec.caching)
 
     def keys(self, key_serde: Any) -> Any:
         spec = self.windows.spec
