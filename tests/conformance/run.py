@@ -93,7 +93,7 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
             failed = False
             try:
                 for i in batch:
-                    _feed(driver, run, case["inputs"][i])
+                    feed(driver, run, case["inputs"][i])
                 driver.flush()
             except Exception as error:  # noqa: BLE001 - a failure is a result here
                 if batch != [deadly]:
@@ -104,7 +104,7 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
             found = first_difference(
                 f"outputs of inputs {batch[0]}..{batch[-1]}",
                 expected_topics(case, batch),
-                by_topic(_written(driver, run)),
+                by_topic(written(driver, run)),
             )
             if found:
                 return found
@@ -118,7 +118,7 @@ def _drive(case: Case, run: Interpreted, batches: list[list[int]], *, by_column:
         driver.close()
 
 
-def _feed(driver: Any, run: Interpreted, record: dict[str, Any]) -> None:
+def feed(driver: Any, run: Interpreted, record: dict[str, Any]) -> None:
     if "advance_wall_clock_ms" in record:
         driver.advance_wall_clock_time(record["advance_wall_clock_ms"])
         return
@@ -129,7 +129,7 @@ def _feed(driver: Any, run: Interpreted, record: dict[str, Any]) -> None:
     )
 
 
-def _written(driver: Any, run: Interpreted) -> list[dict[str, Any]]:
+def written(driver: Any, run: Interpreted) -> list[dict[str, Any]]:
     rows = list(run.side)
     produced = driver.produced_topic_names()
     for topic in sorted(run.serdes):
