@@ -6,9 +6,10 @@ The driver hands the records of a batch to the task in the order in which they w
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import Any
 
-__all__ = ["cut"]
+__all__ = ["cut", "cut_in_order"]
 
 Input = dict[str, Any]
 
@@ -34,3 +35,41 @@ def cut(inputs: list[Input], seed: int | None, *, longest: int = 25) -> list[lis
             batches.append([i])
             wanted = dice.randint(1, longest)
     return batches
+
+
+def cut_in_order(
+    inputs: list[Input], seed: int | None = None, *, longest: int = 12, everywhere: Collection[str] = ()
+) -> list[list[Input]]:
+    """The records in batches that give the very same order when their topics are merged by time, as a task merges them.
+
+    Args:
+        inputs: The case's records.
+        seed: None makes the batches as long as they can be, else they are of random length.
+        longest: The most records in one batch.
+        everywhere: The topics of global stores: a batch sees all of their records that were there before it.
+    """
+    dice = random.Random(seed)
+    batches: list[list[Input]] = []
+    wanted = 0
+    for record in inputs:
+        last = batches[-1] if batches else []
+        if record["topic"] in everywhere:
+            fits = all(each["topic"] in everywhere for each in last)
+        else:
+            fits = _stays_in_order([*(each for each in last if each["topic"] not in everywhere), record])
+        if last and len(last) < wanted and fits:
+            last.append(record)
+        else:
+            batches.append([record])
+            wanted = longest if seed is None else dice.randint(1, longest)
+    return batches
+
+
+def _stays_in_order(records: list[Input]) -> bool:
+    newest: dict[str, int] = {}
+    ranks = []
+    for record in records:
+        topic = record["topic"]
+        newest[topic] = max(newest.get(topic, -1), record["timestamp"])
+        ranks.append((newest[topic], topic))
+    return ranks == sorted(ranks)

@@ -1,0 +1,202 @@
+"""An application's batches without Spark: the tasks that Spark's workers run, over the same log, segments and replicas.
+
+Every task of every batch opens its store anew and makes its operators anew, as a worker does. In between the run can be
+hurt as a cluster hurts it: a task dies at any step and its batch runs again, replicas are lost with their machine, and
+envelopes of the shuffle arrive in any order.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+from compare import by_topic, sorted_store
+from driving import Outcome
+from interpreter import Interpreted
+from things import plain
+
+from penstock.config import StreamsConfig
+from penstock.log.open import drop_memory_log, open_log
+from penstock.plan.plan import TaskRun, plan_of
+from penstock.serde.partitioner import partitions_for
+from penstock.spark import faults
+from penstock.spark.envelope import Envelope, Kind
+from penstock.spark.exactly_once import run_task
+from penstock.spark.job import SparkJob
+from penstock.spark.stage import run_name, run_of, slot_of
+from penstock.state.task_store import TaskStore
+from penstock.state.views import open_view
+
+__all__ = ["Died", "Stages", "staged"]
+
+Spec = dict[str, Any]
+Range = tuple[int, int]
+
+
+class Died(Exception):  # noqa: N818 - not an error of the code
+    """A task was killed."""
+
+
+@contextmanager
+def staged(run: Interpreted, partitions: int = 1, cache_bytes: int = 0) -> Iterator[Stages]:
+    """An application that has not run yet, with topics of so many partitions."""
+    root = Path(tempfile.mkdtemp(prefix="penstock-stages-"))
+    stages = Stages(run, root, partitions, cache_bytes)
+    try:
+        yield stages
+    finally:
+        drop_memory_log(root.name)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+class Stages:
+    """One application."""
+
+    def __init__(self, run: Interpreted, root: Path, partitions: int, cache_bytes: int) -> None:
+        self._run = run
+        self._root = root
+        self._partitions = partitions
+        self._log = open_log(f"memory://{root.name}")
+        for topic in run.serdes:
+            self._log.create_topic(topic, partitions, {"retention.ms": "-1"})
+        settings = {"application.id": "app", "state.dir": str(root), **run.config}
+        config = StreamsConfig({**settings, "statestore.cache.max.bytes": cache_bytes})
+        self.plan = plan_of(run.topology, "app", dict.fromkeys(run.serdes, partitions))
+        self._job = SparkJob(
+            plan=self.plan,
+            program=b"",
+            log_url=self._log.url,
+            epoch=self._log.acquire_lease("app", "test").epoch,
+            checkpoint=str(root / "checkpoint"),
+            replica_root=str(root / "replicas"),
+            fingerprint="f",
+            accepts=("f",),
+            exactly_once=True,
+            parallelism=2,
+            max_records_per_batch=1000,
+            max_records_per_partition=1000,
+            tick_ms=0,
+            offset_reset={},
+            until_latest=False,
+            driver_pid=0,
+        )
+        self._job.__dict__["_program"] = (run.topology, config)  # as if it had been unpickled
+        self._batch = -1
+        self.dropped = 0
+
+    def run(self, records: Sequence[Spec], hurt: random.Random | None = None) -> None:
+        """Runs one batch of records; with dice, whatever can happen to a batch happens to it."""
+        self._batch += 1
+        ranges = self._append(records)
+        while hurt is not None and hurt.random() < 0.4:
+            try:
+                with _dying(hurt.randrange(12)):
+                    self._run_batch(ranges, hurt)
+            except Died:
+                pass
+            if hurt.random() < 0.3:
+                self._lose_replicas()
+        self._run_batch(ranges, hurt)
+        if hurt is not None and hurt.random() < 0.3:
+            self._lose_replicas()
+
+    def outcome(self) -> Outcome:
+        """All that has been written, partition by partition, and what the stores hold."""
+        names = dict.fromkeys(self._run.stores)
+        stores = {name: sorted_store(self._dump(name)) for name in names}
+        return Outcome(by_topic([row for topic in self._run.serdes for row in self._written(topic)]), stores, self.dropped)
+
+    def _append(self, records: Sequence[Spec]) -> dict[tuple[str, int], Range]:
+        ranges = {}
+        for topic in dict.fromkeys(r["topic"] for r in records):
+            rows = [r for r in records if r["topic"] == topic]
+            keys, values = self._run.serdes[topic]
+            columns = {
+                "timestamp": pa.array([r["timestamp"] for r in rows], pa.int64()),
+                "key": pa.array([keys.serialize(r["key"]) for r in rows], pa.large_binary()),
+                "value": pa.array([values.serialize(r["value"]) for r in rows], pa.large_binary()),
+            }
+            batch = pa.RecordBatch.from_pydict(columns)
+            targets = partitions_for(batch.column("key"), self._partitions)
+            for partition in sorted(set(targets.tolist())):
+                part = batch.filter(pa.array(targets == partition))
+                first = self._log.append(topic, partition, part)
+                ranges[topic, partition] = (first, first + part.num_rows)
+        return ranges
+
+    def _run_batch(self, ranges: dict[tuple[str, int], Range], shuffle: random.Random | None) -> None:
+        inbox: dict[tuple[int, TaskRun], list[Envelope]] = defaultdict(list)
+        for (topic, partition), (start, end) in ranges.items():
+            for sub in self.plan.readers(topic):
+                level, run = self.plan.entry_level(sub), TaskRun(sub.id, partition)
+                slot, payload = slot_of(self._job, level, run), f"[{start}, {end}]".encode()
+                envelope = Envelope(level, slot, Kind.RANGE, run_name(run), topic, partition, "", payload)
+                inbox[level, run].append(envelope)
+        for level in range(self.plan.levels):
+            for run in sorted(run for at, run in inbox if at == level):
+                arrived = inbox[level, run]
+                if shuffle is not None:
+                    shuffle.shuffle(arrived)
+                for envelope in run_task(self._job, level, run, self._batch, arrived):
+                    if envelope.kind is Kind.REPORT:
+                        self.dropped += int(envelope.report.get("dropped", 0))
+                    else:
+                        inbox[envelope.level, run_of(envelope.run)].append(envelope)
+
+    def _lose_replicas(self) -> None:
+        shutil.rmtree(self._root / "replicas", ignore_errors=True)
+
+    def _written(self, topic: str) -> Iterator[Spec]:
+        keys, values = self._run.serdes[topic]
+        sinks = {node.topic for node in self._run.topology.sinks}
+        for partition in range(self._partitions if topic in sinks else 0):
+            for record in self._log.read(topic, partition, 0, 1_000_000).records.to_pylist():
+                row = {"topic": topic if self._partitions == 1 else f"{topic}-{partition}"}
+                row |= {"key": plain(keys.deserialize(record["key"])), "value": plain(values.deserialize(record["value"]))}
+                row["timestamp"] = record["timestamp"]
+                if record["headers"]:
+                    row["headers"] = [[h["key"], h["value"].decode()] for h in record["headers"]]
+                yield row
+
+    def _dump(self, name: str) -> list[Spec]:
+        sub = next(s for s in self.plan.subtopologies if name in s.stores)
+        rows = []
+        for partition in range(sub.tasks):
+            specs = [self._run.topology.stores[s] for s in sub.stores]
+            job, task = self._job, f"{sub.id}_{partition}"
+            with TaskStore.open(job.checkpoint, job.replica_root, task, specs, application_id="app") as store:
+                state = store.read_committed((self._batch + 1) * len(sub.levels) - 1)
+                spec = self._run.topology.stores[name]
+                rows += self._run.dump_store(_OneStore(open_view(spec, state.map(name), state.meta)), name)
+        return rows
+
+
+class _OneStore:
+    """Looks like a driver to `Interpreted.dump_store`."""
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+
+    def store(self, name: str) -> Any:
+        return self._view
+
+
+@contextmanager
+def _dying(after: int) -> Iterator[None]:
+    """Lets the tasks of this block reach so many steps of the exactly-once protocol."""
+    steps = iter(range(after))
+
+    def reach(step: int, batch: int, task: str, driver_pid: int) -> None:
+        if next(steps, None) is None:
+            raise Died(f"{task} at step {step} of batch {batch}")
+
+    with patch.object(faults, "reach", reach):
+        yield
