@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
 from agreement import Agreement
+
 from batches import cut
 from compare import by_topic, first_difference, sorted_store
 from interpreter import Interpreted
-from run import feed, written
-
 from penstock.testing import TopologyTestDriver
+from run import feed, written
 
 __all__ = ["Outcome", "differences", "drive"]
 

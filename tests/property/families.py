@@ -10,7 +10,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
 from interpreter import NotBuilt, interpret
-
 from penstock.errors import PenstockError
 from penstock.testing import TopologyTestDriver
 
@@ -69,7 +68,7 @@ def _is_built(name: str) -> bool:
         {"id": "t", "op": "table", "topic": "t"},
         {"id": "t2", "op": "table", "topic": "t2"},
     ]
-    topics = {topic: string for topic in ("s", "s2", "t", "t2", "g", "v")}
+    topics = dict.fromkeys(("s", "s2", "t", "t2", "g", "v"), string)
     try:
         run = interpret({"config": {}, "topics": topics, "topology": [*sources, *SAMPLES[name]]})
         with TopologyTestDriver(run.topology) as driver:

@@ -13,10 +13,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
-import functions as fns
 from dice import Dice
 from random_functions import RandomFunctions
 from random_inputs import random_inputs
+
+import functions as fns
 
 __all__ = ["random_case"]
 
@@ -142,7 +143,9 @@ class Generator(RandomFunctions):
     def _windowed_stream_step(self, x: Item) -> None:
         match self.dice.number(4):
             case 0:
-                self._item(self._add("filter", {"in": x.id, "fn": self.predicate(x.key, x.value)}), "S", x.key, x.value, x)
+                self._item(
+                    self._add("filter", {"in": x.id, "fn": self.predicate(x.key, x.value)}), "S", x.key, x.value, x
+                )
             case 1:
                 self._map_values(x)
             case _:
@@ -178,7 +181,9 @@ class Generator(RandomFunctions):
                 self._item(self._add("map", {"in": x.id, "fn": fn}), "S", "string", fns.value_type(value, x.value), x)
             case 4:
                 names = ["repeat", "none_if_null"] + ["words"] * (x.value == "string")
-                self._item(self._add("flatMapValues", {"in": x.id, "fn": {"name": dice.of(names)}}), "S", x.key, x.value, x)
+                self._item(
+                    self._add("flatMapValues", {"in": x.id, "fn": {"name": dice.of(names)}}), "S", x.key, x.value, x
+                )
             case 5:
                 fn = {"name": "fan_out", "n": 2}
                 self._item(self._add("flatMap", {"in": x.id, "fn": fn}), "S", "string", x.value, x)
@@ -226,10 +231,16 @@ class Generator(RandomFunctions):
             case 0:
                 n, value = self._add("count", {"in": in_}), "long"
             case 1:
-                names = ("sum", "max", "min") if x.value == "long" else ("concat", "last", "first", "concat", "last_or_null")
+                names = (
+                    ("sum", "max", "min")
+                    if x.value == "long"
+                    else ("concat", "last", "first", "concat", "last_or_null")
+                )
                 n, value = self._add("reduce", {"in": in_, "fn": {"name": dice.of(names)}}), x.value
             case _:
-                n, value = self._aggregate(in_, [{"name": dice.one("trace", "trace_key", "null_at")}], "sum_measure", kind)
+                n, value = self._aggregate(
+                    in_, [{"name": dice.one("trace", "trace_key", "null_at")}], "sum_measure", kind
+                )
         self._item(self._store(n, 0.6), "T", _key_of(kind), value, x)
 
     def _aggregate(self, in_: str, traces: list[Spec], number: str, window: str, **fields: Any) -> tuple[Spec, str]:
@@ -249,7 +260,11 @@ class Generator(RandomFunctions):
             return
         dice, is_long = self.dice, self.dice.maybe(0.5)
         groups = [self._add("groupByKey", {"in": i.id})["id"] for i in (x, y)]
-        kinds = ({"name": "sum_measure"}, {"name": "count"}) if is_long else ({"name": "trace"}, {"name": "trace", "sep": "*"})
+        kinds = (
+            ({"name": "sum_measure"}, {"name": "count"})
+            if is_long
+            else ({"name": "trace"}, {"name": "trace", "sep": "*"})
+        )
         in_, kind = self._add("cogroup", {"in": groups, "fns": list(kinds)})["id"], ""
         if dice.maybe(0.5):
             window = self.window(self.families)
@@ -322,7 +337,9 @@ class Generator(RandomFunctions):
         options += [self._suppress] * 2 * self._has("suppress")
         if x.key == "string":
             options += [self._aggregate_table] * 3 + [self._to_stream]
-            options += [self._table_join] * 3 * self._has("table-table") + [self._fk_join] * 3 * self._has("foreign-key")
+            options += [self._table_join] * 3 * self._has("table-table") + [self._fk_join] * 3 * self._has(
+                "foreign-key"
+            )
             options += [self._transform] * self._has("transform-values")
         self.dice.of(options)(x)
 
@@ -371,7 +388,9 @@ class Generator(RandomFunctions):
                 subtractor = {"name": "diff"} if is_long else {"name": "concat", "sep": "-"}
                 n = self._add("reduce", {"in": grouped, "adder": adder, "subtractor": subtractor})
             case _:
-                n, value = self._aggregate(grouped, [{"name": "trace"}, {"name": "trace", "sep": "-"}], "sum_measure", "")
+                n, value = self._aggregate(
+                    grouped, [{"name": "trace"}, {"name": "trace", "sep": "-"}], "sum_measure", ""
+                )
         self._item(self._store(n, 0.6), "T", "string", value, x)
 
     def _table_join(self, x: Item) -> None:
@@ -384,7 +403,12 @@ class Generator(RandomFunctions):
         if y is None or not y.has_serde:
             return
         fn = self.joiner(with_key=False)
-        fields = {"kind": self.dice.one("inner", "left"), "in": [x.id, y.id], "extractor": {"name": "first_char"}, "fn": fn}
+        fields = {
+            "kind": self.dice.one("inner", "left"),
+            "in": [x.id, y.id],
+            "extractor": {"name": "first_char"},
+            "fn": fn,
+        }
         n = self._store(self._add("fkJoin", fields), 0.5)
         self._item(n, "T", "string", fns.joiner_type(fn, x.value, y.value), x)
 

@@ -18,22 +18,22 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from compare import by_topic, sorted_store
 from driving import Outcome
-from interpreter import Interpreted
-from things import plain
 
+from compare import by_topic, sorted_store
+from interpreter import Interpreted
 from penstock.config import StreamsConfig
 from penstock.log.open import drop_memory_log, open_log
 from penstock.plan.plan import TaskRun, plan_of
 from penstock.serde.partitioner import partitions_for
-from penstock.spark import faults
+from penstock.spark import faults, kept
 from penstock.spark.envelope import Envelope, Kind
 from penstock.spark.exactly_once import run_task
 from penstock.spark.job import SparkJob
 from penstock.spark.stage import run_name, run_of, slot_of
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
+from things import plain
 
 __all__ = ["Died", "Stages", "staged"]
 
@@ -53,6 +53,7 @@ def staged(run: Interpreted, partitions: int = 1, cache_bytes: int = 0) -> Itera
     try:
         yield stages
     finally:
+        stages.lose_worker()
         drop_memory_log(root.name)
         shutil.rmtree(root, ignore_errors=True)
 
@@ -72,7 +73,7 @@ class Stages:
         self.plan = plan_of(run.topology, "app", dict.fromkeys(run.serdes, partitions))
         self._job = SparkJob(
             plan=self.plan,
-            program=b"",
+            program=root.name.encode(),
             log_url=self._log.url,
             epoch=self._log.acquire_lease("app", "test").epoch,
             checkpoint=str(root / "checkpoint"),
@@ -102,17 +103,19 @@ class Stages:
                     self._run_batch(ranges, hurt)
             except Died:
                 pass
-            if hurt.random() < 0.3:
-                self._lose_replicas()
+            self._lose(hurt)
         self._run_batch(ranges, hurt)
-        if hurt is not None and hurt.random() < 0.3:
-            self._lose_replicas()
+        if hurt is not None:
+            self._lose(hurt)
 
     def outcome(self) -> Outcome:
         """All that has been written, partition by partition, and what the stores hold."""
+        self.lose_worker()  # a replica is open once in a process
         names = dict.fromkeys(self._run.stores)
         stores = {name: sorted_store(self._dump(name)) for name in names}
-        return Outcome(by_topic([row for topic in self._run.serdes for row in self._written(topic)]), stores, self.dropped)
+        return Outcome(
+            by_topic([row for topic in self._run.serdes for row in self._written(topic)]), stores, self.dropped
+        )
 
     def _append(self, records: Sequence[Spec]) -> dict[tuple[str, int], Range]:
         ranges = {}
@@ -151,8 +154,17 @@ class Stages:
                     else:
                         inbox[envelope.level, run_of(envelope.run)].append(envelope)
 
-    def _lose_replicas(self) -> None:
-        shutil.rmtree(self._root / "replicas", ignore_errors=True)
+    def _lose(self, hurt: random.Random) -> None:
+        """A worker dies, or its machine with all replicas."""
+        fate = hurt.random()
+        if fate < 0.5:
+            self.lose_worker()
+        if fate < 0.25:
+            shutil.rmtree(self._root / "replicas", ignore_errors=True)
+
+    def lose_worker(self) -> None:
+        """What a worker keeps between batches goes."""
+        kept.close_all()
 
     def _written(self, topic: str) -> Iterator[Spec]:
         keys, values = self._run.serdes[topic]
@@ -160,7 +172,10 @@ class Stages:
         for partition in range(self._partitions if topic in sinks else 0):
             for record in self._log.read(topic, partition, 0, 1_000_000).records.to_pylist():
                 row = {"topic": topic if self._partitions == 1 else f"{topic}-{partition}"}
-                row |= {"key": plain(keys.deserialize(record["key"])), "value": plain(values.deserialize(record["value"]))}
+                row |= {
+                    "key": plain(keys.deserialize(record["key"])),
+                    "value": plain(values.deserialize(record["value"])),
+                }
                 row["timestamp"] = record["timestamp"]
                 if record["headers"]:
                     row["headers"] = [[h["key"], h["value"].decode()] for h in record["headers"]]

@@ -21,6 +21,7 @@ class PlannedSubTopology:
 
     ``levels`` are the stages in which it runs, one for all but the cycles of foreign-key joins. ``keeps_state``: it has
     stores or numbers (stream time) that outlive a batch. ``ticks``: wall-clock time may make it do something.
+    ``held``: the phases in which punctuations wait for a later batch, as no stage is left for what they may write.
     """
 
     id: int
@@ -33,6 +34,7 @@ class PlannedSubTopology:
     levels: tuple[int, ...]
     keeps_state: bool
     ticks: bool
+    held: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -126,10 +128,10 @@ def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -
     counts = partition_counts(topology, known)
     subs = topology.subtopologies()
     read = {s.id: _read_by(s, topology, topics) for s in subs}
-    levels = levels_of(_flows(subs, topology, topics))
+    stages = levels_of(_flows(subs, topology, topics))
+    levels = {s.id: tuple(i for i, stage in enumerate(stages) if s.id in stage) for s in subs}
     planned = tuple(
-        _planned(s, topology, read[s.id], counts, tuple(i for i, level in enumerate(levels) if s.id in level))
-        for s in subs
+        _planned(s, topology, read[s.id], counts, levels[s.id], _held(s, topology, read, levels)) for s in subs
     )
     tables = tuple(dict.fromkeys(t for n in topology.sources if n.global_store for t in topics[n.name]))
     return PhysicalPlan(application_id, planned, counts, tuple(topology.internal_topics), tables)
@@ -182,12 +184,27 @@ def _waits(operation: Operation) -> bool:
     return type(operation).__name__ == "Suppress" or getattr(operation, "idle_ms", None) is not None
 
 
+def _held(
+    sub: SubTopology, topology: Topology, reads: Mapping[int, tuple[str, ...]], levels: Mapping[int, tuple[int, ...]]
+) -> tuple[int, ...]:
+    """The phases in which a punctuation could write to a topic that nobody reads any more in this batch."""
+    processors = [n for n in sub.nodes if isinstance(getattr(topology.nodes[n], "operation", None), Process)]
+    written = {topic for n in processors for topic in _reached(n, topology)}
+    last = [max(levels[reader]) for topic in written for reader, topics in reads.items() if topic in topics]
+    return tuple(phase for phase, level in enumerate(levels[sub.id]) if level >= min(last, default=level + 1))
+
+
 def _acts_on_time(node: Node) -> bool:
     return isinstance(node, ProcessorNode) and (isinstance(node.operation, Process) or _waits(node.operation))
 
 
 def _planned(
-    sub: SubTopology, topology: Topology, read: tuple[str, ...], counts: Mapping[str, int], levels: tuple[int, ...]
+    sub: SubTopology,
+    topology: Topology,
+    read: tuple[str, ...],
+    counts: Mapping[str, int],
+    levels: tuple[int, ...],
+    held: tuple[int, ...],
 ) -> PlannedSubTopology:
     nodes = [topology.nodes[n] for n in sub.nodes]
     processes = any(isinstance(n, ProcessorNode) and isinstance(n.operation, Process) for n in nodes)
@@ -204,6 +221,7 @@ def _planned(
         levels=levels,
         keeps_state=bool(sub.stores) or processes or extracts,
         ticks=processes or waits,
+        held=held,
     )
 
 

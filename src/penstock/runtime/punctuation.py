@@ -38,6 +38,7 @@ class PunctuationQueue:
 
     def __init__(self) -> None:
         self._queue: PriorityQueue[Schedule] = PriorityQueue(lambda schedule: schedule.next_ms)
+        self.is_held = False  # then nothing is due
 
     def add(self, schedule: Schedule) -> None:
         self._queue.add(schedule)
@@ -48,11 +49,13 @@ class PunctuationQueue:
 
     def next_ms(self, node: str) -> int | None:
         """When the processor's next punctuation is due."""
+        if self.is_held:
+            return None
         return min((s.next_ms for s in self._queue.entries() if s.node == node and not s.cancelled), default=None)
 
     def fire(self, now_ms: int, run: Callable[[Schedule], None], node: str | None = None) -> None:
         """Runs all schedules (of the node, if given) that are due; those that are not cancelled come again."""
-        while (schedule := self._take(now_ms, node)) is not None:
+        while not self.is_held and (schedule := self._take(now_ms, node)) is not None:
             if schedule.cancelled:
                 continue
             run(schedule)

@@ -107,7 +107,13 @@ class StreamTask:
         ]
 
     def process(
-        self, batch: Sequence[TopicBatch], wall_clock_ms: int, *, ordered: bool = False, depth_first: bool = False
+        self,
+        batch: Sequence[TopicBatch],
+        wall_clock_ms: int,
+        *,
+        ordered: bool = False,
+        depth_first: bool = False,
+        hold_punctuation: bool = False,
     ) -> TaskOutput:
         """Processes a batch; an empty one runs only what wall-clock time has made due.
 
@@ -118,10 +124,12 @@ class StreamTask:
             depth_first: Process record by record, each through all operators before the next, as Kafka Streams does.
                 That changes nothing but the order in which the user's functions are called. Topologies that have a
                 ``sliced_reason`` always run so.
+            hold_punctuation: Leave punctuations that are due to a later batch.
         """
         started = time.perf_counter()
         context = self._context
         context.wall_clock_ms = wall_clock_ms
+        context.stream_queue.is_held = context.wall_clock_queue.is_held = hold_punctuation
         self._sensor.on_batch_start(self.task_id, sum(b.records.num_rows for b in batch))
         dropped = context.dropped
         pieces = [self._reader(one.topic).read(one) for one in batch if one.records.num_rows]

@@ -191,7 +191,8 @@ def _process(
             global_stores=shared,
         )
 
-    output = kept.task(make, shared).process(records, int(time.time() * 1000))
+    task = kept.task(make, shared)
+    output = task.process(records, int(time.time() * 1000), hold_punctuation=run.phase in sub.held)
     facts.mark("process", started)
     facts.metrics |= output.metrics
     facts.metrics["dropped"] += facts.metrics.pop("dropped_globally", 0)
@@ -209,7 +210,9 @@ def _write(job: SparkJob, run: TaskRun, number: int, outputs: Outputs, log: Embe
             for partition, part in _by_partition(rows):
                 transaction.append(topic, max(partition, 0), part.drop_columns(["partition"]))
         if job.exactly_once:
-            transaction.put_ledger(job.plan.application_id, run.task_id, number)
+            # A batch that is run again begins with its first phase, when later ones may have been written.
+            task = run.task_id if run.phase == 0 else f"{run.task_id}/{run.phase}"
+            transaction.put_ledger(job.plan.application_id, task, number)
 
 
 def _handed_on(job: SparkJob, level: int, run: TaskRun, outputs: Outputs) -> Iterator[Envelope]:

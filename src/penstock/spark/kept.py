@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.spark.job import SparkJob
     from penstock.state.segments import Segment
 
-__all__ = ["KeptTask", "put_back", "take"]
+__all__ = ["KeptTask", "close_all", "put_back", "take"]
 
 _MOST = 64  # tasks; each has a file open
 
@@ -116,6 +116,11 @@ def put_back(task: KeptTask) -> None:
         task.store.pause()
     _kept[task.key] = task
     _close(list(_kept)[: max(0, len(_kept) - _MOST)])
+
+
+def close_all() -> None:
+    """Keeps nothing any more, as if the process had ended."""
+    _close(list(_kept))
 
 
 def _close(keys: Iterable[_Key]) -> None:

@@ -55,6 +55,17 @@ def test_topics_in_a_circle_have_no_levels() -> None:
         levels_of({0: {"a": ["x"], "y": ["x"]}, 1: {"x": ["y"]}})
 
 
+def test_a_stream_with_a_new_key_joins_a_table_of_its_own_subtopology() -> None:
+    """Its punctuations wait in the last stage, which nobody would read after."""
+    builder = StreamsBuilder()
+    lines = builder.stream("lines", STRINGS)
+    keyed = lines.process(lambda: None).select_key(lambda v: v)
+    keyed.join(lines.to_table(), lambda a, b: a + b).to("out")
+    (sub,) = plan_of(builder.build(), "app", {"lines": 2}).subtopologies
+    assert sub.levels == (0, 1)
+    assert sub.held == (1,)
+
+
 def test_tasks_and_stages() -> None:
     plan = plan_of(counted(), "app", {"words": 3, "other": 9})
     assert [(s.id, s.tasks, s.levels) for s in plan.subtopologies] == [(0, 3, (0,)), (1, 3, (1,))]
