@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.errors import ProcessingError
 from penstock.runtime.aggregate_rows import finish, initial, plain_keys
-from penstock.runtime.expressions import frame
+from penstock.runtime.expressions import frame, select
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _evaluate(function: Function, rows: Rows, aggregates: list[Any], node: str) 
     table = frame(rows.with_keys(plain_keys(rows)), None).with_columns(
         Column.of_items(aggregates).series().alias("aggregate")
     )
-    result = table.select(function.fn)
+    result = select(table, function.fn)
     if result.width != 1 or len(result) != len(rows):
         raise ProcessingError(
             f"{node}: the expression at {function.file}:{function.line} must give one value per record",

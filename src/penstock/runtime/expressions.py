@@ -6,6 +6,7 @@ The columns are ``key``, ``timestamp``, ``value`` and, when the value is a struc
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.topology.functions import Function
 
-__all__ = ["evaluate", "frame"]
+__all__ = ["evaluate", "frame", "select"]
 
 _RECORD_COLUMNS = ("key", "timestamp", "value")
+_LIKELY_TYPES = (pl.String, pl.Int64, pl.Float64, pl.Boolean, pl.Binary, pl.List(pl.String))
 
 
 def frame(rows: Rows, names: set[str] | None) -> pl.DataFrame:
@@ -50,6 +52,24 @@ def _fields(values: pl.Series, names: set[str] | None, *, dynamic: bool) -> list
     return found
 
 
+def select(table: pl.DataFrame, expression: pl.Expr) -> pl.DataFrame:
+    """What the expression makes of the columns.
+
+    A column that happens to have only nulls in this batch has no type, and then ``str.len_chars()`` and its like fail.
+    They are tried with the usual types in its place: of nulls they all make the same.
+    """
+    try:
+        return table.select(expression)
+    except pl.exceptions.PolarsError:
+        untyped = [name for name, dtype in table.schema.items() if dtype == pl.Null]
+        if not untyped:
+            raise
+        for dtype in _LIKELY_TYPES:
+            with suppress(pl.exceptions.PolarsError):
+                return table.with_columns(pl.col(untyped).cast(dtype)).select(expression)
+        raise
+
+
 def evaluate(function: Function, rows: Rows, node: str) -> pl.Series:
     """The expression's result for each row.
 
@@ -61,7 +81,7 @@ def evaluate(function: Function, rows: Rows, node: str) -> pl.Series:
     roots = expression.meta.root_names()
     patterns = any(not name or (name.startswith("^") and name.endswith("$")) for name in roots)
     names = None if patterns or expression.meta.has_multiple_outputs() else set(roots)
-    result = frame(rows, names).select(expression)
+    result = select(frame(rows, names), expression)
     if result.width != 1:
         raise ProcessingError(
             f"{node}: the expression at {function.file}:{function.line} gives {result.width} columns, not one",

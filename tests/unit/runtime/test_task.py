@@ -249,3 +249,14 @@ def test_no_access_to_a_store_that_is_not_connected():
     store = StoreSpec("counts", "key_value", STRING, STRING)
     with pytest.raises(TopologyError, match="no access to a state store 'counts'"):
         task(chain(Process(Counting), stores=[store]))
+
+
+def test_an_expression_over_a_batch_of_nulls():
+    """A column of nulls has no type that a method for texts could be found by."""
+    built = chain(
+        MapValues(function(lambda v: None)), Filter(function(pl.col("value").str.len_chars() > 1), negate=True)
+    )
+    records = [(b"a", b"x", 0), (b"b", b"y", 1)]
+    together = written(task(built).process([batch(records)], 0))
+    alone = task(built)
+    assert together == [r for one in records for r in written(alone.process([batch([one])], 0))]
