@@ -48,8 +48,7 @@ def agreements(
     Args:
         case: The case.
         cached: One of the runs has caching on.
-        tasks: One of the runs is divided into so many tasks as Spark has them: each has a stream time of its own, and
-            makes processors anew for each batch, so that what these keep in fields is lost.
+        tasks: One of the runs is divided into so many tasks, as Spark has them: each has a stream time of its own.
     """
     return _Analysis(case, cached=cached, tasks=tasks).run()
 
@@ -164,7 +163,7 @@ class _Analysis:
         level = _only_exact(x.level)
         if "interval_ms" in f and x.order != "input":  # the test driver has one stream time for all sub-topologies
             level = Agreement.NONE
-        if self.tasks and ("times" in f or ("interval_ms" in f and self.tasks > 1)):
+        if self.tasks > 1 and "interval_ms" in f:
             level = Agreement.NONE
         if "store" in f:
             self.stores[f["store"]] = level

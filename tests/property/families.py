@@ -34,6 +34,7 @@ HOUR = 3_600_000
 GLOBAL = {"id": "gt", "op": "globalTable", "topic": "g"}
 VERSIONED = {"id": "v", "op": "table", "topic": "v", "store": "v", "versioned_history_ms": HOUR}
 SAMPLES: dict[str, list[Spec]] = {
+    "fields": [],  # processors that keep something in themselves, which is lost with their worker
     "stream-stream": _join("s", "s2", window={"before_ms": 10, "after_ms": 10, "grace_ms": 0}),
     "table-table": _join("t", "t2"),
     "foreign-key": [

@@ -259,7 +259,8 @@ class Generator(RandomFunctions):
         if y is None:
             return
         dice, is_long = self.dice, self.dice.maybe(0.5)
-        groups = [self._add("groupByKey", {"in": i.id})["id"] for i in (x, y)]
+        # Named, because Kafka Streams cannot repartition two streams of a cogroup under names of its own.
+        groups = [self._add("groupByKey", {"in": i.id, "name": f"group-{self.ids}"})["id"] for i in (x, y)]
         kinds = (
             ({"name": "sum_measure"}, {"name": "count"})
             if is_long
@@ -328,7 +329,7 @@ class Generator(RandomFunctions):
             self._add("addStateStore", {"store": store, "type": "key_value", "key": "string", "value": held})
         if name == "count_and_punctuate":
             f |= {"interval_ms": dice.one(5000, 2000), "time": "stream"}
-            if dice.maybe(0.3):
+            if self._has("fields") and dice.maybe(0.3):
                 f["times"] = 2
         self._item(self._add(op, {"in": x.id, "processor": f}), "S", x.key, value, x)
 
