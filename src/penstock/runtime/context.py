@@ -119,8 +119,12 @@ class RunningContext:
             view = self._views[name] = self._globals.view(self.topology.stores[name])
         elif view is None:
             spec = self.topology.stores[name]
-            cached = self._caching and spec.caching is not False and not spec.time_ordered
-            if spec.kind in ("window", "session") and cached and self._never_evicts:
+            if (
+                spec.kind in ("window", "session")
+                and self._caching
+                and spec.caching is not False
+                and self._never_evicts
+            ):
                 spec = replace(spec, retention_ms=_FOREVER_MS)
             view = self._views[name] = open_view(spec, self._state.map(name), self._state.meta)
         return view
