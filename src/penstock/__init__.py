@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.errors import PenstockError
     from penstock.serde import Serdes
-    from penstock.serde.windowed import Windowed
+    from penstock.serde.windowed import Window, Windowed
     from penstock.testing import TopologyTestDriver
     from penstock.topology.async_operations import Retry
 
@@ -87,6 +87,7 @@ __all__ = [
     "TopologyTestDriver",
     "UnlimitedWindows",
     "ValueTransformerWithKey",
+    "Window",
     "Windowed",
     "__version__",
     "agg",
@@ -129,7 +130,7 @@ _MODULES = {
     "config": ("StreamsConfig",),
     "errors": ("PenstockError",),
     "serde": ("Serdes",),
-    "serde.windowed": ("Windowed",),
+    "serde.windowed": ("Window", "Windowed"),
     "testing": ("TopologyTestDriver",),
     "topology.async_operations": ("Retry",),
 }

@@ -1,6 +1,7 @@
 """The demo: the access-log job with a growing log file, a live view and a proof at the end.
 
 Reading order: `access_log` (the topology; the same file as examples/access_log.py), `job`, `writer`, `counts`, `view`.
+Beside it `example`: how the other programs of examples/ run.
 """
 
 from __future__ import annotations
@@ -8,14 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from penstock.demo.example import run_example
     from penstock.demo.job import run_demo
 
-__all__ = ["run_demo"]
+__all__ = ["run_demo", "run_example"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "run_demo":
-        raise AttributeError(f"module 'penstock.demo' has no attribute {name!r}")
-    from penstock.demo.job import run_demo
+    if name == "run_demo":
+        from penstock.demo.job import run_demo
 
-    return run_demo
+        return run_demo
+    if name == "run_example":
+        from penstock.demo.example import run_example
+
+        return run_example
+    raise AttributeError(f"module 'penstock.demo' has no attribute {name!r}")
