@@ -90,7 +90,9 @@ class _Analysis:
     def op_table(self, n: Spec) -> Known:
         return Known(Agreement.EXACT, "input", is_table=True)
 
-    op_globalTable = op_table  # noqa: N815 - named as the operator
+    def op_globalTable(self, n: Spec) -> Known:  # noqa: N802
+        level = Agreement.NONE if self.tasks else Agreement.EXACT  # no task has it as its own
+        return Known(level, "input", is_table=True)
 
     def op_addStateStore(self, n: Spec) -> None:  # noqa: N802
         """Its processor decides."""

@@ -71,6 +71,8 @@ def differences(
         one, other = expected.outputs.get(topic, []), actual.outputs.get(topic, [])
         found.append(first_difference(f"topic {topic}", _agreeing(one, level), _agreeing(other, level)))
     for store, level in stores.items():
+        if level == Agreement.NONE:
+            continue
         one, other = expected.stores[store], actual.stores[store]
         if level == Agreement.AT_LEAST:
             other = [row for row in other if row in one]

@@ -111,7 +111,7 @@ class Stages:
     def outcome(self) -> Outcome:
         """All that has been written, partition by partition, and what the stores hold."""
         self.lose_worker()  # a replica is open once in a process
-        names = dict.fromkeys(self._run.stores)
+        names = [name for name in dict.fromkeys(self._run.stores) if name not in self._run.topology.global_stores]
         stores = {name: sorted_store(self._dump(name)) for name in names}
         return Outcome(
             by_topic([row for topic in self._run.serdes for row in self._written(topic)]), stores, self.dropped

@@ -13,8 +13,8 @@ from support import searching
 from batches import cut_in_order
 from interpreter import interpret
 
-# On Spark a global table is not a task's own; and what processors keep in fields lasts as long as their worker.
-NOT_HERE = frozenset({"global", "fields"})
+# What processors keep in fields lasts as long as their worker.
+NOT_HERE = frozenset({"fields"})
 
 
 def through_stages(case, run, split, hurt=None, *, partitions=1, cache_bytes=0) -> Outcome:

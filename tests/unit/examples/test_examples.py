@@ -30,6 +30,18 @@ PAGE_VIEWS = [(0, "europe", 1), (0, "UNKNOWN", 1), (0, "europe", 2), (DAY, "euro
 
 EXPECTED: dict[str, dict[str, list[tuple[Any, Any]]]] = {
     "anomaly_detection": {"AnomalousUsers": [("[alice@0/60000]", 3), ("[alice@0/60000]", 4)]},
+    "global_tables": {
+        "enriched-order": [
+            (
+                1,
+                {
+                    "order": {"customer_id": 7, "product_id": 3},
+                    "customer": {"name": "alice"},
+                    "product": {"name": "lamp"},
+                },
+            )
+        ]
+    },
     "line_split": {"streams-linesplit-output": [(None, word) for word in WORDS]},
     "orders": {
         "turnover-by-gender": [("female", 40.0), ("male", 8.5), ("female", 60.0)],
