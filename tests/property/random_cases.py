@@ -35,6 +35,7 @@ class Item:
     depth: int = 0
     used: bool = False
     has_serde: bool = True
+    versioned: bool = False
 
 
 class Generator(RandomFunctions):
@@ -105,7 +106,15 @@ class Generator(RandomFunctions):
         return n
 
     def _item(self, n: Spec, kind: str, key: str, value: str, of: Item | None = None, *, serde: bool = True) -> None:
-        self.pool.append(Item(n["id"], kind, key, value, of.depth + 1 if of else 0, has_serde=serde))
+        item = Item(n["id"], kind, key, value, of.depth + 1 if of else 0, has_serde=serde)
+        inherits = (
+            of is not None
+            and of.versioned
+            and kind == "T"
+            and n["op"] in ("filter", "filterNot", "mapValues", "transformValues")
+        )
+        item.versioned = "versioned_history_ms" in n or (inherits and "store" not in n)
+        self.pool.append(item)
 
     def _store(self, n: Spec, share: float) -> Spec:
         if self.dice.maybe(share):
@@ -204,7 +213,7 @@ class Generator(RandomFunctions):
         if self.dice.maybe(0.6):
             n["default"] = {"id": ids[2]}
         for id_ in ids if "default" in n else ids[:2]:
-            self._item({"id": id_}, "S", x.key, x.value, x)
+            self._item({"id": id_, "op": "branch"}, "S", x.key, x.value, x)
 
     def _repartition(self, x: Item) -> None:
         self._item(self._add("repartition", {"in": x.id}), "S", x.key, x.value, x)
@@ -363,7 +372,7 @@ class Generator(RandomFunctions):
 
     def _suppress(self, x: Item) -> None:
         dice = self.dice
-        if not x.has_serde:
+        if not x.has_serde or x.versioned:
             return
         if x.key != "string" and dice.maybe(0.6):
             fields: Spec = {"until": "window_closes", "buffer": {}}

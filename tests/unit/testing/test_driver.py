@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from penstock import StreamsBuilder
 from penstock.api.processor import Processor, Record
 from penstock.errors import InvalidStateError, StateError, TopologyError
 from penstock.serde.text import StringSerde
@@ -167,3 +168,15 @@ def test_punctuation(batch_size):
 def test_no_spark_is_imported():
     code = "import sys, penstock.testing; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_records_of_a_global_table_do_not_move_the_stream_time():
+    builder = StreamsBuilder()
+    builder.global_table("everywhere")
+    builder.stream("in").to("out")
+    with TopologyTestDriver(
+        builder.build(), {"default.key.serde": "string", "default.value.serde": "string"}
+    ) as driver:
+        driver.input_topic("everywhere").pipe("x", key="k", timestamp=1000)
+        driver.input_topic("in").pipe("x", key="k", timestamp=10)
+        assert driver.metrics["stream-time-ms"] == 10
