@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from penstock.topology.functions import Function
     from penstock.topology.topology import Topology
 
-__all__ = ["GLOBAL_TASK", "RunningContext"]
-
-GLOBAL_TASK = "-1_0"  # what fills the global stores
+__all__ = ["RunningContext"]
 
 _Shared = TypeVar("_Shared")
 _LOG = logging.getLogger("penstock.runtime")
@@ -70,8 +68,6 @@ class RunningContext:
         self._globals = global_stores
         # In Kafka's test driver a cached window stays visible when the store below it has long expired.
         self._never_evicts = isinstance(state, MemoryTaskState)
-        # In the test driver the task of the global stores shares its state with the other one, but not its time.
-        self._stream_time = "stream_time" if task_id != GLOBAL_TASK else f"{GLOBAL_TASK}/stream_time"
         self._views: dict[str, Any] = {}
         self._tables: dict[str, TableView] = {}
         self._shared: dict[str, object] = {}
@@ -94,7 +90,7 @@ class RunningContext:
     @property
     def stream_time(self) -> int:
         """The task's stream time at the end of what has been read."""
-        return self.get_meta(self._stream_time, -1)
+        return self.get_meta("stream_time", -1)
 
     def begin(self, batch: TaskInput) -> None:
         """Starts a batch: its stream times, and none of what was kept for the one before."""
@@ -104,7 +100,7 @@ class RunningContext:
         times = np.maximum(np.maximum.accumulate(batch.timestamps), before) if batch.length else batch.timestamps
         self.input_stream_times = np.append(times, times[-1] if batch.length else before)
         if batch.length:
-            self.put_meta(self._stream_time, int(self.input_stream_times[-1]))
+            self.put_meta("stream_time", int(self.input_stream_times[-1]))
 
     def end(self) -> None:
         """Counts what the stores have dropped, and logs what the batch has."""

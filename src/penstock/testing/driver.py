@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.config import StreamsConfig
 from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.errors import InvalidStateError, StateError, TopologyError
-from penstock.runtime.context import GLOBAL_TASK
 from penstock.runtime.global_stores import GlobalViews
 from penstock.runtime.inputs import headers_of
 from penstock.runtime.place import Place
@@ -88,8 +87,6 @@ class TopologyTestDriver:
         self._global_task = self._task(everywhere, "-1_0", copies, sensor) if everywhere else None
         stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
         self._main = self._task(set(topology.nodes) - everywhere, "0_0", state, sensor, stores)
-        self._global_task = self._task(everywhere, GLOBAL_TASK, sensor) if everywhere else None
-        self._main = self._task(set(topology.nodes) - everywhere, "0_0", sensor)
         self._globals = [n for n in topology.sources if n.global_store]
         self._sources = [n for n in topology.sources if not n.global_store]
         self._depth_first = not by_column and int(self.config["statestore.cache.max.bytes"]) == 0
