@@ -127,8 +127,10 @@ class _Analysis:
         return replace(x, level=_both(x, y), rekeyed=False)
 
     def op_windowedBy(self, n: Spec, x: Known) -> Known:  # noqa: N802
-        # A cache shows windows that have expired below it, also to what sends results when windows close.
-        level = Agreement.NONE if self.cached and "emit" in n else x.level
+        # A cache shows windows that have expired below it: what sends results when windows close sends more of them, and
+        # late records find sessions and sliding windows to go into.
+        looks_back = "emit" in n or n["window"]["type"] in ("session", "sliding")
+        level = Agreement.NONE if self.cached and looks_back else x.level
         return replace(x, windowed=True, level=level)
 
     def op_count(self, n: Spec, x: Known) -> Known:
