@@ -147,7 +147,7 @@ class _Analysis:
 
     def op_join(self, n: Spec, x: Known, y: Known) -> Known:
         if x.is_table:
-            x = replace(x, shows_start=x.shows_start or y.shows_start)
+            x = replace(x, shows_start=True)  # nor are old values right when a table is joined with what comes of it
             level = min(x.level, y.level) if _both(x, y) != Agreement.EXACT else Agreement.EXACT
             return replace(x, level=_tabular(level, mingled=_both(x, y) != Agreement.EXACT))
         if "key_fn" in n:  # a global table is as new as it happens to be
