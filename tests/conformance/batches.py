@@ -38,7 +38,12 @@ def cut(inputs: list[Input], seed: int | None, *, longest: int = 25) -> list[lis
 
 
 def cut_in_order(
-    inputs: list[Input], seed: int | None = None, *, longest: int = 12, everywhere: Collection[str] = ()
+    inputs: list[Input],
+    seed: int | None = None,
+    *,
+    longest: int = 12,
+    everywhere: Collection[str] = (),
+    keys_once: bool = False,
 ) -> list[list[Input]]:
     """The records in batches that give the very same order when their topics are merged by time, as a task merges them.
 
@@ -47,6 +52,7 @@ def cut_in_order(
         seed: None makes the batches as long as they can be, else they are of random length.
         longest: The most records in one batch.
         everywhere: The topics of global stores: a batch sees all of their records that were there before it.
+        keys_once: Whether a key may stand in one topic of a batch only once.
     """
     dice = random.Random(seed)
     batches: list[list[Input]] = []
@@ -57,6 +63,8 @@ def cut_in_order(
             fits = all(each["topic"] in everywhere for each in last)
         else:
             fits = _stays_in_order([*(each for each in last if each["topic"] not in everywhere), record])
+        if keys_once:
+            fits = fits and not any((each["topic"], each["key"]) == (record["topic"], record["key"]) for each in last)
         if last and len(last) < wanted and fits:
             last.append(record)
         else:

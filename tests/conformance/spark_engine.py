@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from batches import cut_in_order
 from compare import by_topic, first_difference, sorted_store
 from interpreter import Interpreted, NotBuilt, interpret
 from penstock import KafkaStreams
@@ -127,38 +128,6 @@ def is_comparable(case: Case) -> bool:
     return int(case["config"].get("statestore.cache.max.bytes", 0)) == 0 or not re.search("trace|on_window_close", text)
 
 
-def chunks(records: list[Row], everywhere: Collection[str] = (), *, keys_once: bool = False) -> list[list[Row]]:
-    """The inputs in order, cut so that merging each chunk by time gives that very order.
-
-    A batch sees all records of ``everywhere``, the topics of global stores, that were there before it. ``keys_once``: a
-    key stands in one topic of a chunk only once.
-    """
-    cut: list[list[Row]] = []
-    for record in records:
-        last = cut[-1] if cut else []
-        if record["topic"] in everywhere:
-            fits = all(each["topic"] in everywhere for each in last)
-        else:
-            fits = _stays_in_order([*(each for each in last if each["topic"] not in everywhere), record])
-        if keys_once:
-            fits = fits and not any((each["topic"], each["key"]) == (record["topic"], record["key"]) for each in last)
-        if last and len(last) < LONGEST and fits:
-            last.append(record)
-        else:
-            cut.append([record])
-    return cut
-
-
-def _stays_in_order(records: list[Row]) -> bool:
-    newest: dict[str, int] = {}
-    ranks = []
-    for record in records:
-        topic = record["topic"]
-        newest[topic] = max(newest.get(topic, -1), record["timestamp"])
-        ranks.append((newest[topic], topic))
-    return ranks == sorted(ranks)
-
-
 class _SparkCase:
     def __init__(self, case: Case, run: Interpreted, root: Path) -> None:
         self.case = case
@@ -205,7 +174,9 @@ class _SparkCase:
     def chunks(self) -> list[list[Row]]:
         """The inputs up to the one that fails. A foreign-key join drops answers to a row that has changed since."""
         records = self.case["inputs"][: len(self.case["outputs"])]
-        return chunks(records, self._everywhere(), keys_once=self.joins_by_foreign_key)
+        return cut_in_order(
+            records, longest=LONGEST, everywhere=self._everywhere(), keys_once=self.joins_by_foreign_key
+        )
 
     def _everywhere(self) -> set[str]:
         return {t for node in self.interpreted.topology.sources if node.global_store for t in node.topics}

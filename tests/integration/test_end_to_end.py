@@ -19,6 +19,7 @@ from penstock.errors import (
     TopologyError,
     UnknownTopicError,
 )
+from penstock.spark.session import session_for
 
 from .conftest import Bench, long
 
@@ -203,3 +204,13 @@ def test_an_output_topic_as_a_dataframe(bench: Bench) -> None:
         query.awaitTermination(60)
         rows = bench.spark.sql("select key from counts order by key").collect()
     assert [bytes(r.key) for r in rows] == [b"a", b"b"]
+
+
+def test_a_session_beside_the_active_one(spark, tmp_path):
+    session_for({}, "first", str(tmp_path), session=spark)
+    beside = spark.newSession()
+    try:
+        found, is_new = session_for({}, "second", str(tmp_path), session=beside)
+        assert (found, is_new) == (beside, False)
+    finally:
+        session_for({}, "first", str(tmp_path), session=spark)

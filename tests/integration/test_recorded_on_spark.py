@@ -11,8 +11,9 @@ import pytest
 CONFORMANCE = Path(__file__).parents[1] / "conformance"
 sys.path.insert(0, str(CONFORMANCE))
 
+from batches import cut_in_order  # noqa: E402
 from run import load  # noqa: E402
-from spark_engine import chunks, results, sample  # noqa: E402
+from spark_engine import results, sample  # noqa: E402
 
 CASES = list(load(CONFORMANCE / "cases.tar.xz"))
 SAMPLE = {case["file"]: case for case in sample(CASES, 70)}
@@ -28,7 +29,7 @@ def differences(spark: Any) -> dict[str, str | None]:
 def test_the_sample_is_broad() -> None:
     assert {case["family"] for case in SAMPLE.values()} == {case["family"] for case in CASES}
     assert len(SAMPLE) >= 60
-    assert sum(len(chunks(case["inputs"])) > 1 for case in SAMPLE.values()) > len(SAMPLE) // 2
+    assert sum(len(cut_in_order(case["inputs"])) > 1 for case in SAMPLE.values()) > len(SAMPLE) // 2
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.spark.offsets import offsets_from, offsets_to
-from penstock.spark.session import quiet_pandas
+from penstock.spark.session import quiet_pandas, register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -97,7 +97,7 @@ def topic_frame(
     """
     log.topic(topic)
     with quiet_pandas():
-        session.dataSource.register(TopicSource)
+        register_source(session, TopicSource)
         frame = session.readStream.format("penstock").option("log", log.url).option("topic", topic).load()
     columns = {"key": _typed("key", key_serde), "value": _typed("value", value_serde)}
     return frame.withColumns({name: column for name, column in columns.items() if column is not None})

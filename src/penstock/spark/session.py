@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from penstock.errors import EnvironmentProblemError
 
-__all__ = ["check_java", "quiet_pandas", "session_for"]
+__all__ = ["check_java", "quiet_pandas", "register_source", "session_for"]
 
 _MINIMUM_JAVA = 17
 _STREAMING: Mapping[str, str] = {
@@ -61,8 +62,19 @@ def session_for(
                 session.conf.set(name, value)
         from penstock.spark.source import PenstockSource
 
-        session.dataSource.register(PenstockSource)
+        register_source(session, PenstockSource)
     return session, is_new
+
+
+def register_source(session: SparkSession, source: type[DataSource]) -> None:
+    """Makes a data source known to a session, which becomes this thread's active one.
+
+    Spark looks for what is registered in the active session. For one made by ``newSession()`` it would find the source
+    of the session that it came from: refuse to register it, and then not find it when a query asks for it.
+    """
+    virtual_machine: Any = session._jvm  # noqa: SLF001 - as PySpark itself does it; there is no public way
+    virtual_machine.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
+    session.dataSource.register(source)
 
 
 def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application_id: str) -> SparkSession:
