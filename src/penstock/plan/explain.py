@@ -10,11 +10,12 @@ from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
 from penstock.topology.async_operations import MapAsync
 from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations import Process
+from penstock.topology.operations import Operation, Process, StreamAggregate, TableAggregate, WindowedAggregate
+from penstock.topology.suppress import Suppress
 from penstock.topology.table_operations import TableTransformValues
 from penstock.topology.topology import Topology
 
-__all__ = ["explain_json", "explain_text"]
+__all__ = ["explain_json", "explain_text", "how_it_runs"]
 
 
 def explain_json(plan: PhysicalPlan, topology: Topology, sliced: Mapping[int, str | None]) -> dict[str, Any]:
@@ -58,23 +59,37 @@ def _subtopology(sub: PlannedSubTopology, topology: Topology, plan: PhysicalPlan
         "sliced_reason": sliced,
         "ticks": sub.ticks,
         "operators": [
-            {"name": name, "runs": how_it_runs(node)}
+            {"name": name, "runs": how_it_runs(node, topology)}
             for name in sub.nodes
             if isinstance(node := topology.nodes[name], ProcessorNode)
         ],
     }
 
 
-def how_it_runs(node: ProcessorNode) -> str:
-    """Says "columns", or which Python function is called for each record."""
-    if isinstance(node.operation, Process):
+def how_it_runs(node: ProcessorNode, topology: Topology) -> str:
+    """Says "columns", or which Python function is called for each record, or what goes row by row and when."""
+    operation = node.operation
+    if isinstance(operation, Process):
         return "a Processor, called for each record"
-    if isinstance(node.operation, TableTransformValues):
+    if isinstance(operation, TableTransformValues):
         return "a ValueTransformerWithKey, called for each change"
-    calls = [f.location for f in _functions(node.operation) if not (f.is_expression or _is_known(f.fn))]
-    if isinstance(node.operation, MapAsync):
-        return f"awaits {calls[0]} for each record, up to {node.operation.limit} at once"
-    return f"calls {', '.join(calls)} for each record" if calls else "columns"
+    calls = [f.location for f in _functions(operation) if not (f.is_expression or _is_known(f.fn))]
+    if isinstance(operation, MapAsync):
+        return f"awaits {calls[0]} for each record, up to {operation.limit} at once"
+    how = f"calls {', '.join(calls)} for each record" if calls else "columns"
+    exception = _row_by_row(operation, topology)
+    return f"{how}; row by row {exception}" if exception else how
+
+
+def _row_by_row(operation: Operation, topology: Topology) -> str:
+    """When an operator's own work goes row by row, slower and with the same results; empty: never."""
+    if isinstance(operation, Suppress) and (operation.max_records is not None or operation.max_bytes is not None):
+        return "in a batch that could fill its buffer"
+    if isinstance(operation, WindowedAggregate) and operation.windows.kind in ("session", "sliding"):
+        return "for keys whose records are out of order"
+    if isinstance(operation, StreamAggregate | TableAggregate) and topology.stores[operation.store].kind == "versioned":
+        return "as its store is versioned"
+    return ""
 
 
 def _is_known(fn: Any) -> bool:

@@ -215,5 +215,5 @@ def test_what_transform_values_refuses() -> None:
 def test_explain_says_that_a_transformer_is_called() -> None:
     topology = transformed("kept")[0].build()
     assert "a ValueTransformerWithKey, called for each change" in [
-        how_it_runs(n) for n in topology.nodes.values() if isinstance(n, ProcessorNode)
+        how_it_runs(n, topology) for n in topology.nodes.values() if isinstance(n, ProcessorNode)
     ]
