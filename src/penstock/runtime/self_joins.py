@@ -49,7 +49,7 @@ class _SelfJoin:
         stored = fetch(self._side, arrived.keys, np.maximum(times - reach, 0), np.maximum(times + reach, 0))
         codes, old_codes = codes_of(arrived.keys, stored.keys)
         kept = arrived.kept(stored, old_codes, codes)
-        visible = self._side.store.first_visible(arrived.observed_before(arrived.valid, self._side))
+        visible = self._side.store.visible_from(arrived.observed_before(arrived.valid, self._side))
 
         def pairs(before_ms: int, after_ms: int) -> Pairs:
             lows = np.maximum(np.maximum(times - before_ms, 0), visible)

@@ -164,7 +164,7 @@ def _bounds(arrived: Arrived, before_ms: int, after_ms: int) -> tuple[NDArray[np
 def _first_visible(side: JoinSide, kept: Arrived, probing: Arrived) -> NDArray[np.int64]:
     """The smallest time of this side's rows that each valid row of the other can still find."""
     observed = kept.observed_before(probing.ranks[probing.valid], side)
-    result: NDArray[np.int64] = side.store.first_visible(observed)
+    result: NDArray[np.int64] = side.store.visible_from(observed)
     return result
 
 

@@ -75,7 +75,26 @@ class Retention:
         """The bucket of a time, or of each of a column."""
         return time - time % self.bucket_ms
 
-    def ranges(
+    def read_keys(
+        self, entries: ByteMap, keys: list[bytes], lows: NDArray[np.int64], highs: NDArray[np.int64], *, tail: int
+    ) -> tuple[list[int], list[bytes], list[bytes]]:
+        """The rows of each key from low to high: (position of the key, the row's last ``tail`` bytes, value)."""
+        found_owners: list[int] = []
+        tails: list[bytes] = []
+        values: list[bytes] = []
+        owners, ranges = self._ranges(keys, lows, highs)
+        for owner, found in zip(owners.tolist(), entries.scan_many(ranges), strict=True):
+            if found:
+                key = keys[owner]
+                width = 8 + len(key) + tail
+                for row, value in found:
+                    if len(row) == width and row[8:-tail] == key:  # not a longer key with the same beginning
+                        found_owners.append(owner)
+                        tails.append(row[-tail:])
+                        values.append(value)
+        return found_owners, tails, values
+
+    def _ranges(
         self, keys: list[bytes], lows: NDArray[np.int64], highs: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], list[tuple[bytes, bytes]]]:
         """The ranges of rows to scan for each key's times from low to high: (position of the key, range)."""

@@ -166,21 +166,10 @@ class SessionView:
         """`find_sessions` for many different keys: (position of the key, start, end, value), by key and end."""
         encoded = to_bytes_list(self._keys.encode(keys))
         lows = np.maximum(np.maximum(earliest_ends, self._time.first_visible), 0)
-        owners, ranges = self._time.ranges(encoded, lows, np.full(len(lows), self._time.observed))  # type: ignore[arg-type]
-        found_owners: list[int] = []
-        times: list[bytes] = []
-        found: list[bytes] = []
-        for owner, entries in zip(owners.tolist(), self._map.scan_many(ranges), strict=True):
-            if entries:
-                data = encoded[owner]
-                width = 24 + len(data)
-                for row, value in entries:
-                    if len(row) == width and row[8:-16] == data:  # not a longer key with the same beginning
-                        found_owners.append(owner)
-                        times.append(row[-16:])
-                        found.append(value)
+        highs = np.full(len(lows), self._time.observed)
+        owners, times, found = self._time.read_keys(self._map, encoded, lows, highs, tail=16)  # type: ignore[arg-type]
         bounds = np.frombuffer(b"".join(times), ">i8").astype(np.int64).reshape(-1, 2)
-        index = np.array(found_owners, np.int64)
+        index = np.array(owners, np.int64)
         values = self._values.decode(from_bytes_list(found))
         near = bounds[:, 1] <= latest_starts[index]
         if not near.all():

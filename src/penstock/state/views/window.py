@@ -166,10 +166,6 @@ class WindowView:
         found, starts, values = read_buckets(self._map, buckets, keys if buckets else (), sequence_bytes)
         return WindowRows(found, starts, values, self.spec.timestamped, self._values)
 
-    def first_visible(self, observed: Any) -> Any:
-        """The smallest start that has not expired at these observed stream times."""
-        return self._time.first_visible_at(observed)
-
     def get_columns(self, keys: Column, starts: NDArray[np.int64] | None = None) -> tuple[Column, NDArray[np.int64]]:
         """The values of the windows, null where there is none, and their timestamps (-1 where there is none).
 
@@ -207,21 +203,9 @@ class WindowView:
         encoded = to_bytes_list(self._keys.encode(keys))
         lows = np.maximum(np.maximum(times_from, self._time.first_visible), 0)
         highs = np.minimum(times_to, self._time.observed)
-        owners, ranges = self._time.ranges(encoded, lows, highs)  # type: ignore[arg-type]
-        found_owners: list[int] = []
-        starts: list[bytes] = []
-        found: list[bytes] = []
-        for owner, entries in zip(owners.tolist(), self._map.scan_many(ranges), strict=True):
-            if entries:
-                data = encoded[owner]
-                width = 16 + len(data)
-                for row, value in entries:
-                    if len(row) == width and row[8:-8] == data:  # not a longer key with the same beginning
-                        found_owners.append(owner)
-                        starts.append(row[-8:])
-                        found.append(value)
+        owners, starts, found = self._time.read_keys(self._map, encoded, lows, highs, tail=8)  # type: ignore[arg-type]
         values, stamps = self._decode(from_bytes_list(found))
-        return np.array(found_owners, np.int64), np.frombuffer(b"".join(starts), ">i8").astype(np.int64), values, stamps
+        return np.array(owners, np.int64), np.frombuffer(b"".join(starts), ">i8").astype(np.int64), values, stamps
 
     def _decode(self, values: pa.Array) -> tuple[Column, NDArray[np.int64]]:
         """Values and timestamps; without timestamps in the store -1 for each."""
