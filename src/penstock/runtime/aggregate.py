@@ -18,8 +18,7 @@ from penstock.runtime.sessions import SessionAggregate
 from penstock.runtime.sliding import SlidingAggregate
 from penstock.runtime.tables_groups import group_keys
 from penstock.runtime.tables_store import StoredTable
-from penstock.runtime.windows import WindowAssigner
-from penstock.runtime.windows_close import closed_windows
+from penstock.runtime.window_operator import WindowOperator
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 from penstock.topology.operations import Operation, StreamAggregate, TableAggregate, WindowedAggregate
@@ -88,27 +87,12 @@ class _StreamAggregate:
         return self._aggregator.add(rows)
 
 
-class _WindowedAggregate:
+class _WindowedAggregate(WindowOperator):
     """KStreamWindowAggregate: each row goes into every window of its time that is still open at that row."""
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
-        operation = cast("WindowedAggregate", node.operation)
-        self._windows = WindowAssigner(node.name, operation.windows, operation.store, context)
-        table = StoredTable(
-            node.name, operation.store, topology, context, send_old=operation.send_old, on_close=operation.on_close
-        )
-        self._name = node.name
-        self._context = context
-        self._table = table
-        self._aggregator = Aggregator(node.name, operation.aggregation, table, context)
-        self._closed = closed_windows(operation, context)
-        self.runs_without_rows = operation.idle_ms is not None
-
-    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
-        rows, stream_times = self._windows.observe(rows)
-        if self._closed is None:
-            return self.add(rows, stream_times)
-        return self._closed.run(rows, stream_times, self.add)
+        super().__init__(node, topology, context)
+        self._aggregator = Aggregator(node.name, self._operation.aggregation, self._table, context)
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         rows = self._windows.assign(rows, stream_times)

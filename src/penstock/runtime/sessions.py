@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +11,8 @@ from penstock.runtime.aggregate_recognised import Known, recognise
 from penstock.runtime.aggregate_rows import initial, snapshot, step_of
 from penstock.runtime.sessions_columns import Session, SessionRuns, by_key
 from penstock.runtime.tables_groups import Groups, group_keys
-from penstock.runtime.tables_store import StoredTable
 from penstock.runtime.window_changes import ByKey, ChangeColumns, Changes, StoredWindows, commit
-from penstock.runtime.windows import WindowAssigner
-from penstock.runtime.windows_close import closed_windows
+from penstock.runtime.window_operator import WindowOperator
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -23,35 +21,20 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import TaskContext
     from penstock.runtime.rows import Rows
     from penstock.topology.nodes import ProcessorNode
-    from penstock.topology.operations import Aggregation, WindowedAggregate
+    from penstock.topology.operations import Aggregation
     from penstock.topology.topology import Topology
 
 __all__ = ["SessionAggregate"]
 
 
-class SessionAggregate:
+class SessionAggregate(WindowOperator):
     """Each row joins the sessions that are near to it, or starts one."""
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
-        operation = cast("WindowedAggregate", node.operation)
-        self._name = node.name
-        self._context = context
-        self._operation = operation
-        self._gap = operation.windows.size_ms
-        self._retention_ms = topology.stores[operation.store].retention_ms
-        self._known = _known(operation.aggregation)
-        self._windows = WindowAssigner(node.name, operation.windows, operation.store, context)
-        self._table = StoredTable(
-            node.name, operation.store, topology, context, send_old=operation.send_old, on_close=operation.on_close
-        )
-        self._closed = closed_windows(operation, context)
-        self.runs_without_rows = operation.idle_ms is not None
-
-    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
-        rows, stream_times = self._windows.observe(rows)
-        if self._closed is None:
-            return self.add(rows, stream_times)
-        return self._closed.run(rows, stream_times, self.add)
+        super().__init__(node, topology, context)
+        self._gap = self._operation.windows.size_ms
+        self._retention_ms = topology.stores[self._operation.store].retention_ms
+        self._known = _known(self._operation.aggregation)
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Adds rows that have keys; gives the changes."""

@@ -12,7 +12,7 @@ from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from penstock.runtime.aggregate_recognised import recognise
 from penstock.runtime.aggregate_rows import initial, snapshot, step_of
 from penstock.runtime.sliding_columns import SlidingRuns
 from penstock.runtime.tables_groups import Groups, group_keys
-from penstock.runtime.tables_store import StoredTable
 from penstock.runtime.window_changes import ByKey, ChangeColumns, Changes, StoredWindows, commit
-from penstock.runtime.windows import WindowAssigner
-from penstock.runtime.windows_close import closed_windows
+from penstock.runtime.window_operator import WindowOperator
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -32,40 +30,31 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import TaskContext
     from penstock.runtime.rows import Rows
     from penstock.topology.nodes import ProcessorNode
-    from penstock.topology.operations import Aggregation, WindowedAggregate
+    from penstock.topology.operations import Aggregation
     from penstock.topology.topology import Topology
 
 __all__ = ["SlidingAggregate"]
 
 
-class SlidingAggregate:
+class SlidingAggregate(WindowOperator):
     """Each row into every window within the time difference of it."""
 
     def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
-        operation = cast("WindowedAggregate", node.operation)
-        self._name = node.name
-        self._context = context
-        self._operation = operation
-        self._difference = operation.windows.size_ms
-        self._known = recognise(operation.aggregation)
-        self._windows = WindowAssigner(node.name, operation.windows, operation.store, context)
-        self._table = StoredTable(
-            node.name, operation.store, topology, context, send_old=operation.send_old, on_close=operation.on_close
-        )
-        self._closed = closed_windows(operation, context)
-        self.runs_without_rows = operation.idle_ms is not None
+        super().__init__(node, topology, context)
+        self._difference = self._operation.windows.size_ms
+        self._known = recognise(self._operation.aggregation)
 
-    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+    def process(self, rows: Rows, parent: str) -> Rows:
         null = rows.keys.null_mask() | rows.values.null_mask()
         if null.any():
             self._context.drop(self._name, int(null.sum()), "null key or value")
             rows = rows.filter(~null)
-        rows, stream_times = self._windows.observe(rows)
-        if self._closed is None:
-            return self.add(rows, stream_times)
+        return super().process(rows, parent)
+
+    def _looking(self, rows: Rows, stream_times: NDArray[np.int64]) -> NDArray[np.bool_]:
         times, close_times = rows.timestamps, stream_times - self._operation.windows.grace_ms
-        looking = (times >= self._difference) & (times + self._difference >= close_times)
-        return self._closed.run(rows, stream_times, self.add, looking)
+        looking: NDArray[np.bool_] = (times >= self._difference) & (times + self._difference >= close_times)
+        return looking
 
     def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
         """Adds rows that have keys; gives the changes."""
