@@ -1,4 +1,4 @@
-"""The broker's jars: fetched once by their coordinates, with the Ivy that PySpark brings along, and kept."""
+"""Jars by their coordinates, such as the broker's: fetched once, with the Ivy that PySpark brings along, and kept."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.errors import EnvironmentProblemError
 
-__all__ = ["KAFKA_VERSION", "broker_jars", "cache_directory", "java_command"]
+__all__ = ["KAFKA_VERSION", "Coordinates", "broker_jars", "cache_directory", "fetch_jars", "java_command"]
+
+Coordinates = tuple[str, str, str]
+"""Group, artifact, version."""
 
 KAFKA_VERSION = "4.3.1"
 _COORDINATES = (
@@ -50,27 +54,40 @@ def broker_jars() -> Path:
     Raises:
         EnvironmentProblemError: They cannot be fetched.
     """
-    folder = cache_directory() / f"kafka-{KAFKA_VERSION}"
+    return fetch_jars(f"kafka-{KAFKA_VERSION}", _COORDINATES)
+
+
+def fetch_jars(name: str, coordinates: Sequence[Coordinates]) -> Path:
+    """The folder ``name`` of the cache, with these jars and all that they depend on; fetches them if it is not there.
+
+    Args:
+        name: Of the folder; it should name the version, as what is there is not fetched again.
+        coordinates: What is wanted.
+
+    Raises:
+        EnvironmentProblemError: They cannot be fetched.
+    """
+    folder = cache_directory() / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "kafka.lock").open("w") as lock:
+    with (folder.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of two that start at once, one fetches and the other waits
         if not folder.is_dir():
-            _fetch(folder)
+            _fetch(folder, coordinates)
     return folder
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, coordinates: Sequence[Coordinates]) -> None:
     """Fetches into a folder beside, which then takes its name: what has the name is complete."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="kafka-") as scratch:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         wanted = Path(scratch) / "ivy.xml"
         dependencies = "".join(
             f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
-            for group, name, version in _COORDINATES
+            for group, name, version in coordinates
         )
         wanted.write_text(
-            '<ivy-module version="2.0"><info organisation="penstock" module="broker"/>'
+            '<ivy-module version="2.0"><info organisation="penstock" module="jars"/>'
             "<configurations><conf name='default'/></configurations>"
             f"<dependencies>{dependencies}</dependencies></ivy-module>"
         )
@@ -82,18 +99,19 @@ def _fetch(folder: Path) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
         except subprocess.TimeoutExpired as error:
-            raise _not_fetched(f"no end after {_PATIENCE_S} s") from error
-        if done.returncode or not any(jars.glob("kafka_*.jar")):
+            raise _not_fetched(folder, f"no end after {_PATIENCE_S} s") from error
+        if done.returncode or not all((jars / f"{name}-{version}.jar").exists() for _, name, version in coordinates):
             told = [line for line in done.stdout.splitlines() if "UNRESOLVED" in line or "ERROR" in line]
-            raise _not_fetched("; ".join(told[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}")
+            why = "; ".join(told[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}"
+            raise _not_fetched(folder, why)
         jars.rename(folder)
 
 
-def _not_fetched(why: str) -> EnvironmentProblemError:
+def _not_fetched(folder: Path, why: str) -> EnvironmentProblemError:
     return EnvironmentProblemError(
-        f"the jars of Kafka {KAFKA_VERSION} could not be fetched: {why}",
+        f"the jars of {folder.name} could not be fetched: {why}",
         hint="They come from the machine's Maven repository: check the network, or copy the folder "
-        f"{cache_directory() / f'kafka-{KAFKA_VERSION}'} from a machine that has it.",
+        f"{folder} from a machine that has it.",
     )
 
 
