@@ -220,11 +220,12 @@ class KafkaStreams:
     def _commit_group(self) -> None:
         """Offsets of what Spark has committed, for lag tools; the truth is in the checkpoint."""
         from penstock.spark import faults
+        from penstock.spark.moves import MARK
 
         committed = self._engine.committed() if self._engine is not None else None
         if committed is not None and committed[0] > self._committed_batch and self._log is not None:
             faults.reach(5, committed[0], "driver", os.getpid())
-            self._log.commit_offsets(self.config["application.id"], committed[1])
+            self._log.commit_offsets(self.config["application.id"], committed[1], f"{MARK} batch {committed[0]}")
             self._committed_batch = committed[0]
 
     def _fail(self, error: PenstockError) -> None:

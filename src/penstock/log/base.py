@@ -17,6 +17,7 @@ __all__ = [
     "RECORD_SCHEMA",
     "Fetched",
     "LogTransaction",
+    "OffsetAndMetadata",
     "OffsetAndTime",
     "TopicInfo",
     "TopicLog",
@@ -53,6 +54,14 @@ class TopicInfo:
 class OffsetAndTime:
     offset: int
     timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A group's next offset, and the text that was committed with it."""
+
+    offset: int
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +123,15 @@ class TopicLog(Protocol):
         """The first record whose timestamp is at least this; None if there is none."""
         ...
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        """Sets the group's next offsets, whoever its members are."""
+        ...
+
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]: ...
+    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As ``committed_offsets``, with what was noted beside each: a running application leaves its mark there."""
+        ...
+
     def ledger(self, application: str) -> dict[str, int]:
         """Task -> last batch written."""
         ...

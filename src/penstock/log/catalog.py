@@ -82,7 +82,8 @@ def delete(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("DELETE FROM batches WHERE partition_id IN (SELECT id FROM partitions WHERE topic_id = ?)", row)
     connection.execute("DELETE FROM partitions WHERE topic_id = ?", row)
     connection.execute("DELETE FROM topics WHERE id = ?", row)
-    connection.execute("DELETE FROM group_offsets WHERE topic = ?", (name,))
+    for table in ("group_offsets", "group_notes", "group_targets", "group_owners"):
+        connection.execute(f"DELETE FROM {table} WHERE topic = ?", (name,))  # noqa: S608
 
 
 def listing(connection: sqlite3.Connection) -> list[TopicInfo]:

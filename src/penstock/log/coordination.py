@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from penstock.errors import FencedError
-from penstock.log.base import TopicPartition
+from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.database import Database
 
 __all__ = ["Coordination", "Lease", "check_lease", "check_producer", "write_ledger", "write_offsets"]
@@ -43,10 +43,10 @@ class Coordination:
         """One write transaction; for the log's own parts."""
         return self._database.writing()
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sets the group's next offsets."""
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        """Sets the group's next offsets, whoever its members are; ``metadata`` is noted beside them."""
         with self._database.writing() as connection:
-            write_offsets(connection, group, offsets, _now_ms())
+            write_offsets(connection, group, offsets, _now_ms(), metadata)
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """The group's next offset per partition."""
@@ -56,6 +56,16 @@ class Coordination:
             ).fetchall()
         return {TopicPartition(topic, partition): offset for topic, partition, offset in rows}
 
+    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The group's next offsets with what was noted beside them."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT topic, partition, next_offset, coalesce(metadata, '') FROM group_offsets "
+                "LEFT JOIN group_notes USING (name, topic, partition) WHERE name = ?",
+                (group,),
+            ).fetchall()
+        return {TopicPartition(row[0], row[1]): OffsetAndMetadata(row[2], row[3]) for row in rows}
+
     def groups(self) -> list[str]:
         """The names of all groups that have committed offsets."""
         with self._database.reading() as connection:
@@ -64,7 +74,8 @@ class Coordination:
     def delete_group(self, group: str) -> None:
         """Forgets a group's offsets."""
         with self._database.writing() as connection:
-            connection.execute("DELETE FROM group_offsets WHERE name = ?", (group,))
+            for table in ("group_offsets", "group_notes"):
+                connection.execute(f"DELETE FROM {table} WHERE name = ?", (group,))  # noqa: S608
 
     def ledger(self, application: str) -> dict[str, int]:
         """Task -> last batch written."""
@@ -136,12 +147,16 @@ class Coordination:
 
 
 def write_offsets(
-    connection: sqlite3.Connection, group: str, offsets: Mapping[TopicPartition, int], now_ms: int
+    connection: sqlite3.Connection, group: str, offsets: Mapping[TopicPartition, int], now_ms: int, metadata: str = ""
 ) -> None:
-    """Stores a group's offsets."""
+    """Stores a group's offsets; what was noted beside them before is replaced too."""
     connection.executemany(
         "INSERT OR REPLACE INTO group_offsets VALUES (?, ?, ?, ?, ?)",
         [(group, each.topic, each.partition, offset, now_ms) for each, offset in offsets.items()],
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO group_notes VALUES (?, ?, ?, ?)",
+        [(group, each.topic, each.partition, metadata) for each in offsets],
     )
 
 

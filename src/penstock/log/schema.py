@@ -41,6 +41,26 @@ CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT RO
 INSERT INTO counters VALUES ('version', 0), ('cleaned_ms', 0);
 """
 
+# Tables that came later; they are made in files of earlier versions too, which older versions of Penstock do not mind.
+_LATER = """
+CREATE TABLE group_notes (
+  name TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, metadata TEXT NOT NULL,
+  PRIMARY KEY (name, topic, partition)) WITHOUT ROWID;
+CREATE TABLE groups (
+  name TEXT PRIMARY KEY, generation INTEGER NOT NULL, assignor TEXT NOT NULL, changed_ms INTEGER NOT NULL
+  ) WITHOUT ROWID;
+CREATE TABLE group_members (
+  name TEXT NOT NULL, member TEXT NOT NULL, instance TEXT NOT NULL, client TEXT NOT NULL, host TEXT NOT NULL,
+  pid INTEGER NOT NULL, process_start TEXT NOT NULL, topics TEXT NOT NULL, assignors TEXT NOT NULL,
+  session_ms INTEGER NOT NULL, heartbeat_ms INTEGER NOT NULL, PRIMARY KEY (name, member)) WITHOUT ROWID;
+CREATE TABLE group_targets (
+  name TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, member TEXT NOT NULL,
+  PRIMARY KEY (name, topic, partition)) WITHOUT ROWID;
+CREATE TABLE group_owners (
+  name TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL, member TEXT NOT NULL,
+  PRIMARY KEY (name, topic, partition)) WITHOUT ROWID;
+"""
+
 
 def ensure_schema(connection: sqlite3.Connection, where: str) -> None:
     """Creates the tables in an empty file, and refuses a file that is something else.
@@ -48,21 +68,31 @@ def ensure_schema(connection: sqlite3.Connection, where: str) -> None:
     Raises:
         LogError: If the file is of another program, or of another format of Penstock.
     """
-    if _check(connection, where):
+    if _check(connection, where) and _has_later(connection):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
         if not _check(connection, where):  # another process may have been first
-            for statement in _TABLES.split(";\n"):
-                if statement.strip():
-                    connection.execute(statement)
+            _create(connection, _TABLES)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {FORMAT}")
+        if not _has_later(connection):
+            _create(connection, _LATER)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _create(connection: sqlite3.Connection, tables: str) -> None:
+    for statement in tables.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
+
+
+def _has_later(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'group_owners'").fetchone() is not None
 
 
 def _check(connection: sqlite3.Connection, where: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.plan.plan import PhysicalPlan
+    from penstock.spark.moves import Move
     from penstock.topology.topology import Topology
 
 __all__ = ["SparkJob", "load_job"]
@@ -35,6 +36,7 @@ class SparkJob:
         max_records_per_partition: Of one topic partition, in a batch.
         tick_ms: How often wall-clock time is looked at on idle topics; 0 never.
         offset_reset: Where to begin, by topic: "earliest" or "latest".
+        moves: Offsets that somebody else set for the group: the numbered changes of where to read on.
         until_latest: Stop at the records that are there at the start.
         driver_pid: The driver's process.
     """
@@ -55,6 +57,7 @@ class SparkJob:
     offset_reset: dict[str, str]
     until_latest: bool
     driver_pid: int
+    moves: tuple[Move, ...] = ()
 
     @cached_property
     def _program(self) -> tuple[Topology, StreamsConfig]:

@@ -17,6 +17,7 @@ from penstock.plan.evolution import require_compatible
 from penstock.plan.plan import PhysicalPlan, plan_of
 from penstock.spark.feed import feed_partitions
 from penstock.spark.job import SparkJob
+from penstock.spark.moves import take_up_moves
 from penstock.spark.program import pickle_program
 from penstock.spark.storage import read_document, write_document
 
@@ -154,6 +155,7 @@ def prepare_job(
         offset_reset=_resets(topology, plan, config),
         until_latest=until_latest,
         driver_pid=os.getpid(),
+        moves=take_up_moves(places.checkpoint, log, plan.application_id, plan.external_topics),
     )
 
 

@@ -8,25 +8,48 @@ from typing import Any
 from penstock.log.base import TopicPartition
 from penstock.spark.timeline import Timeline, oldest_first
 
-__all__ = ["Offsets", "admit", "offsets_from", "offsets_to"]
+__all__ = ["Offsets", "admit", "moves_from", "offsets_from", "offsets_to"]
 
 Offsets = Mapping[TopicPartition, int]
 TimelineOf = Callable[[TopicPartition, int, int, int], Timeline]
 
 
-def offsets_to(offsets: Offsets, tick: int) -> dict[str, Any]:
-    """Offsets as JSON: ``{"topics": {"orders": {"0": 17}}, "tick": 0}``."""
+def offsets_to(offsets: Offsets, tick: int, *, moves: int = 0, starts: Offsets | None = None) -> dict[str, Any]:
+    """Offsets as JSON: ``{"topics": {"orders": {"0": 17}}, "tick": 0}``.
+
+    Args:
+        offsets: Where a batch ends.
+        tick: Of the clock.
+        moves: How many changes of the group's offsets have been taken up.
+        starts: Where the batch starts in those partitions that were moved; it is not where the one before ended.
+    """
+    document: dict[str, Any] = {"topics": _by_topic(offsets), "tick": tick}
+    if moves:
+        document["moves"] = moves
+    if starts:
+        document["starts"] = _by_topic(starts)
+    return document
+
+
+def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for tp, offset in sorted(offsets.items()):
         topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
-    return {"topics": topics, "tick": tick}
+    return topics
 
 
 def offsets_from(document: Mapping[str, Any]) -> tuple[dict[TopicPartition, int], int]:
     """Offsets and tick of such a JSON document."""
-    topics = document["topics"]
-    found = {TopicPartition(t, int(p)): offset for t, parts in topics.items() for p, offset in parts.items()}
-    return found, document["tick"]
+    return _flat(document["topics"]), document["tick"]
+
+
+def moves_from(document: Mapping[str, Any]) -> tuple[int, dict[TopicPartition, int]]:
+    """How many moves such a document has taken up, and where its batch starts because of them."""
+    return document.get("moves", 0), _flat(document.get("starts", {}))
+
+
+def _flat(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {TopicPartition(t, int(p)): offset for t, parts in topics.items() for p, offset in parts.items()}
 
 
 def admit(

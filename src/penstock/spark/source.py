@@ -19,7 +19,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from penstock.log.open import open_log
 from penstock.spark.envelope import ENVELOPE_DDL
 from penstock.spark.job import load_job
-from penstock.spark.offsets import Offsets, admit, offsets_from, offsets_to
+from penstock.spark.moves import moved_since
+from penstock.spark.offsets import Offsets, admit, moves_from, offsets_from, offsets_to
 from penstock.spark.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -112,8 +113,10 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics = list(job.plan.all_topics)
         version = self.log.version()
         begin, tick = offsets_from(start)
+        moves, starts = moved_since(job.moves, moves_from(start)[0])
+        begin |= starts
         ends = self.log.end_offsets(topics) if self._target is None else self._target
-        if ends == begin and self._target is None and version == self._seen_version:
+        if ends == begin and not starts and self._target is None and version == self._seen_version:
             self._seen_version = self.log.wait_for_data(version, _WAIT_FOR_DATA_S)
             ends = self.log.end_offsets(topics)
         else:
@@ -125,7 +128,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = tables | admit(begin, streams, most, job.max_records_per_partition, self._timeline)
         if job.tick_ms and self._target is None:
             tick = max(tick, int(time.time() * 1000) // job.tick_ms)
-        return offsets_to(ends, tick)
+        return offsets_to(ends, tick, moves=moves, starts=starts)
 
     def _timeline(self, tp: TopicPartition, start: int, end: int, most: int) -> Timeline:
         def times(first: int, following: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -141,6 +144,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         job = load_job(self.data)
         before, old_tick = offsets_from(start)
+        before |= moves_from(end)[1]
         after, tick = offsets_from(end)
         beginnings = self.log.beginning_offsets(list({tp.topic for tp in after} - {tp.topic for tp in before}) or [])
         work: dict[TaskRun, list[TopicRange]] = {}
