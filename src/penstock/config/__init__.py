@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, is_client_name
 from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES, ConfigDef
+from penstock.config.secrets import is_secret, masked
 from penstock.errors import ConfigError
 
 __all__ = ["CONFIG_DEFS", "ConfigDef", "StreamsConfig"]
 
-_SECRET = re.compile(
-    r"password|secret|jaas|credential|token|access\.key|ssl\.key|\.key\.pem|keystore\.key", re.IGNORECASE
-)
-_USER_INFO = re.compile(r"(?<=://)([^/@\s:]+):[^/@\s]+@")
+_OF_CLIENTS = (*CLIENT_PREFIXES, "sasl.", "ssl.")
 
 
 class StreamsConfig(Mapping[str, Any]):
@@ -27,8 +26,8 @@ class StreamsConfig(Mapping[str, Any]):
     (1000, 1)
 
     Args:
-        settings: Names and values. Numbers and durations may be text; what starts with ``spark.``, ``producer.``,
-            ``consumer.``, ``admin.`` or ``topic.`` is passed on unchanged.
+        settings: Names and values. Numbers and durations may be text. Settings of Kafka's clients, with or without
+            ``producer.``, ``consumer.`` or ``admin.``, and what starts with ``spark.`` or ``topic.`` are passed on.
 
     Raises:
         ConfigError: A name is unknown, a value is of the wrong type, or a setting is given twice.
@@ -105,9 +104,7 @@ class StreamsConfig(Mapping[str, Any]):
 
     def masked(self) -> dict[str, Any]:
         """What was set, with secrets as stars."""
-        return {
-            name: "***" if _SECRET.search(name) else _without_password(value) for name, value in self._given.items()
-        }
+        return masked(self._given)
 
     def explain(self) -> str:
         """The settings that differ from their defaults, one a line; secrets are masked."""
@@ -132,15 +129,17 @@ def _read(given: str, name: str, value: Any) -> Any:
         raise ConfigError(f"{name!r} is no name of a setting", hint='Names are texts, such as "application.id".')
     definition = CONFIG_DEFS.get(name)
     if definition is None:
-        if name.startswith(tuple(PREFIXES)):
-            return value
-        raise _unknown(name)
+        if is_client_name(name) or name.startswith(_OF_CLIENTS):
+            check_client_name(name)
+        elif not name.startswith(tuple(PREFIXES)):
+            raise _unknown(name)
+        return value
     if value is None:
         return definition.default
     try:
         read = definition.kind.read(value)
     except ValueError as error:
-        shown = "***" if _SECRET.search(given) else repr(value)
+        shown = "***" if is_secret(given) else repr(value)
         raise ConfigError(
             f"{given} is {shown}; it must be {error}",
             hint=f"{definition.doc} Default: {definition.default}.",
@@ -155,14 +154,9 @@ def _read(given: str, name: str, value: Any) -> Any:
     return read
 
 
-def _without_password(value: Any) -> Any:
-    """A URL without the password in it."""
-    return _USER_INFO.sub(r"\1:***@", value) if isinstance(value, str) else value
-
-
 def _unknown(name: str) -> ConfigError:
     lower = name.lower().replace("_", ".")
-    known = [*CONFIG_DEFS, *ALIASES]
+    known = [*CONFIG_DEFS, *ALIASES, *CLIENT_NAMES]
     near = [lower] if lower in known else difflib.get_close_matches(lower, known, 3, 0.6)
     if not near and "." not in name:
         near = [setting for setting in known if lower in setting][:3]

@@ -48,8 +48,6 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "topic.": "topics that the app creates (changelogs, repartition topics)",
         "spark.": "the Spark session",
         "client.tag.": "free labels of this instance",
-        "sasl.": "all Kafka clients",
-        "ssl.": "all Kafka clients",
         "__": "internal settings of Kafka Streams",
     }
 )

@@ -1,0 +1,93 @@
+"""Which settings are secrets, how they are shown without them, and how they are given by reference."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import ConfigError
+
+__all__ = ["Secretive", "is_secret", "masked", "resolved", "shown"]
+
+_SECRET = re.compile(
+    r"password|passphrase|secret|jaas|credential|token(?!\.endpoint\.url)|user\.info|access\.key|ssl\.key(?!\.location)"
+    r"|\.key\.pem|keystore\.key|oauthbearer\.config|oauthbearer\.extensions|api\.key",
+    re.IGNORECASE,
+)
+_USER_INFO = re.compile(r"(?<=://)([^/@\s:]+):[^/@\s]+@")
+_REFERENCE = re.compile(r"\$\{(env|file|directory):([^}]*)\}")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting's value must not be shown.
+
+    >>> is_secret("sasl.jaas.config"), is_secret("ssl.key.password"), is_secret("ssl.key.location")
+    (True, True, False)
+    """
+    return _SECRET.search(name) is not None
+
+
+def shown(name: str, value: Any) -> Any:
+    """The value as it may be shown: secrets as stars, references to them and URLs' hosts as they are."""
+    if not isinstance(value, str):
+        return "***" if is_secret(name) else value
+    if is_secret(name):
+        return value if _REFERENCE.fullmatch(value.strip()) else "***"
+    return _USER_INFO.sub(r"\1:***@", value)
+
+
+def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they may be shown."""
+    return {name: shown(name, value) for name, value in settings.items()}
+
+
+class Secretive(dict[str, Any]):
+    """A dict of settings that prints without its secrets."""
+
+    def __repr__(self) -> str:
+        return repr(masked(self))
+
+    __str__ = __repr__
+
+
+def resolved(name: str, value: str) -> str:
+    """The value with its references replaced by what they stand for.
+
+    As Kafka's config providers (KIP-297) have it: ``${env:NAME}``, ``${file:/path/to.properties:key}`` and
+    ``${directory:/path:file}``, where the file's content is the value. Looked up in the process that needs them.
+
+    Raises:
+        ConfigError: Nothing is there.
+    """
+
+    def look_up(reference: re.Match[str]) -> str:
+        provider, rest = reference.groups()
+        if provider == "env":
+            found = os.environ.get(rest)
+            where = f"the environment has no {rest}"
+        else:
+            place, _, key = rest.rpartition(":")
+            found, where = _of_file(provider, Path(place), key)
+        if found is None:
+            raise ConfigError(
+                f"{name} is {reference.group()}, but {where}",
+                hint="It is looked up in every process that talks to Kafka: on the driver and on each executor.",
+                setting=name,
+            )
+        return found
+
+    return _REFERENCE.sub(look_up, value)
+
+
+def _of_file(provider: str, place: Path, key: str) -> tuple[str | None, str]:
+    from penstock.config.properties import parse_properties
+
+    try:
+        if provider == "directory":
+            return (place / key).read_text(encoding="utf-8").rstrip("\r\n"), ""
+        return parse_properties(place.read_text(encoding="utf-8")).get(key), f"{place} has no {key}"
+    except OSError as error:
+        return None, f"{error.filename} cannot be read: {error.strerror}"

@@ -1,0 +1,219 @@
+"""One set of client settings for all of Kafka's clients: Java's, librdkafka's and those written in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from penstock.config import CONFIG_DEFS
+from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, split_prefix
+from penstock.config.definitions import PREFIXES
+from penstock.config.secrets import Secretive, masked, resolved
+from penstock.errors import ConfigError
+from penstock.log.kafka.security import Security
+
+__all__ = ["ClientKind", "ClientSettings"]
+
+ClientKind = Literal["consumer", "producer", "admin", "restore.consumer", "global.consumer"]
+
+_SCHEME = "kafka://"
+# What librdkafka calls otherwise: Java's name -> librdkafka's names, of which the first is the one that is written.
+_RENAMED: Mapping[str, tuple[str, ...]] = {
+    "acks": ("acks", "request.required.acks"),
+    "buffer.memory": ("queue.buffering.max.kbytes",),
+    "compression.type": ("compression.type", "compression.codec"),
+    "delivery.timeout.ms": ("delivery.timeout.ms", "message.timeout.ms"),
+    "enable.auto.commit": ("enable.auto.commit", "auto.commit.enable"),
+    "fetch.max.wait.ms": ("fetch.wait.max.ms",),
+    "linger.ms": ("linger.ms", "queue.buffering.max.ms"),
+    "max.in.flight.requests.per.connection": ("max.in.flight.requests.per.connection", "max.in.flight"),
+    "max.partition.fetch.bytes": ("max.partition.fetch.bytes", "fetch.message.max.bytes"),
+    "max.request.size": ("message.max.bytes",),
+    "metadata.max.age.ms": ("topic.metadata.refresh.interval.ms",),
+    "receive.buffer.bytes": ("socket.receive.buffer.bytes",),
+    "request.timeout.ms": ("socket.timeout.ms",),
+    "retries": ("retries", "message.send.max.retries"),
+    "sasl.mechanism": ("sasl.mechanism", "sasl.mechanisms"),
+    "sasl.oauthbearer.client.credentials.client.id": ("sasl.oauthbearer.client.id",),
+    "sasl.oauthbearer.client.credentials.client.secret": ("sasl.oauthbearer.client.secret",),
+    "send.buffer.bytes": ("socket.send.buffer.bytes",),
+}
+_JAVA_NAME = {own: java for java, names in _RENAMED.items() for own in names}
+_ASSIGNORS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+_PYTHON_NAMES = {
+    "client.id": ("client_id", str),
+    "request.timeout.ms": ("request_timeout_ms", int),
+    "receive.buffer.bytes": ("receive_buffer_bytes", int),
+    "send.buffer.bytes": ("send_buffer_bytes", int),
+    "connections.max.idle.ms": ("connections_max_idle_ms", int),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", int),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", int),
+    "retry.backoff.ms": ("retry_backoff_ms", int),
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClientSettings:
+    """What the clients of one Kafka cluster are told.
+
+    Names are Java's (as in a StreamsConfig) or librdkafka's, with or without one of the prefixes ``consumer.``,
+    ``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``producer.`` and ``admin.``. References such as
+    ``${env:KAFKA_PASSWORD}`` stay references until a client is made, in the process that makes it.
+
+    >>> settings = ClientSettings.of("kafka://broker:9092", {"fetch.max.wait.ms": 50, "producer.linger.ms": "5"})
+    >>> settings.librdkafka("consumer")
+    {'bootstrap.servers': 'broker:9092', 'fetch.wait.max.ms': '50'}
+    >>> settings.jvm("producer")
+    {'bootstrap.servers': 'broker:9092', 'linger.ms': '5'}
+
+    Attributes:
+        bootstrap_servers: ``host:port``, several with commas between.
+        given: Names and values as they were given.
+    """
+
+    bootstrap_servers: str
+    given: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, url: str = "", settings: Mapping[str, Any] | None = None) -> ClientSettings:
+        """Checks the names; a whole StreamsConfig's ``given`` may be handed in, of which only clients' are taken.
+
+        Args:
+            url: ``host:port[,host:port]``, with ``kafka://`` before or not; by default ``bootstrap.servers``.
+            settings: Names and values.
+
+        Raises:
+            ConfigError: No client knows a name, a setting is given twice, or there is no broker.
+        """
+        settings = settings or {}
+        servers = url or str(settings.get("bootstrap.servers") or settings.get("metadata.broker.list") or "")
+        if not servers:
+            raise ConfigError("bootstrap.servers must be set", hint="For example localhost:9092")
+        found = {name: _text(value) for name, value in _of_clients(settings) if value is not None}
+        for kind in ("consumer", "producer", "admin"):
+            _layers(kind, found.items())  # a setting that is given twice is found now
+        return cls(servers.removeprefix(_SCHEME).rstrip("/"), tuple(sorted(found.items())))
+
+    def __repr__(self) -> str:
+        return f"ClientSettings({self.bootstrap_servers!r}, {masked(dict(self.given))!r})"
+
+    def librdkafka(self, kind: ClientKind) -> dict[str, Any]:
+        """For confluent-kafka; prints without its secrets."""
+        security, rest = self._of(kind)
+        client = _client(kind)
+        found: dict[str, Any] = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
+        for name, value in rest.items():
+            found |= _for_librdkafka(name, value, client)
+        found |= security.librdkafka()
+        return found
+
+    def jvm(self, kind: ClientKind) -> dict[str, str]:
+        """For clients in Java, such as Spark's connector; prints without its secrets."""
+        security, rest = self._of(kind)
+        found = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
+        found |= {name: value for name, value in rest.items() if _is_of_java(name, _client(kind))}
+        found |= security.jvm()
+        return found
+
+    def kafka_python(self) -> dict[str, Any]:
+        """For clients that open their sockets in Python, by kafka-python's names; prints without its secrets."""
+        security, rest = self._of("consumer")
+        servers = resolved("bootstrap.servers", self.bootstrap_servers)
+        found: dict[str, Any] = Secretive(bootstrap_servers=servers.split(","), security_protocol=security.protocol)
+        for name, (new, read) in _PYTHON_NAMES.items():
+            if name in rest:
+                found[new] = read(rest[name])
+        if security.uses_sasl:
+            found["sasl_mechanism"] = security.mechanism
+            found["sasl_plain_username"] = security.username
+            found["sasl_plain_password"] = security.password
+        if (context := security.context()) is not None:
+            found["ssl_context"] = context
+        return found
+
+    def security(self, kind: ClientKind = "consumer") -> Security:
+        """Protocol, mechanism, user and certificates."""
+        return self._of(kind)[0]
+
+    def _of(self, kind: ClientKind) -> tuple[Security, dict[str, str]]:
+        merged = {name: resolved(name, value) for name, value in _layers(kind, self.given).items()}
+        return Security.of(merged)
+
+
+def _of_clients(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Those that clients take; other settings of an app are left out, unknown ones refused."""
+    others = tuple(prefix for prefix in PREFIXES if prefix not in CLIENT_PREFIXES)
+    for name, value in settings.items():
+        if name in ("bootstrap.servers", "metadata.broker.list"):
+            continue
+        known = split_prefix(name)[1] in CLIENT_NAMES
+        if not known and (name in CONFIG_DEFS or name.startswith(others)):
+            continue
+        check_client_name(name)
+        yield name, value
+
+
+def _is_of_java(name: str, client: str) -> bool:
+    return "java" in CLIENT_NAMES[name].sides and client in CLIENT_NAMES[name].clients
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _client(kind: str) -> str:
+    return kind.rpartition(".")[2]
+
+
+def _layers(kind: str, given: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What this kind of client takes, by Java's names where there are two; what is said for fewer clients wins."""
+    client = _client(kind)
+    special = "main.consumer." if kind == "consumer" else f"{kind}."
+    order = {"": 0, f"{client}.": 1, special: 2 if special != f"{client}." else 1}
+    layers: tuple[dict[str, str], ...] = ({}, {}, {})
+    for name, value in given:
+        prefix, bare = split_prefix(name)
+        if prefix not in order or client not in CLIENT_NAMES[bare].clients:
+            continue
+        java = _JAVA_NAME.get(bare, bare)
+        layer = layers[order[prefix]]
+        if bare == "queue.buffering.max.kbytes":
+            value = str(int(value) * 1024)  # noqa: PLW2901
+        if layer.get(java, value) != value:
+            raise ConfigError(
+                f"{prefix}{java} and {name} are one setting with two values",
+                hint=f"Keep {prefix}{java}.",
+                setting=prefix + java,
+            )
+        layer[java] = value
+    return {**layers[0], **layers[1], **layers[2]}
+
+
+def _for_librdkafka(name: str, value: str, client: str) -> dict[str, str]:
+    """A setting by librdkafka's name and in its units; nothing if librdkafka has no such thing."""
+    if name == "request.timeout.ms" and client == "producer":
+        return {name: value}  # the broker's time to answer; socket.timeout.ms would bound transactions as well
+    if name == "metadata.max.age.ms":
+        return {"topic.metadata.refresh.interval.ms": value, name: str(3 * int(value))}
+    if name == "buffer.memory":
+        return {"queue.buffering.max.kbytes": str(max(1, int(value) // 1024))}
+    if name == "auto.offset.reset" and value == "none":
+        return {name: "error"}
+    if name == "ssl.cipher.suites" and "_WITH_" in value:
+        return {}  # Java's names of ciphers
+    if name == "partition.assignment.strategy":
+        strategies = [one.strip().rpartition(".")[2] for one in value.split(",")]
+        known = [_ASSIGNORS.get(one, one) for one in strategies if one != "StickyAssignor"]
+        return {name: ",".join(known)} if known else {}
+    if name in _RENAMED:
+        return {_RENAMED[name][0]: value}
+    return {name: value} if "librdkafka" in CLIENT_NAMES[name].sides else {}
