@@ -1,4 +1,4 @@
-"""What groups, tasks and instances agree on through the log: offsets, ledger, fencing, leases."""
+"""What tasks and instances of an application agree on through the log: ledger, fencing, leases."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from penstock.errors import FencedError
-from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.database import Database
+from penstock.log.processes import process_start, runs_here
 
-__all__ = ["Coordination", "Lease", "check_lease", "check_producer", "write_ledger", "write_offsets"]
+__all__ = ["Coordination", "Lease", "check_lease", "check_producer", "write_ledger"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Lease:
 
 
 class Coordination:
-    """Consumer groups, the ledger and leases of an embedded log."""
+    """The ledger and leases of an embedded log."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -42,40 +41,6 @@ class Coordination:
     def writing(self) -> AbstractContextManager[sqlite3.Connection]:
         """One write transaction; for the log's own parts."""
         return self._database.writing()
-
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-        """Sets the group's next offsets, whoever its members are; ``metadata`` is noted beside them."""
-        with self._database.writing() as connection:
-            write_offsets(connection, group, offsets, _now_ms(), metadata)
-
-    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """The group's next offset per partition."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT topic, partition, next_offset FROM group_offsets WHERE name = ?", (group,)
-            ).fetchall()
-        return {TopicPartition(topic, partition): offset for topic, partition, offset in rows}
-
-    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's next offsets with what was noted beside them."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT topic, partition, next_offset, coalesce(metadata, '') FROM group_offsets "
-                "LEFT JOIN group_notes USING (name, topic, partition) WHERE name = ?",
-                (group,),
-            ).fetchall()
-        return {TopicPartition(row[0], row[1]): OffsetAndMetadata(row[2], row[3]) for row in rows}
-
-    def groups(self) -> list[str]:
-        """The names of all groups that have committed offsets."""
-        with self._database.reading() as connection:
-            return [row[0] for row in connection.execute("SELECT DISTINCT name FROM group_offsets ORDER BY name")]
-
-    def delete_group(self, group: str) -> None:
-        """Forgets a group's offsets."""
-        with self._database.writing() as connection:
-            for table in ("group_offsets", "group_notes"):
-                connection.execute(f"DELETE FROM {table} WHERE name = ?", (group,))  # noqa: S608
 
     def ledger(self, application: str) -> dict[str, int]:
         """Task -> last batch written."""
@@ -88,6 +53,16 @@ class Coordination:
         """Forgets what an application has written; part of a reset, after its checkpoint is deleted."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM ledger WHERE application = ?", (application,))
+
+    def new_producer_epoch(self, transactional_id: str) -> int:
+        """The epoch of a new producer of this id: transactions of earlier ones are fenced from now on."""
+        with self._database.writing() as connection:
+            row = connection.execute(
+                "SELECT epoch FROM producers WHERE transactional_id = ?", (transactional_id,)
+            ).fetchone()
+            epoch = 0 if row is None else int(row[0]) + 1
+            check_producer(connection, transactional_id, epoch)
+        return epoch
 
     def acquire_lease(self, application: str, owner: str, ttl_ms: int = 30_000, *, force: bool = False) -> Lease:
         """Takes the right to run an application, with a new epoch.
@@ -121,7 +96,7 @@ class Coordination:
             )
             connection.execute(
                 "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-                (application, owner, lease.host, lease.pid, _process_start(lease.pid), epoch, now, now, ttl_ms),
+                (application, owner, lease.host, lease.pid, process_start(lease.pid), epoch, now, now, ttl_ms),
             )
         return lease
 
@@ -144,20 +119,6 @@ class Coordination:
         """Who runs, or last ran, an application."""
         with self._database.reading() as connection:
             return _lease(connection, application)
-
-
-def write_offsets(
-    connection: sqlite3.Connection, group: str, offsets: Mapping[TopicPartition, int], now_ms: int, metadata: str = ""
-) -> None:
-    """Stores a group's offsets; what was noted beside them before is replaced too."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO group_offsets VALUES (?, ?, ?, ?, ?)",
-        [(group, each.topic, each.partition, offset, now_ms) for each, offset in offsets.items()],
-    )
-    connection.executemany(
-        "INSERT OR REPLACE INTO group_notes VALUES (?, ?, ?, ?)",
-        [(group, each.topic, each.partition, metadata) for each in offsets],
-    )
 
 
 def write_ledger(connection: sqlite3.Connection, application: str, task: str, batch: int, now_ms: int) -> bool:
@@ -221,21 +182,7 @@ def _alive(connection: sqlite3.Connection, held: Lease, now_ms: int) -> bool:
     start = connection.execute(
         "SELECT process_start FROM leases WHERE application = ?", (held.application,)
     ).fetchone()[0]
-    try:
-        os.kill(held.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return bool(start == _process_start(held.pid))  # otherwise the number was given to another process
-
-
-def _process_start(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
-            return file.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+    return runs_here(held.pid, start)
 
 
 def _now_ms() -> int:

@@ -16,6 +16,7 @@ from penstock.log.base import Fetched, Isolation, OffsetAndTime, TopicInfo, Topi
 from penstock.log.codec import EncodedRow, encode, normalise
 from penstock.log.coordination import Coordination
 from penstock.log.database import Database
+from penstock.log.groups import Groups
 from penstock.log.settings import setting
 from penstock.log.transaction import EmbeddedTransaction
 from penstock.log.upkeep import Upkeep
@@ -23,7 +24,7 @@ from penstock.log.upkeep import Upkeep
 __all__ = ["EmbeddedLog"]
 
 
-class EmbeddedLog(Coordination, Upkeep):
+class EmbeddedLog(Coordination, Groups, Upkeep):
     """Topics in one SQLite database; any number of processes and threads may use it at once.
 
     Open it with :func:`penstock.log.open.open_log`. Records become visible when their transaction commits, all at once,

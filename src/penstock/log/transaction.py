@@ -12,7 +12,9 @@ from penstock.errors import FencedError, InvalidStateError
 from penstock.log import catalog, records
 from penstock.log.base import TopicPartition
 from penstock.log.codec import EncodedRow
-from penstock.log.coordination import check_lease, check_producer, write_ledger, write_offsets
+from penstock.log.coordination import check_lease, check_producer, write_ledger
+from penstock.log.groups import write_offsets
+from penstock.log.membership import Membership, check_owner
 
 if TYPE_CHECKING:
     from penstock.log.embedded import EmbeddedLog
@@ -35,6 +37,7 @@ class EmbeddedTransaction:
         self._epoch = epoch
         self._appends: dict[TopicPartition, list[list[EncodedRow]]] = {}
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._owners: list[tuple[Membership, tuple[TopicPartition, ...]]] = []
         self._ledger: dict[tuple[str, str], int] = {}
         self._bytes = 0
         self._ended = False
@@ -52,6 +55,11 @@ class EmbeddedTransaction:
         """The group's next offsets, committed with the records."""
         self._check_open()
         self._offsets.setdefault(group, {}).update(offsets)
+
+    def commit_as(self, me: Membership, offsets: Mapping[TopicPartition, int]) -> None:
+        """As ``commit_offsets`` for a member; the commit fails if a partition is not its own (any more)."""
+        self.commit_offsets(me.group, offsets)
+        self._owners.append((me, tuple(offsets)))
 
     def put_ledger(self, application: str, task: str, batch: int) -> None:
         """Notes that this task has written batch ``batch``; the commit checks that it had not."""
@@ -77,6 +85,8 @@ class EmbeddedTransaction:
                     )
                 self.already_written = True
                 return
+            for me, places in self._owners:
+                check_owner(connection, me, places)
             for place, parts in self._appends.items():
                 slot = catalog.slot(connection, place.topic, place.partition)
                 following = self.first_offsets[place] = slot.next_offset

@@ -1,0 +1,150 @@
+"""Who of a group's members reads which partitions: Kafka's assignors, as pure functions.
+
+On the embedded log every assignor is used incrementally: a member keeps what stays with it while the rest moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.errors import ConfigError, LogError
+from penstock.log.base import TopicPartition
+
+__all__ = ["ASSIGNORS", "Subscriber", "agreed_assignor", "assign", "check_assignors"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """A member as an assignor sees it.
+
+    Attributes:
+        rank: What members are ordered by: the ``group.instance.id`` of a static one, else the member's id.
+        topics: What it has subscribed to.
+        holds: What it was given before.
+    """
+
+    rank: str
+    topics: frozenset[str]
+    holds: frozenset[TopicPartition] = field(default_factory=frozenset)
+
+
+Members = Mapping[str, Subscriber]
+Assignment = dict[str, set[TopicPartition]]
+
+
+def assign(assignor: str, members: Members, partitions: Mapping[str, int]) -> Assignment:
+    """Every partition that somebody has subscribed to, to one of those who have.
+
+    Args:
+        assignor: A name out of ASSIGNORS.
+        members: By their ids.
+        partitions: How many partitions each topic has.
+
+    Example:
+        >>> members = {name: Subscriber(name, frozenset(["orders"])) for name in ("a", "b")}
+        >>> {name: len(places) for name, places in assign("range", members, {"orders": 3}).items()}
+        {'a': 2, 'b': 1}
+    """
+    given: Assignment = {name: set() for name in members}
+    ASSIGNORS[assignor](members, partitions, given)
+    return given
+
+
+def _range(members: Members, partitions: Mapping[str, int], given: Assignment) -> None:
+    for topic, count in partitions.items():
+        readers = _readers(members, topic)
+        for position, name in enumerate(readers):
+            width, rest = divmod(count, len(readers))
+            first = position * width + min(position, rest)
+            given[name].update(TopicPartition(topic, n) for n in range(first, first + width + (position < rest)))
+
+
+def _round_robin(members: Members, partitions: Mapping[str, int], given: Assignment) -> None:
+    order = sorted(members, key=lambda name: members[name].rank)
+    turn = 0
+    for topic in sorted(partitions):
+        if not _readers(members, topic):
+            continue
+        for number in range(partitions[topic]):
+            while topic not in members[order[turn % len(order)]].topics:
+                turn += 1
+            given[order[turn % len(order)]].add(TopicPartition(topic, number))
+            turn += 1
+
+
+def _sticky(members: Members, partitions: Mapping[str, int], given: Assignment) -> None:
+    """Keeps what members hold as far as balance allows: no two readers of a partition differ by more than one."""
+    readers = {topic: found for topic in sorted(partitions) if (found := _readers(members, topic))}
+    held: dict[str, dict[str, list[TopicPartition]]] = {
+        topic: {n: [] for n in found} for topic, found in readers.items()
+    }
+    free = {TopicPartition(topic, number) for topic in readers for number in range(partitions[topic])}
+
+    def give(place: TopicPartition, name: str) -> None:
+        held[place.topic][name].append(place)
+        given[name].add(place)
+
+    for name in sorted(members, key=lambda name: members[name].rank):
+        for place in sorted(members[name].holds & free):
+            if place.topic in members[name].topics:
+                free.remove(place)
+                give(place, name)
+    for place in sorted(free):
+        give(place, min(readers[place.topic], key=lambda name: len(given[name])))
+    while True:  # each move makes the sum of squares smaller, so this ends
+        best, giver, taker, topic = 1, "", "", ""
+        for each, found in readers.items():
+            least = min(found, key=lambda name: len(given[name]))
+            most = max((name for name in found if held[each][name]), key=lambda name: len(given[name]))
+            if len(given[most]) - len(given[least]) > best:
+                best, giver, taker, topic = len(given[most]) - len(given[least]), most, least, each
+        if best == 1:
+            return
+        place = held[topic][giver].pop()
+        given[giver].remove(place)
+        give(place, taker)
+
+
+def _readers(members: Members, topic: str) -> list[str]:
+    return sorted((name for name, each in members.items() if topic in each.topics), key=lambda n: members[n].rank)
+
+
+ASSIGNORS: dict[str, Callable[[Members, Mapping[str, int], Assignment], None]] = {
+    "range": _range,
+    "roundrobin": _round_robin,
+    "sticky": _sticky,
+    "cooperative-sticky": _sticky,
+}
+
+
+def check_assignors(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of assignors, first choice first: ``"range,roundrobin"`` or a sequence.
+
+    Raises:
+        ConfigError: There is no such assignor.
+    """
+    found = tuple(name.strip() for name in (names.split(",") if isinstance(names, str) else names))
+    for name in found:
+        if name not in ASSIGNORS:
+            raise ConfigError(
+                f"there is no assignor {name!r}", hint=f"partition.assignment.strategy: {', '.join(ASSIGNORS)}"
+            )
+    return found
+
+
+def agreed_assignor(group: str, wishes: Sequence[Sequence[str]]) -> str:
+    """The assignor that all members know and most of them like best, as Kafka's coordinator votes.
+
+    Raises:
+        LogError: There is none that all know.
+    """
+    common = [name for name in wishes[0] if all(name in each for each in wishes)]
+    if not common:
+        raise LogError(
+            f"the members of group {group!r} have no assignor in common: {sorted({','.join(each) for each in wishes})}",
+            hint="give all members the same partition.assignment.strategy",
+            group=group,
+        )
+    votes = [next(name for name in each if name in common) for each in wishes]
+    return max(common, key=votes.count)
