@@ -12,7 +12,17 @@ from penstock.errors import ConfigError, LogError
 if TYPE_CHECKING:
     from penstock.log.embedded import EmbeddedLog
 
-__all__ = ["Bootstrap", "ConfigFile", "ConfigPairs", "Json", "instant_ms", "open_log_at", "read_config"]
+__all__ = [
+    "Bootstrap",
+    "CommandConfig",
+    "ConfigFile",
+    "ConfigPairs",
+    "Json",
+    "instant_ms",
+    "open_log_at",
+    "read_command_config",
+    "read_config",
+]
 
 Bootstrap = Annotated[
     str,
@@ -28,6 +38,14 @@ ConfigPairs = Annotated[
 ConfigFile = Annotated[
     Path | None, typer.Option("--config-file", help="A file of settings: key=value lines, TOML or JSON.")
 ]
+
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", metavar="FILE", envvar="PENSTOCK_COMMAND_CONFIG",
+        help="A .properties file with settings of Kafka's clients, such as security.protocol.",
+    ),
+]  # fmt: skip
 
 
 def open_log_at(url: str, *, create: bool = False) -> EmbeddedLog:
@@ -72,9 +90,28 @@ def read_config(pairs: list[str], file: Path | None) -> dict[str, Any]:
     return settings
 
 
+def read_command_config(file: Path | None) -> dict[str, str]:
+    """Client settings of a Java ``.properties`` file, as Kafka's own tools take it; none without a file.
+
+    Raises:
+        ConfigError: The file cannot be read, or no client of Kafka knows a name in it.
+    """
+    from penstock.config.client_names import check_client_name
+
+    if file is None:
+        return {}
+    found = {name: str(value) for name, value in _read_file(file).items()}
+    for name in found:
+        if name != "bootstrap.servers":
+            check_client_name(name)
+    return found
+
+
 def _read_file(file: Path) -> dict[str, Any]:
     import json
     import tomllib
+
+    from penstock.config.properties import parse_properties
 
     try:
         text = file.read_text(encoding="utf-8")
@@ -86,9 +123,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(f"the settings file {file} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"the settings file {file} has an error: {error}") from error
-    lines = (line.strip() for line in text.splitlines())
-    pairs = [line for line in lines if line and not line.startswith(("#", "!"))]
-    return read_config(pairs, None)
+    return dict(parse_properties(text))
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

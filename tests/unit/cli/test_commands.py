@@ -157,6 +157,19 @@ def test_settings_from_files(tmp_path):
     assert read_config([], plain) == {"application.id": "b"}
 
 
+def test_command_config_is_a_properties_file_of_client_settings(tmp_path):
+    from penstock.cli.options import read_command_config
+    from penstock.errors import ConfigError
+
+    file = tmp_path / "client.properties"
+    file.write_text('security.protocol = SASL_SSL\n! as Kafka\'s tools take it\nsasl.jaas.config=a \\\n  b="c";\n')
+    assert read_command_config(None) == {}
+    assert read_command_config(file) == {"security.protocol": "SASL_SSL", "sasl.jaas.config": 'a b="c";'}
+    file.write_text("sasl.mechnism=PLAIN\n")
+    with pytest.raises(ConfigError, match=r"sasl\.mechanism"):
+        read_command_config(file)
+
+
 def test_connect_file_once(run, log, tmp_path):
     file = tmp_path / "app.log"
     file.write_text("a\nb\n")
