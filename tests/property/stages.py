@@ -30,6 +30,7 @@ from penstock.spark import faults, kept
 from penstock.spark.envelope import Envelope, Kind
 from penstock.spark.exactly_once import run_task
 from penstock.spark.job import SparkJob
+from penstock.spark.reading import Reading
 from penstock.spark.stage import run_name, run_of, slot_of
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
@@ -82,10 +83,8 @@ class Stages:
             accepts=("f",),
             exactly_once=True,
             parallelism=2,
-            max_records_per_batch=1000,
-            max_records_per_partition=1000,
+            reading=Reading(),
             tick_ms=0,
-            offset_reset={},
             until_latest=False,
             driver_pid=0,
         )

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from penstock.api.serdes import resolve
 from penstock.durations import DurationLike, duration_ms
+from penstock.config.offset_reset import offset_reset
 from penstock.errors import TopologyError
 from penstock.topology.names import check_name
 from penstock.topology.stores import StoreSpec
@@ -62,22 +63,30 @@ class _Typed(_Named):
         object.__setattr__(self, "value_serde", resolve(self.value_serde))
 
 
+def checked_reset(policy: str | None, **facts: str) -> str | None:
+    """A reset policy in its one form; raises TopologyError if it is none."""
+    try:
+        return None if policy is None else offset_reset(policy)
+    except ValueError as error:
+        raise TopologyError(f"offset_reset is {policy!r}", hint=f"Use {error}.", **facts) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Consumed(_Typed):
     """How a topic is read: Kafka's ``Consumed``.
 
     Args:
         timestamp_extractor: Called as ``fn(record, partition_time_ms)``; gives milliseconds, negative to drop.
-        offset_reset: "earliest" or "latest", where there is no committed offset.
+        offset_reset: Where to start without a committed offset: "earliest", "latest", "none" (an error) or
+            "by_duration:PT1H" (the records of the last hour); None: as ``auto.offset.reset`` says.
     """
 
     timestamp_extractor: Callable[..., int] | None = field(default=None, kw_only=True)
-    offset_reset: Literal["earliest", "latest"] | None = field(default=None, kw_only=True)
+    offset_reset: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
-        if self.offset_reset not in {None, "earliest", "latest"}:
-            raise TopologyError(f"offset_reset is {self.offset_reset!r}", hint='Use "earliest" or "latest".')
+        object.__setattr__(self, "offset_reset", checked_reset(self.offset_reset))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from penstock.api.handle import check_kind
 from penstock.api.processing import connected_stores, processor_operation
 from penstock.api.serdes import resolve
+from penstock.api.options import checked_reset
 from penstock.errors import TopologyError
 from penstock.topology import topology as frozen
 from penstock.topology.assembly import Assembly
@@ -61,7 +62,7 @@ class Topology(frozen.Topology):
         key_serde: Any = None,
         value_serde: Any = None,
         timestamp_extractor: Callable[..., int] | None = None,
-        offset_reset: Literal["earliest", "latest"] | None = None,
+        offset_reset: str | None = None,
     ) -> Self:
         """Adds a node that reads a topic, several, or all whose name matches a compiled pattern (``addSource``).
 
@@ -71,10 +72,9 @@ class Topology(frozen.Topology):
             key_serde: How keys decode; None is ``default.key.serde``.
             value_serde: How values decode; None is ``default.value.serde``.
             timestamp_extractor: Called as ``fn(record, partition_time_ms)``; gives milliseconds, negative to drop.
-            offset_reset: Where to start without a committed offset.
+            offset_reset: Where to start without a committed offset; see `Consumed`.
         """
-        if offset_reset not in {None, "earliest", "latest"}:
-            raise TopologyError(f"offset_reset is {offset_reset!r}", hint='Use "earliest" or "latest".', node=name)
+        offset_reset = checked_reset(offset_reset, node=name)
         pattern = topics.pattern if isinstance(topics, re.Pattern) else None
         names = () if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics)
         if pattern is None and not names:

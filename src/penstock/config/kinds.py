@@ -6,10 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.durations import duration_ms
+from penstock.config.offset_reset import offset_reset
+from penstock.durations import duration_ms, timestamp_ms
 from penstock.errors import ConfigError
 
-__all__ = ["ANY", "BOOLEAN", "DURATION", "HANDLER", "LIST", "OBJECT", "SIZE", "STRING", "Kind", "choice", "integer"]
+__all__ = [
+    "ANY",
+    "BOOLEAN",
+    "DURATION",
+    "HANDLER",
+    "LIST",
+    "OBJECT",
+    "OFFSET_RESET",
+    "SIZE",
+    "STRING",
+    "TIMESTAMP",
+    "Kind",
+    "choice",
+    "integer",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,13 @@ def _duration(value: Any) -> int:
     return milliseconds
 
 
+def _timestamp(value: Any) -> int:
+    try:
+        return timestamp_ms(value)
+    except ConfigError as error:
+        raise ValueError('a point in time: milliseconds since 1970, "2024-05-01T12:00:00Z" or a datetime') from error
+
+
 def _handler(value: Any) -> Any:
     if callable(value):
         return value
@@ -107,6 +129,8 @@ BOOLEAN = Kind("boolean", _boolean)
 LIST = Kind("list", _list)
 SIZE = Kind("bytes", _size)
 DURATION = Kind("milliseconds", _duration)
+TIMESTAMP = Kind("time", _timestamp)
+OFFSET_RESET = Kind("earliest, latest, none or by_duration:PT1H", offset_reset)
 HANDLER = Kind("handler", _handler)
 OBJECT = Kind("name or object", _object)
 ANY = Kind("anything", lambda value: value)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from penstock.errors import AppFailedError, PenstockError
 from penstock.spark.envelope import ENVELOPE_DDL, Kind
 from penstock.spark.failures import error_from
-from penstock.spark.offsets import offsets_from
+from penstock.spark.offsets import SourceOffset
 from penstock.spark.progress import BatchProgress, progress_of
 from penstock.spark.session import quiet_pandas
 from penstock.spark.stage import run_stage, shuffle_width
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.log.base import TopicPartition
     from penstock.spark.feed import Feed
     from penstock.spark.job import SparkJob
+    from penstock.spark.offsets import Offsets
 
 __all__ = ["Engine"]
 
@@ -89,7 +89,10 @@ class Engine:
             rows = frame.select("kind", "payload").collect()
         reports = [bytes(row.payload) for row in rows if row.kind == Kind.REPORT]
         if reports:
-            self._on_batch(progress_of(batch, reports))
+            progress = progress_of(batch, reports)
+            for name, count in progress.lost.items():
+                _log.warning("%s: records were gone before they were read (%d offsets)", name, count)
+            self._on_batch(progress)
 
     def is_running(self) -> bool:
         """Whether the query is active."""
@@ -124,14 +127,14 @@ class Engine:
         asking = str(status["message"]).startswith(("Getting offsets", "Waiting"))  # whether there is anything to do
         return bool(status["isTriggerActive"]) and not asking
 
-    def committed(self) -> tuple[int, dict[TopicPartition, int]] | None:
+    def committed(self) -> tuple[int, Offsets] | None:
         """The newest batch that Spark has committed, and where its input ended."""
         last = self._query.lastProgress if self._query is not None else None
         if last is None or not last["sources"]:
             return None
         end = last["sources"][0]["endOffset"]
         document = json.loads(end) if isinstance(end, str) else end
-        return (int(last["batchId"]), offsets_from(document)[0]) if document else None
+        return (int(last["batchId"]), SourceOffset.of(document).ends) if document else None
 
     @staticmethod
     def _failure(error: Exception) -> PenstockError:

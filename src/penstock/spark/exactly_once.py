@@ -174,7 +174,10 @@ def _process(
     facts: _Facts,
 ) -> TaskOutput:
     started = time.perf_counter()
-    records = topic_batches(inbox, log, batch)
+    lost: dict[str, int] = {}
+    records = topic_batches(inbox, log, batch, None if job.reading.loss_fails else lost)
+    if lost:
+        facts.metrics["lost"] = lost
     facts.metrics["records_read"] = sum(r.records.num_rows for r in records if r.topic not in job.plan.internal_topics)
     started = facts.mark("read", started)
 

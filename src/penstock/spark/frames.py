@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.spark.offsets import offsets_from, offsets_to
+from penstock.spark.offsets import SourceOffset
 from penstock.spark.session import quiet_pandas, register_source
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ class _TopicReader(DataSourceStreamReader):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         with open_log(self._url) as log:
-            return offsets_to(log.beginning_offsets([self._topic]), 0)
+            return SourceOffset(log.beginning_offsets([self._topic])).to_json()
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override] # noqa: N802 - the form without limits
         with open_log(self._url) as log:
-            return offsets_to(log.end_offsets([self._topic]), 0)
+            return SourceOffset(log.end_offsets([self._topic])).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        before, after = offsets_from(start)[0], offsets_from(end)[0]
+        before, after = SourceOffset.of(start).ends, SourceOffset.of(end).ends
         return [_Range(tp, before.get(tp, 0), stop) for tp, stop in after.items() if stop > before.get(tp, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

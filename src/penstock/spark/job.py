@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.moves import Move
+    from penstock.spark.reading import Reading
     from penstock.topology.topology import Topology
 
 __all__ = ["SparkJob", "load_job"]
@@ -32,10 +33,8 @@ class SparkJob:
         accepts: Fingerprints of earlier topologies that may be continued.
         exactly_once: Whether outputs go with a ledger entry.
         parallelism: How many Spark tasks a stage has at most.
-        max_records_per_batch: Of all topics together.
-        max_records_per_partition: Of one topic partition, in a batch.
+        reading: How topics are read: from where, and how much at a time.
         tick_ms: How often wall-clock time is looked at on idle topics; 0 never.
-        offset_reset: Where to begin, by topic: "earliest" or "latest".
         moves: Offsets that somebody else set for the group: the numbered changes of where to read on.
         until_latest: Stop at the records that are there at the start.
         driver_pid: The driver's process.
@@ -51,10 +50,8 @@ class SparkJob:
     accepts: tuple[str, ...]
     exactly_once: bool
     parallelism: int
-    max_records_per_batch: int
-    max_records_per_partition: int
+    reading: Reading
     tick_ms: int
-    offset_reset: dict[str, str]
     until_latest: bool
     driver_pid: int
     moves: tuple[Move, ...] = ()

@@ -19,6 +19,7 @@ from penstock.spark.feed import feed_partitions
 from penstock.spark.job import SparkJob
 from penstock.spark.moves import take_up_moves
 from penstock.spark.program import pickle_program
+from penstock.spark.reading import reading_of
 from penstock.spark.storage import read_document, write_document
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def prepare_job(
     document = document_of(plan, topology)
     fingerprint = fingerprint_of(document)
     accepts = _continue(places.checkpoint, document, fingerprint, plan, log)
-    most = int(config["penstock.max.records.per.batch"])
     return SparkJob(
         plan=plan,
         program=program,
@@ -149,10 +149,8 @@ def prepare_job(
         accepts=tuple(accepts),
         exactly_once=config["processing.guarantee"] == "exactly_once_v2",
         parallelism=parallelism,
-        max_records_per_batch=most,
-        max_records_per_partition=int(config["penstock.max.records.per.partition"] or most),
+        reading=reading_of(topology, plan, config),
         tick_ms=int(config["penstock.tick.interval.ms"]) if plan.ticks else 0,
-        offset_reset=_resets(topology, plan, config),
         until_latest=until_latest,
         driver_pid=os.getpid(),
         moves=take_up_moves(places.checkpoint, log, plan.application_id, plan.external_topics),
@@ -181,12 +179,3 @@ def _continue(
         history.append(fingerprint)
     write_document(checkpoint, "plan.json", json.dumps({"fingerprints": history, "plan": document}, indent=1))
     return history
-
-
-def _resets(topology: Topology, plan: PhysicalPlan, config: StreamsConfig) -> dict[str, str]:
-    default = str(config["auto.offset.reset"])
-    resets = dict.fromkeys(plan.external_topics, default)
-    for node in topology.sources:
-        if node.offset_reset is not None:
-            resets |= dict.fromkeys(node.topics, node.offset_reset)
-    return resets

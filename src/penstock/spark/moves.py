@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.log.base import TopicPartition
-from penstock.spark.offsets import offsets_from, offsets_to
+from penstock.spark.offsets import SourceOffset
 from penstock.spark.storage import read_document, write_document
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Move:
 def take_up_moves(checkpoint: str, log: TopicLog, application: str, topics: Iterable[str]) -> tuple[Move, ...]:
     """All moves of this checkpoint, with those that are found in the group now; call it with the lease held."""
     stored = json.loads(read_document(checkpoint, _NAME) or "[]")
-    moves = [Move(number, offsets_from(each)[0]) for number, each in enumerate(stored, start=1)]
+    moves = [Move(number, dict(SourceOffset.of(each).ends)) for number, each in enumerate(stored, start=1)]
     wanted = set(topics)
     found = {
         place: each.offset
@@ -49,7 +49,7 @@ def take_up_moves(checkpoint: str, log: TopicLog, application: str, topics: Iter
     if not found:
         return tuple(moves)
     moves.append(Move(len(moves) + 1, found))
-    write_document(checkpoint, _NAME, json.dumps([offsets_to(move.offsets, 0) for move in moves]))
+    write_document(checkpoint, _NAME, json.dumps([SourceOffset(move.offsets).to_json() for move in moves]))
     log.commit_offsets(application, found, f"{MARK} move {len(moves)}")
     places = ", ".join(f"{place.topic}-{place.partition} at {offset}" for place, offset in sorted(found.items()))
     _log.warning("%s continues where its group's offsets were set: %s; its state is as it was", application, places)

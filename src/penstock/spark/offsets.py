@@ -3,49 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.log.base import TopicPartition
 from penstock.spark.timeline import Timeline, oldest_first
 
-__all__ = ["Offsets", "admit", "moves_from", "offsets_from", "offsets_to"]
+__all__ = ["Offsets", "SourceOffset", "admit"]
 
 Offsets = Mapping[TopicPartition, int]
 TimelineOf = Callable[[TopicPartition, int, int, int], Timeline]
 
 
-def offsets_to(offsets: Offsets, tick: int, *, moves: int = 0, starts: Offsets | None = None) -> dict[str, Any]:
-    """Offsets as JSON: ``{"topics": {"orders": {"0": 17}}, "tick": 0}``.
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """Where a batch ends, as Spark notes it before the batch runs.
 
-    Args:
-        offsets: Where a batch ends.
+    Attributes:
+        ends: Of each partition, the offset behind the batch.
         tick: Of the clock.
-        moves: How many changes of the group's offsets have been taken up.
-        starts: Where the batch starts in those partitions that were moved; it is not where the one before ended.
+        starts: Where this batch begins, of partitions for which that is not the end of the batch before: new ones,
+            those that were moved while the application was stopped, those that retention has overtaken. It is noted, so
+            that a batch that runs again reads the same.
+        lost: Of the latter, how many offsets retention has taken.
+        moves: How many changes of the group's offsets have been taken up (see `moves`).
+
+    Example:
+        >>> a = TopicPartition("orders", 0)
+        >>> SourceOffset({a: 17}).to_json()
+        {'topics': {'orders': {'0': 17}}, 'tick': 0}
+        >>> SourceOffset.of(SourceOffset({a: 17}, starts={a: 3}, moves=2).to_json()).starts == {a: 3}
+        True
     """
-    document: dict[str, Any] = {"topics": _by_topic(offsets), "tick": tick}
-    if moves:
-        document["moves"] = moves
-    if starts:
-        document["starts"] = _by_topic(starts)
-    return document
+
+    ends: Offsets = field(default_factory=dict)
+    tick: int = 0
+    starts: Offsets = field(default_factory=dict)
+    lost: Offsets = field(default_factory=dict)
+    moves: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON document; what is empty is left out."""
+        document: dict[str, Any] = {"topics": _nested(self.ends), "tick": self.tick}
+        document |= {name: _nested(at) for name, at in (("starts", self.starts), ("lost", self.lost)) if at}
+        return document | ({"moves": self.moves} if self.moves else {})
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> SourceOffset:
+        """From such a document."""
+        topics, starts, lost = (_flat(document.get(name, {})) for name in ("topics", "starts", "lost"))
+        return cls(topics, document["tick"], starts, lost, document.get("moves", 0))
 
 
-def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+def _nested(offsets: Offsets) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for tp, offset in sorted(offsets.items()):
         topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
     return topics
-
-
-def offsets_from(document: Mapping[str, Any]) -> tuple[dict[TopicPartition, int], int]:
-    """Offsets and tick of such a JSON document."""
-    return _flat(document["topics"]), document["tick"]
-
-
-def moves_from(document: Mapping[str, Any]) -> tuple[int, dict[TopicPartition, int]]:
-    """How many moves such a document has taken up, and where its batch starts because of them."""
-    return document.get("moves", 0), _flat(document.get("starts", {}))
 
 
 def _flat(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:

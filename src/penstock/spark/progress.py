@@ -24,6 +24,7 @@ class BatchProgress:
         store_entries: Rows per store over all tasks that ran, as they were before the batch.
         segment_bytes: Bytes of state segments written.
         tasks: What each task reported, seconds per step included.
+        lost: Offsets that retention has taken before they were read, by ``topic-partition``.
     """
 
     batch: int
@@ -35,12 +36,18 @@ class BatchProgress:
     store_entries: Mapping[str, int] = field(default_factory=dict)
     segment_bytes: int = 0
     tasks: tuple[Mapping[str, Any], ...] = ()
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 def progress_of(batch: int, reports: Iterable[bytes]) -> BatchProgress:
     """Sums up what the tasks of a batch reported."""
-    tasks = tuple(json.loads(report) for report in reports)
+    told = [json.loads(report) for report in reports]
+    tasks = tuple(one for one in told if "task" in one)
     entries: dict[str, int] = {}
+    lost: dict[str, int] = {}
+    for one in told:
+        for name, count in one.get("lost", {}).items():
+            lost[name] = lost.get(name, 0) + count
     for task in tasks:
         for store, count in task.get("entries", {}).items():
             entries[store] = entries.get(store, 0) + count
@@ -53,4 +60,5 @@ def progress_of(batch: int, reports: Iterable[bytes]) -> BatchProgress:
         store_entries=entries,
         segment_bytes=sum(t.get("segment_bytes", 0) for t in tasks),
         tasks=tasks,
+        lost=lost,
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicPartition
     from penstock.plan.plan import TaskRun
     from penstock.spark.job import SparkJob
-    from penstock.spark.source import Bin
+    from penstock.spark.bins import Bin
 
 __all__ = ["run_first_stage", "run_stage", "slot_of"]
 
@@ -56,6 +56,9 @@ def run_first_stage(data: bytes, work: Bin) -> Iterator[pa.RecordBatch]:
             passed.append(tick)
     if work.tells_later_stages:
         passed += _told(job, work.global_ends)
+    if work.lost:
+        lost = {f"{tp.topic}-{tp.partition}": count for tp, count in work.lost.items()}
+        passed.append(Envelope(-1, 0, Kind.REPORT, "", "", -1, "", json.dumps({"lost": lost}).encode()))
     if passed:
         yield from encode_all(passed)
     yield from _run_all(job, 0, inbox, work.global_ends)

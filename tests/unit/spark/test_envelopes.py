@@ -10,7 +10,7 @@ from penstock.log.open import open_log
 from penstock.spark.arrivals import topic_batches
 from penstock.spark.envelope import Envelope, Kind, decode, encode, encode_all, pack_records, unpack_records
 from penstock.spark.failures import error_from, wrapped
-from penstock.spark.offsets import admit, offsets_from, offsets_to
+from penstock.spark.offsets import SourceOffset, admit
 
 
 def rows(times: list[int], size: int = 1) -> pa.RecordBatch:
@@ -55,7 +55,7 @@ def test_rows_of_several_tasks_are_merged_by_time_in_any_order_of_delivery() -> 
 
 def test_offsets_and_admission() -> None:
     a, b = TopicPartition("t", 0), TopicPartition("t", 1)
-    assert offsets_from(offsets_to({a: 3, b: 4}, 7)) == ({a: 3, b: 4}, 7)
+    assert SourceOffset.of(SourceOffset({a: 3, b: 4}, 7).to_json()) == SourceOffset({a: 3, b: 4}, 7)
     assert admit({a: 10, b: 10}, {a: 10, b: 10}, 5, 5) == {a: 10, b: 10}
     assert admit({a: 0, b: 0}, {a: 1000, b: 1}, 10, 1000) == {a: 9, b: 1}
     assert admit({a: 0}, {a: 1000, b: 50}, 10_000, 20) == {a: 20, b: 20}
