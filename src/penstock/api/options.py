@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from penstock.api.serdes import resolve
-from penstock.durations import DurationLike, duration_ms
 from penstock.config.offset_reset import offset_reset
+from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
 from penstock.topology.names import check_name
 from penstock.topology.stores import StoreSpec

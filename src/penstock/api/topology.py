@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from typing import Any, Self
 
 from penstock.api.handle import check_kind
+from penstock.api.options import checked_reset
 from penstock.api.processing import connected_stores, processor_operation
 from penstock.api.serdes import resolve
-from penstock.api.options import checked_reset
 from penstock.errors import TopologyError
 from penstock.topology import topology as frozen
 from penstock.topology.assembly import Assembly

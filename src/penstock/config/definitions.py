@@ -188,22 +188,20 @@ _PENSTOCK = (
         "penstock.max.batch.ms",
         DURATION,
         0,
-        "How long a micro-batch is to take: while batches take longer, they are planned with fewer records. 0: no limit.",
+        "How long a micro-batch is to take: while they take longer, they are planned with fewer records. 0: no limit.",
     ),
     ("penstock.batch.pause.ms", DURATION, 0, "Pause between the end of a micro-batch and the start of the next one."),
     (
         "penstock.start.timestamp",
         TIMESTAMP,
         None,
-        "Where to start without a committed offset of the group, in place of auto.offset.reset: with the first records "
-        "of this time or later. Milliseconds or an ISO date and time.",
+        "Where to start without a committed offset, in place of auto.offset.reset: an ISO date and time, or ms.",
     ),
     (
         "penstock.data.loss",
         choice("fail", "continue"),
         "fail",
-        "What to do when retention has removed records before they were read: end with an error, or go on with the "
-        "oldest that are there, with a warning.",
+        "When retention has removed records before they were read: end with an error, or warn and go on.",
     ),
     ("penstock.snapshot.interval.batches", integer(1), 100, "Batches between two full snapshots of a task's state."),
     ("penstock.segments.retained", integer(1), 200, "State segments that are kept behind the newest snapshot."),
@@ -230,7 +228,7 @@ _CLIENTS = (
         "auto.offset.reset",
         OFFSET_RESET,
         "earliest",
-        "Where to start without a committed offset of the group; `by_duration:PT1H`: with the records of the last hour.",
+        "Where to start without a committed offset; `by_duration:PT1H`: with the records of the last hour.",
     ),
     ("metrics.recording.level", choice("INFO", "DEBUG", "TRACE"), "INFO", "How much is measured."),
     (

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.log.base import TopicPartition
     from penstock.plan.plan import TaskRun
-    from penstock.spark.job import SparkJob
     from penstock.spark.bins import Bin
+    from penstock.spark.job import SparkJob
 
 __all__ = ["run_first_stage", "run_stage", "slot_of"]
 

@@ -5,7 +5,7 @@ import logging
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.open import open_log
 from penstock.spark.moves import MARK, moved_since, take_up_moves
-from penstock.spark.offsets import moves_from, offsets_from, offsets_to
+from penstock.spark.offsets import SourceOffset
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -28,7 +28,6 @@ def test_offsets_that_the_application_did_not_set_are_taken_up_once(tmp_path, ca
 
 
 def test_a_batch_document_says_where_it_starts():
-    document = offsets_to({A: 5, B: 9}, 0, moves=2, starts={A: 2})
-    assert moves_from(document) == (2, {A: 2})
-    assert offsets_from(document) == ({A: 5, B: 9}, 0)
-    assert moves_from(offsets_to({A: 5}, 0)) == (0, {})
+    batch = SourceOffset({A: 5, B: 9}, 0, starts={A: 2}, moves=2)
+    assert SourceOffset.of(batch.to_json()) == batch
+    assert SourceOffset({A: 5}).to_json() == {"topics": {"t": {"0": 5}}, "tick": 0}

@@ -1,0 +1,240 @@
+"""Where batches begin and end, over the embedded log."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import Consumed, StreamsBuilder
+from penstock.config import StreamsConfig
+from penstock.errors import OffsetOutOfRangeError, TopologyError, UnknownTopicError
+from penstock.log.base import TopicPartition
+from penstock.log.open import open_log
+from penstock.spark.bins import bins_of
+from penstock.spark.launch import plan_for, prepare_job
+from penstock.spark.offsets import SourceOffset
+from penstock.spark.planner import Planner
+
+START = 1_790_000_000_000
+A, B = TopicPartition("in", 0), TopicPartition("in", 1)
+NOTHING = SourceOffset()
+
+
+class Source:
+    """A log, and planners of an application that reads its topics."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.log = open_log(f"sqlite:///{root / 'log.db'}")
+        self.log.create_topic("in", 2, {"retention.ms": "-1"})
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def write(self, topic: str, count: int, partition: int = 0, at: int = START) -> None:
+        times = pa.array(range(at, at + count), pa.int64())
+        values = pa.array([b"v"] * count, pa.large_binary())
+        self.log.append(topic, partition, pa.RecordBatch.from_pydict({"timestamp": times, "value": values}))
+
+    def planner(self, topics: Any = "in", consumed: Consumed | None = None, **settings: Any) -> Planner:
+        config = StreamsConfig(
+            {
+                "application.id": "app",
+                "bootstrap.servers": self.log.url,
+                "state.dir": str(self.root / "state"),
+                "default.key.serde": "string",
+                "default.value.serde": "string",
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+        builder = StreamsBuilder()
+        builder.stream(topics, consumed or Consumed()).to("out")
+        topology = builder.build()
+        lease = self.log.acquire_lease("app", "test", 600_000, force=True)
+        plan = plan_for(topology, config, self.log)
+        self.job = prepare_job(topology, config, plan, self.log, lease, parallelism=2, until_latest=False)
+        return Planner(self.job, self.log, lambda: self.now, self.slept.append)
+
+
+@pytest.fixture
+def source(tmp_path):
+    made = Source(tmp_path)
+    yield made
+    made.log.close()
+
+
+def first(planner: Planner, limit: int | None = None) -> SourceOffset:
+    found = planner.next_batch(NOTHING, limit)
+    assert found is not None
+    return found
+
+
+def test_the_first_batch_notes_where_it_begins(source):
+    source.write("in", 5)
+    for policy, starts in (("earliest", {A: 0, B: 0}), ("latest", {A: 5, B: 0})):
+        batch = first(source.planner(auto_offset_reset=policy))
+        assert batch.starts == starts
+        assert batch.ends == {A: 5, B: 0}
+        assert SourceOffset.of(batch.to_json()) == batch
+
+
+def test_a_committed_offset_of_the_group_counts_most(source):
+    source.write("in", 5)
+    source.log.commit_offsets("app", {A: 3})
+    assert first(source.planner(auto_offset_reset="latest")).starts == {A: 3, B: 0}
+
+
+def test_a_committed_offset_that_retention_has_taken_gives_way_to_the_policy(source):
+    source.write("in", 5)
+    source.log.commit_offsets("app", {A: 1})
+    source.log.delete_records("in", 0, 4)
+    assert first(source.planner()).starts == {A: 4, B: 0}
+
+
+def test_by_duration_and_by_timestamp(source):
+    import time
+
+    now = int(time.time() * 1000)
+    for age_s in (7200, 1800, 60):
+        source.write("in", 1, at=now - age_s * 1000)
+    assert first(source.planner(auto_offset_reset="by_duration:PT1H")).starts == {A: 1, B: 0}
+    assert first(source.planner(penstock_start_timestamp=now - 120_000)).starts == {A: 2, B: 0}
+    assert first(source.planner(penstock_start_timestamp=now)).starts == {A: 3, B: 0}
+
+
+def test_a_source_may_have_a_policy_of_its_own(source):
+    source.write("in", 3)
+    assert first(source.planner(consumed=Consumed(offset_reset="latest"))).starts == {A: 3, B: 0}
+    with pytest.raises(OffsetOutOfRangeError, match="no committed offset for in-0"):
+        first(source.planner(consumed=Consumed(offset_reset="none")))
+    with pytest.raises(TopologyError, match="offset_reset is 'newest'"):
+        Consumed(offset_reset="newest")
+
+
+def test_policies_reach_topics_of_patterns(source):
+    source.write("in", 3)
+    planner = source.planner(re.compile("i."), Consumed(offset_reset="latest"))
+    assert first(planner).starts == {A: 3, B: 0}
+
+
+def test_nothing_new_is_no_batch(source):
+    source.write("in", 3)
+    planner = source.planner()
+    batch = first(planner)
+    assert planner.next_batch(batch, None) is None
+    source.write("in", 1)
+    following = planner.next_batch(batch, None)
+    assert following is not None
+    assert (following.ends[A], following.starts) == (4, {})
+
+
+def test_partitions_that_the_plan_does_not_know_wait_and_then_begin_at_their_beginning(source):
+    planner = source.planner(auto_offset_reset="latest")
+    batch = first(planner)
+    source.log.create_partitions("in", 3)
+    source.write("in", 2, partition=2)
+    assert planner.next_batch(batch, None) is None
+    found = source.planner(auto_offset_reset="latest").next_batch(batch, None)
+    assert found is not None
+    assert found.starts == {TopicPartition("in", 2): 0}
+
+
+def test_retention_that_is_faster_ends_the_application(source):
+    source.write("in", 10)
+    batch = first(source.planner(), 2)
+    source.log.delete_records("in", 0, 8)
+    with pytest.raises(OffsetOutOfRangeError, match="offsets 2 to 7 of in-0 before they were read") as caught:
+        source.planner().next_batch(batch, None)
+    assert "penstock.data.loss=continue" in caught.value.hint
+
+
+def test_or_goes_on_and_says_what_is_lost(source):
+    source.write("in", 10)
+    batch = first(source.planner(), 2)
+    source.log.delete_records("in", 0, 8)
+    planner = source.planner(penstock_data_loss="continue")
+    found = planner.next_batch(batch, None)
+    assert found is not None
+    assert (found.starts, found.lost, found.ends[A]) == ({A: 8}, {A: 6}, 10)
+    bins = bins_of(source.job, batch, found)
+    assert bins[0].lost == {A: 6}
+    assert [(r.start, r.end) for each in bins for r in each.ranges] == [(8, 10)]
+
+
+def test_a_topic_that_was_made_again(source):
+    source.write("in", 10)
+    planner = source.planner()
+    batch = first(planner)
+    source.log.delete_topic("in")
+    with pytest.raises(UnknownTopicError, match="deleted while application 'app' reads it"):
+        planner.next_batch(batch, None)
+    source.log.create_topic("in", 2)
+    source.write("in", 3, at=START + 10)
+    with pytest.raises(OffsetOutOfRangeError, match="ends at offset 3, but was read up to 10"):
+        planner.next_batch(batch, None)
+    again = source.planner(penstock_data_loss="continue").next_batch(batch, None)
+    assert again is not None
+    assert (again.starts, again.ends[A]) == ({A: 0}, 3)
+
+
+def test_pauses_between_batches(source):
+    source.write("in", 10)
+    planner = source.planner(penstock_batch_pause_ms=5_000)
+    batch = first(planner, 4)
+    assert planner.next_batch(batch, 4) is None  # it has ended now
+    source.now = 4.9
+    assert planner.next_batch(batch, 4) is None
+    source.now = 5.1
+    assert planner.next_batch(batch, 4) is not None
+
+
+def test_the_pause_is_kept_where_nothing_would_ask_again(source):
+    source.write("in", 10)
+    planner = source.planner(penstock_batch_pause_ms=5_000)
+    planner.stop_at_present_end()
+    batch = first(planner, 4)
+    assert planner.next_batch(batch, 4) is not None
+    assert source.slept == [5.0]
+
+
+def test_a_batch_may_wait_for_records(source):
+    source.write("in", 3)
+    planner = source.planner(penstock_min_records_per_batch=10, penstock_max_wait_ms=2_000)
+    batch = first(planner)  # notes where reading begins, at once
+    source.write("in", 3)
+    assert planner.next_batch(batch, None) is None
+    source.now = 2.5
+    assert planner.next_batch(batch, None) is not None
+    source.write("in", 10)
+    assert planner.next_batch(batch, None) is not None
+
+
+def test_batches_that_take_too_long_become_smaller_and_grow_again(source):
+    source.write("in", 100_000)
+    planner = source.planner(penstock_max_batch_ms=1_000, penstock_max_records_per_batch=40_000)
+    sizes = []
+    batch = NOTHING
+    for seconds in (4.0, 1.0, 0.5, 0.5):
+        found = planner.next_batch(batch, 40_000)
+        assert found is not None
+        sizes.append(found.ends[A] - batch.ends.get(A, 0))
+        batch = found
+        source.now += seconds
+    assert sizes == [40_000, 10_000, 10_000, 15_000]
+
+
+def test_batches_share_what_they_may_read(source):
+    source.write("in", 300, 0)
+    source.write("in", 100, 1)
+    planner = source.planner()
+    batch = NOTHING
+    for _ in itertools.count():
+        found = planner.next_batch(batch, 200)
+        if found is None:
+            break
+        assert sum(found.ends[tp] - batch.ends.get(tp, 0) for tp in (A, B)) <= 200
+        batch = found
+    assert batch.ends == {A: 300, B: 100}
