@@ -35,9 +35,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("state", "log", "topology"),
     ("api", "plan"),
     ("runtime",),
+    ("query",),
     ("testing", "spark"),
     ("app",),
-    ("groups", "query", "connect", "sql", "metrics", "web", "datagen", "broker"),
+    ("groups", "connect", "sql", "metrics", "web", "datagen", "broker"),
     ("demo",),
     ("cli",),
 )

@@ -20,7 +20,7 @@ from penstock.spark.job import SparkJob
 from penstock.spark.moves import take_up_moves
 from penstock.spark.program import pickle_program
 from penstock.spark.reading import reading_of
-from penstock.spark.storage import read_document, write_document
+from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import UnknownTopicError
 from penstock.spark.launch import Places, open_app_log
-from penstock.spark.storage import remove_tree
+from penstock.state.documents import remove_tree
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.state.base import CHANGES_SCHEMA, Entries
 from penstock.state.memory import KeyOrder, unknown_store
 
-__all__ = ["BatchState", "OverlayMap", "ReadableMap"]
+__all__ = ["BatchState", "OverlayMap", "ReadableMap", "merged"]
 
 
 class ReadableMap(Protocol):
@@ -93,7 +93,7 @@ class OverlayMap:
             return self._base.scan(start, end, reverse=reverse)
         own = [(key, self.changes[key]) for key in self._order.between(start, end, reverse=reverse)]
         base = self._base.scan(start, end, reverse=reverse)
-        return _merge(own, base, reverse=reverse) if own else base
+        return merged(own, base, reverse=reverse) if own else base
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
         if not self.changes:
@@ -108,7 +108,7 @@ class OverlayMap:
         return None if len(entries) > limit else ([key for key, _ in entries], [value for _, value in entries])
 
 
-def _merge(
+def merged(
     own: list[tuple[bytes, bytes | None]], base: Iterator[tuple[bytes, bytes]], *, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
     """Both in one order; an own entry hides the one below it."""

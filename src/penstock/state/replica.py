@@ -13,6 +13,7 @@ it takes the lock again it looks whether the files are still those, and reads ho
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -29,14 +30,25 @@ from penstock.state.base import Entries
 from penstock.state.longkeys import are_plain, fold, fold_entry, read_folded, scan_folded, scan_plain, unfold
 from penstock.state.segments import NO_BATCH
 
-__all__ = ["Position", "Replica", "ReplicaMap", "ReplicaReader"]
+__all__ = [
+    "ABOUT",
+    "NUMBERS",
+    "STORE",
+    "Position",
+    "Replica",
+    "ReplicaMap",
+    "ReplicaReader",
+    "about",
+    "replica_place",
+]
 
 _FORMAT = 1
 _FIRST_MAP_BYTES = 256 << 20
 _MAX_STORES = 1024
 _FIRST_SLOT = "slot-0"
-_ABOUT = b"about"
-_NUMBERS = b"numbers"
+ABOUT = b"about"
+NUMBERS = b"numbers"
+STORE = b"store/"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -57,13 +69,15 @@ class Replica:
         root: Where the replicas of this task and checkpoint are.
         identity: What it must be a replica of; another identity empties it.
         stores: The stores that readers will ask for.
+        map_bytes: How large it may be before its file has to be mapped anew.
     """
 
-    def __init__(self, root: Path, identity: str, stores: Iterable[str]) -> None:
+    def __init__(self, root: Path, identity: str, stores: Iterable[str], *, map_bytes: int = _FIRST_MAP_BYTES) -> None:
         self._directory, self._lock = _take_slot(root)
         self._names = tuple(stores)
         self.quiesce: Callable[[], None] = lambda: None  # waits until no other reader of this process is open
-        self._about = {"format": _FORMAT, "identity": identity, "boot": _boot()}
+        self._about = about(identity)
+        self._map_bytes = map_bytes
         self._stores: dict[str, Any] = {}
         self._env: Any = None
         self._opened: list[tuple[int, int]] = []
@@ -99,7 +113,7 @@ class Replica:
         try:
             self._open()
             with self._env.begin(write=True) as transaction:
-                transaction.put(_ABOUT, json.dumps(self._about).encode(), db=self._numbers)
+                transaction.put(ABOUT, json.dumps(self._about).encode(), db=self._numbers)
                 self._write_position(transaction, self.position)
         except (lmdb.Error, OSError) as error:
             raise self.unusable(error) from error
@@ -144,14 +158,14 @@ class Replica:
         """The sub-database of a store; the first call for a store must come before a reader that is to see it."""
         found = self._stores.get(store)
         if found is None:
-            found = self._stores[store] = self._env.open_db(b"store/" + store.encode())
+            found = self._stores[store] = self._env.open_db(STORE + store.encode())
         return found
 
     def store_names(self) -> list[str]:
         """The stores that it holds rows of."""
         with self._env.begin() as transaction:
             names = [bytes(key) for key in transaction.cursor().iternext(keys=True, values=False)]
-        return [name[6:].decode() for name in names if name.startswith(b"store/")]
+        return [name.removeprefix(STORE).decode() for name in names if name.startswith(STORE)]
 
     def release(self) -> None:
         """Lets other processes have it; `retake` comes before the next use."""
@@ -195,7 +209,7 @@ class Replica:
     def _open(self) -> None:
         self._env = lmdb.open(
             str(self._directory),
-            map_size=_FIRST_MAP_BYTES,
+            map_size=self._map_bytes,
             max_dbs=_MAX_STORES,
             sync=self._about["boot"] == "",
             metasync=False,
@@ -219,16 +233,16 @@ class Replica:
 
     def _read_about(self) -> Any:
         with self._env.begin(db=self._numbers) as transaction:
-            return json.loads(transaction.get(_ABOUT) or b"{}")
+            return json.loads(transaction.get(ABOUT) or b"{}")
 
     def _read_position(self) -> Position:
         with self._env.begin(db=self._numbers) as transaction:
-            found = transaction.get(_NUMBERS)
+            found = transaction.get(NUMBERS)
         return Position(**json.loads(found)) if found else Position()
 
     def _write_position(self, transaction: Any, position: Position) -> None:
         facts = {name: getattr(position, name) for name in Position.__dataclass_fields__}
-        transaction.put(_NUMBERS, json.dumps(facts).encode(), db=self._numbers)
+        transaction.put(NUMBERS, json.dumps(facts).encode(), db=self._numbers)
 
     def unusable(self, error: Exception) -> StateError:
         """The error for a replica that cannot be written."""
@@ -346,6 +360,18 @@ def _take_slot(root: Path) -> tuple[Path, Any]:
             number += 1
         else:
             return directory, lock
+
+
+def replica_place(root: str | Path, application_id: str, checkpoint: str, task_id: str) -> tuple[str, Path]:
+    """What a task's replica must be a replica of, and the directory of its slots on this machine."""
+    identity = f"{application_id} {checkpoint} {task_id}"
+    place = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
+    return identity, Path(root) / f"{task_id}-{place}"
+
+
+def about(identity: str) -> dict[str, Any]:
+    """What a replica of this machine says of itself when it may be used."""
+    return {"format": _FORMAT, "identity": identity, "boot": _boot()}
 
 
 def _boot() -> str:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.errors import StateError
 from penstock.state.segments import SegmentName
 
-__all__ = ["LocalStorage", "ObjectStorage", "SegmentStorage", "open_storage"]
+__all__ = ["LocalStorage", "ObjectStorage", "SegmentStorage", "object_store", "open_storage"]
 
 _OBJECT_SCHEMES = frozenset({"memory", "s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss"})
 _STALE_TEMPORARY_S = 600.0
@@ -73,7 +73,7 @@ def open_storage(
         path = unquote(urlsplit(checkpoint).path) if scheme else checkpoint
         return LocalStorage(Path(path) / "state" / task_id, durable=durable)
     if scheme in _OBJECT_SCHEMES:
-        return ObjectStorage(_object_store(checkpoint, tuple((options or {}).items())), f"state/{task_id}", checkpoint)
+        return ObjectStorage(object_store(checkpoint, tuple((options or {}).items())), f"state/{task_id}", checkpoint)
     raise StateError(
         f"state cannot be kept at {checkpoint!r}: there is no storage for {scheme}://",
         hint="Use a path that all executors share, or a URI with s3://, gs://, az:// or file://.",
@@ -204,7 +204,7 @@ class ObjectStorage:
 
 
 @cache
-def _object_store(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
+def object_store(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
     """One store a URL and process: its connections are reused, and ``memory://`` is one memory."""
     import obstore.store
 

@@ -23,7 +23,6 @@ on from where they have left it.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -38,7 +37,7 @@ from penstock.errors import CheckpointMismatchError, CorruptSegmentError, Invali
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.recovery import apply_segment, catch_up
-from penstock.state.replica import Replica, ReplicaReader
+from penstock.state.replica import Replica, ReplicaReader, replica_place
 from penstock.state.segments import Segment, SegmentHead, SegmentName, pack, unpack
 from penstock.state.snapshots import SnapshotWriter
 from penstock.state.storage import SegmentStorage, open_storage
@@ -115,9 +114,8 @@ class TaskStore:
         """
         stores = [spec.name for spec in specs]
         storage = open_storage(checkpoint, task_id, durable=durable, options=storage_options)
-        identity = f"{application_id} {checkpoint} {task_id}"
-        place = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
-        replica = Replica(Path(replica_root) / f"{task_id}-{place}", identity, stores)
+        identity, directory = replica_place(replica_root, application_id, checkpoint, task_id)
+        replica = Replica(directory, identity, stores)
         template = SegmentHead("delta", application_id, fingerprint, task_id, 0, 0, "")
         return cls(
             storage,

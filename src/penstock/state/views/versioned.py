@@ -86,6 +86,11 @@ class VersionedView:
         found = versions.latest(data) if as_of is None else versions.as_of(data, as_of)
         return None if found is None else VersionedRecord(self._values.deserialize(found[0]), found[1], found[2])
 
+    def between(self, key: Any, low: int, high: int) -> Iterator[VersionedRecord]:
+        """The versions that were valid at some time from ``low`` to ``high``, both included; the newest first."""
+        for value, timestamp, valid_to in self.versions().between(key_bytes(self.spec, key), low, high):
+            yield VersionedRecord(self._values.deserialize(value), timestamp, valid_to)
+
     def put(self, key: Any, value: Any, timestamp: int) -> int:
         """Adds a version that is valid from ``timestamp`` on; None deletes from then on.
 

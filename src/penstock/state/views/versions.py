@@ -89,6 +89,26 @@ class Versions:
                 return None if value is None else Version(value, start, _end(versions, at, following))
         return None
 
+    def between(self, key: bytes, low: int, high: int) -> Iterator[Version]:
+        """The versions that were valid at some time from ``low`` to ``high``, the newest first."""
+        if high < self.observed - self._history_ms:
+            return
+        latest = self.latest(key)
+        if latest is not None:
+            if latest.timestamp <= high:
+                yield latest
+            if latest.timestamp <= low:
+                return
+        for _, row in self._rows(key, max(low, self.observed - self._history_ms)):
+            following = _NUMBER.unpack_from(row)[0]
+            versions = _versions(row)
+            for at, (start, value) in enumerate(versions):
+                end = _end(versions, at, following)
+                if end <= low:
+                    return
+                if value is not None and start <= high and end > start:
+                    yield Version(value, start, end)
+
     def put(self, key: bytes, value: bytes | None, time: int) -> int:
         """Adds a version from this time on (None: a deletion); gives when it ends, `IS_LATEST` or `NOT_PUT`."""
         if time < self.observed - self._history_ms:

@@ -1,0 +1,38 @@
+"""Interactive queries: reading the committed state of an application while it runs, and when it does not."""
+
+from __future__ import annotations
+
+from penstock.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from penstock.query.position import Position, PositionBound
+from penstock.query.queries import (
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    PrefixQuery,
+    RangeQuery,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from penstock.query.results import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
+
+__all__ = [
+    "FailureReason",
+    "KeyQuery",
+    "MultiVersionedKeyQuery",
+    "Position",
+    "PositionBound",
+    "PrefixQuery",
+    "QueryResult",
+    "QueryableStoreTypes",
+    "RangeQuery",
+    "StateQueryRequest",
+    "StateQueryResult",
+    "StoreQueryParameters",
+    "TimestampedKeyQuery",
+    "TimestampedRangeQuery",
+    "VersionedKeyQuery",
+    "WindowKeyQuery",
+    "WindowRangeQuery",
+]

@@ -1,0 +1,250 @@
+"""The committed state of an application, read from its checkpoint by whoever can see it.
+
+It needs neither the driver nor a worker: Spark's commit log says which batch counts, the plan in the checkpoint says
+which tasks there are, and each task's state is a replica and segments.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.errors import InvalidStateError, StateError
+from penstock.query.commits import Commit, CommitLog
+from penstock.query.position import Position
+from penstock.query.source import GLOBAL, QUERYABLE, Reading, StoreInfo, unknown_store
+from penstock.query.tasks import AheadError, TaskReader, TaskView
+from penstock.state.documents import read_document
+from penstock.state.overlay import OverlayMap
+from penstock.state.views import open_view
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["CommittedState", "GlobalReader"]
+
+_PLAN = "plan.json"
+_TRIES = 4
+
+
+class GlobalReader(Protocol):
+    """Reads global stores, which no segment holds."""
+
+    def reading(self, store: str, ends: Mapping[str, Mapping[int, int]]) -> AbstractContextManager[Any]:
+        """The typed view of a store whose topics have been read up to ``ends``."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    """A sub-topology in the plan."""
+
+    number: int
+    tasks: int
+    runs: int
+    stores: tuple[str, ...]
+    topics: tuple[str, ...]
+    is_direct: bool
+
+
+class CommittedState:
+    """A `StateSource` over a checkpoint; several threads may use it.
+
+    Args:
+        checkpoint: The application's checkpoint location.
+        application_id: The ``application.id``.
+        specs: Its stores, with serdes.
+        own_root: A directory for replicas of this process.
+        worker_root: Where workers of this machine keep theirs; None if there are none.
+        global_stores: The names of global ones.
+        globals_reader: Reads those.
+        refresh_s: How old the knowledge of the newest commit may be; see `CommitLog`.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str,
+        application_id: str,
+        specs: Mapping[str, StoreSpec],
+        *,
+        own_root: str | Path,
+        worker_root: str | Path | None = None,
+        global_stores: Collection[str] = (),
+        globals_reader: GlobalReader | None = None,
+        refresh_s: float | None = None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.application_id = application_id
+        self.commits = CommitLog(checkpoint, refresh_s)
+        self._specs = {name: spec for name, spec in specs.items() if spec.kind in QUERYABLE}
+        self._own_root = Path(own_root)
+        self._worker_root = None if worker_root is None else Path(worker_root)
+        self._global_stores = frozenset(global_stores)
+        self._globals = globals_reader
+        self._lock = threading.Lock()
+        self._plan: dict[str, _Tasks] = {}
+        self._readers: dict[str, TaskReader] = {}
+        self._generation = 0
+        self._closed = False
+
+    def stores(self) -> dict[str, StoreInfo]:
+        """All stores that can be queried; none before the application has been started for the first time."""
+        plan = self._tasks()
+        found = {}
+        for name, spec in self._specs.items():
+            if name in self._global_stores:
+                found[name] = StoreInfo(spec, 1, is_global=True)
+            elif name in plan:
+                sub = plan[name]
+                found[name] = StoreInfo(spec, sub.tasks, sub.topics, sub.is_direct)
+        return found
+
+    def store(self, name: str) -> StoreInfo:
+        """One of them; raises StateError with the nearest names."""
+        known = self.stores()
+        if name not in known:
+            if name in self._specs:
+                raise StateError(
+                    f"store {name!r} holds nothing yet: the application has not run with it",
+                    hint="Start the application; a topology that has changed makes its stores at its next start.",
+                    store=name,
+                )
+            raise unknown_store(name, known)
+        return known[name]
+
+    @contextmanager
+    def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[Reading]:
+        """The store as the newest committed batch left it."""
+        info = self.store(store)
+        wanted = sorted(range(info.partitions) if partitions is None else partitions)
+        if info.is_global:
+            with self._global_reading(store) as reading:
+                yield reading
+            return
+        commit, views = self._views(store, wanted)
+        try:
+            yield Reading(
+                {number: _typed(self._specs[store], view) for number, view in views.items()},
+                batch=-1 if commit is None else commit.batch,
+                committed_ms=0 if commit is None else commit.committed_ms,
+                position=Position() if commit is None else commit.position,
+                sources={number: view.source for number, view in views.items()},
+            )
+        finally:
+            for view in views.values():
+                view.close()
+
+    @contextmanager
+    def _global_reading(self, store: str) -> Iterator[Reading]:
+        if self._globals is None:
+            raise StateError(
+                f"store {store!r} is a global one: it is kept in no segment, but read from its topics",
+                hint="Query it where the topology and its log are known: in the application, or with --app.",
+                store=store,
+            )
+        commit = self.commits.newest()
+        if commit is None:
+            yield Reading({})
+            return
+        with self._globals.reading(store, commit.ends) as view:
+            yield Reading(
+                {GLOBAL: view},
+                batch=commit.batch,
+                committed_ms=commit.committed_ms,
+                position=commit.position,
+                sources={GLOBAL: "own"},
+                is_shared=True,
+            )
+
+    def _views(self, store: str, partitions: list[int]) -> tuple[Commit | None, dict[int, TaskView]]:
+        """All partitions at the end of one and the same batch."""
+        for attempt in range(_TRIES):
+            commit = self.commits.newest(now=attempt > 0)
+            self._check_generation()
+            if commit is None:
+                return None, {}
+            sub = self._tasks()[store]
+            readers = {number: self._reader(sub, number) for number in partitions}
+            target = commit.batch * sub.runs + sub.runs - 1
+            with ExitStack() as opened:
+                views: dict[int, TaskView] = {}
+                try:
+                    for number, reader in readers.items():
+                        views[number] = reader.view(target, insist=attempt == _TRIES - 1)
+                        opened.callback(views[number].close)
+                except AheadError:
+                    continue
+                opened.pop_all()
+                return commit, views
+        raise AssertionError("the last attempt insists")
+
+    def _reader(self, sub: _Tasks, number: int) -> TaskReader:
+        task_id = f"{sub.number}_{number}"
+        with self._lock:
+            if self._closed:
+                raise InvalidStateError("these queries are closed", hint="Open them anew.")
+            found = self._readers.get(task_id)
+            if found is None:
+                found = self._readers[task_id] = TaskReader(
+                    self.checkpoint,
+                    self.application_id,
+                    task_id,
+                    sub.stores,
+                    worker_root=self._worker_root,
+                    own_root=self._own_root,
+                )
+            return found
+
+    def _check_generation(self) -> None:
+        """Forgets everything when the checkpoint has been deleted and made anew."""
+        with self._lock:
+            if self.commits.generation == self._generation:
+                return
+            self._generation = self.commits.generation
+            gone, self._readers, self._plan = list(self._readers.values()), {}, {}
+        for reader in gone:
+            reader.close()
+
+    def _tasks(self) -> dict[str, _Tasks]:
+        """Store -> its sub-topology, by the plan in the checkpoint."""
+        with self._lock:
+            if any(name not in self._plan for name in self._specs if name not in self._global_stores):
+                self._plan = self._read_plan()
+            return self._plan
+
+    def _read_plan(self) -> dict[str, _Tasks]:
+        text = read_document(self.checkpoint, _PLAN)
+        document = json.loads(text)["plan"] if text else {"subtopologies": {}}
+        if text and document["application"] != self.application_id:
+            raise StateError(
+                f"the checkpoint {self.checkpoint} is of application {document['application']!r}, "
+                f"not of {self.application_id!r}",
+                hint="Name that application's checkpoint, or this checkpoint's application.",
+                checkpoint=self.checkpoint,
+            )
+        found: dict[str, _Tasks] = {}
+        for number, sub in document["subtopologies"].items():
+            stores, topics = tuple(sub["stores"]), tuple(sub["topics"])
+            tasks = _Tasks(int(number), sub["tasks"], sub["runs"], stores, topics, not sub["internal_topics"])
+            found |= dict.fromkeys(stores, tasks)
+        return found
+
+    def close(self) -> None:
+        """Closes all files; readings that are open keep theirs until they end."""
+        with self._lock:
+            self._closed = True
+            readers, self._readers = list(self._readers.values()), {}
+        for reader in readers:
+            reader.close()
+        if self._globals is not None:
+            self._globals.close()
+
+
+def _typed(spec: StoreSpec, view: TaskView) -> Any:
+    """A typed view; what it would write (the uses of an LRU store) goes nowhere."""
+    return open_view(spec, OverlayMap(view.map(spec.name)), dict(view.meta))

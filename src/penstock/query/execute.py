@@ -1,0 +1,168 @@
+"""Asking a typed view one question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.query.position import Position
+from penstock.query.queries import (
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    PrefixQuery,
+    Query,
+    RangeQuery,
+    TimestampedKeyQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from penstock.query.results import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
+from penstock.query.source import GLOBAL, Reading, StateSource, StoreInfo, unknown_store
+from penstock.state.views import SessionView, TimestampedView, VersionedView, WindowView
+from penstock.state.views.keyvalue import OrderedView
+
+__all__ = ["UnknownQueryError", "execute", "plain_entries", "position_of", "run_query"]
+
+_FIRST = 0
+_LAST = 2**63 - 1
+
+
+class UnknownQueryError(Exception):
+    """The store has no answer to this type of query; only inside this package."""
+
+
+def execute(view: Any, query: Query) -> Any:
+    """The answer of one partition's view; entries as lists.
+
+    Raises:
+        UnknownQueryError: The query is for stores of another kind.
+    """
+    match query:
+        case KeyQuery() if isinstance(view, OrderedView):
+            found = view.get(query.key)
+            return found.value if isinstance(view, TimestampedView) and found is not None else found
+        case TimestampedKeyQuery() if isinstance(view, TimestampedView):
+            return view.get(query.key)
+        case RangeQuery() if isinstance(view, OrderedView):
+            if query.with_timestamps and not isinstance(view, TimestampedView):
+                raise UnknownQueryError
+            read = view.reverse_range if query.order == "descending" else view.range
+            entries = read(query.lower, query.upper)
+            return list(entries if query.with_timestamps else plain_entries(view, entries))
+        case PrefixQuery() if isinstance(view, OrderedView):
+            return list(plain_entries(view, view.prefix_scan(query.prefix, query.serde)))
+        case WindowKeyQuery() if isinstance(view, WindowView):
+            return list(view.fetch_range(query.key, query.time_from, query.time_to))
+        case WindowRangeQuery() if isinstance(view, WindowView) and query.time_from is not None:
+            return list(view.fetch_all(query.time_from, _LAST if query.time_to is None else query.time_to))
+        case WindowRangeQuery() if isinstance(view, SessionView) and query.time_from is None:
+            return list(view.fetch(query.key))
+        case VersionedKeyQuery() if isinstance(view, VersionedView):
+            return view.get(query.key, query.as_of_ms)
+        case MultiVersionedKeyQuery() if isinstance(view, VersionedView):
+            low = _FIRST if query.from_ms is None else query.from_ms
+            versions = list(view.between(query.key, low, _LAST if query.to_ms is None else query.to_ms))
+            return versions[::-1] if query.order == "ascending" else versions
+    raise UnknownQueryError
+
+
+def plain_entries(view: Any, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Entries without their timestamps, as Kafka shows a table to those who ask for a plain store."""
+    if not isinstance(view, TimestampedView):
+        return iter(entries)
+    return ((key, None if value is None else value.value) for key, value in entries)
+
+
+def run_query(source: StateSource, request: StateQueryRequest, *, is_active: bool) -> StateQueryResult:
+    """Answers a request, partition by partition, all at the end of the same batch.
+
+    Args:
+        source: The state.
+        request: What is asked.
+        is_active: Whether the application runs in this process.
+
+    Raises:
+        StateError: There is no such store.
+    """
+    stores = source.stores()
+    info = stores.get(request.store)
+    if info is None:
+        raise unknown_store(request.store, stores)
+    wanted = set(range(info.partitions) if request.partitions is None else request.partitions)
+    missing = set() if info.is_global else {number for number in wanted if not 0 <= number < info.partitions}
+    result = StateQueryResult({number: _no_partition(number, info) for number in missing})
+    if request.requires_active and not is_active:
+        reason, text = FailureReason.NOT_ACTIVE, "the application does not run in this process"
+        result.partition_results |= {n: QueryResult.for_failure(reason, text) for n in wanted - missing}
+        return result
+    started = time.perf_counter()
+    try:
+        with source.reading(request.store, None if info.is_global else sorted(wanted - missing)) as reading:
+            opened = time.perf_counter() - started
+            if info.is_global:
+                result.global_result = _answer(reading, GLOBAL, info, request, opened)
+            else:
+                for number in sorted(wanted - missing):
+                    result.partition_results[number] = _answer(reading, number, info, request, opened)
+    except PenstockError as error:
+        failed = QueryResult.for_failure(FailureReason.STORE_EXCEPTION, str(error))
+        if info.is_global:
+            result.global_result = failed
+        result.partition_results |= dict.fromkeys(() if info.is_global else wanted - missing, failed)
+    return result
+
+
+def _answer(reading: Reading, number: int, info: StoreInfo, request: StateQueryRequest, opened_s: float) -> QueryResult:
+    position = position_of(reading, number, info)
+    bounded = number if info.is_direct and not info.is_global else None
+    started = time.perf_counter()
+    if not request.bound.allows(position, bounded):
+        answer = QueryResult.for_failure(
+            FailureReason.NOT_UP_TO_BOUND,
+            f"partition {number} of {request.store!r} is at {position.to_json()}, "
+            f"not yet at {request.bound.position.to_json()}",
+        )
+    elif number not in reading.views:
+        text = "no batch has been committed yet"
+        answer = QueryResult.for_failure(FailureReason.NOT_PRESENT, text)
+    else:
+        answer = _executed(reading.views[number], request)
+    answer.position, answer.batch = position, reading.batch
+    if request.has_execution_info:
+        spent = (time.perf_counter() - started) * 1e6
+        where = reading.sources.get(number, "nothing")
+        answer.execution_info = [
+            f"batch {reading.batch} of partition {number} opened in {opened_s * 1e6:.0f} us, from: {where}",
+            f"{type(request.query).__name__} on a {info.spec.kind} store in {spent:.0f} us",
+        ]
+    return answer
+
+
+def _executed(view: Any, request: StateQueryRequest) -> QueryResult:
+    try:
+        return QueryResult.for_result(execute(view, request.query))  # type: ignore[arg-type] # None is unknown, too
+    except UnknownQueryError:
+        return QueryResult.for_failure(
+            FailureReason.UNKNOWN_QUERY_TYPE,
+            f"store {request.store!r} is of kind {view.spec.kind!r} and does not answer "
+            f"a {type(request.query).__name__}",
+        )
+    except Exception as error:  # noqa: BLE001 - serdes are the user's
+        return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, f"{type(error).__name__}: {error}")
+
+
+def position_of(reading: Reading, number: int, info: StoreInfo) -> Position:
+    """The part of the batch's position that a partition of a store depends on."""
+    if info.is_direct and not info.is_global:
+        return reading.position.of_partition(info.topics, number)
+    return reading.position
+
+
+def _no_partition(number: int, info: StoreInfo) -> QueryResult:
+    return QueryResult.for_failure(
+        FailureReason.DOES_NOT_EXIST,
+        f"store {info.spec.name!r} has no partition {number}: they are 0 to {info.partitions - 1}",
+    )

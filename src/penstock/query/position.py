@@ -1,0 +1,93 @@
+"""How far a state has come: the offset of the last record of each topic partition that is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["Position", "PositionBound"]
+
+_NOTHING: Mapping[str, Mapping[int, int]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Position:
+    """Kafka's ``Position``: topic -> partition -> offset of the last record that the state has in it.
+
+    >>> Position().with_component("orders", 0, 17).to_json()
+    {'orders': {'0': 17}}
+    """
+
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=lambda: _NOTHING)
+
+    def with_component(self, topic: str, partition: int, offset: int) -> Position:
+        """The same with one more; the larger offset counts."""
+        return self.merge(Position({topic: {partition: offset}}))
+
+    def merge(self, other: Position) -> Position:
+        """Both together; the larger offsets count."""
+        found = {topic: dict(parts) for topic, parts in self.offsets.items()}
+        for topic, parts in other.offsets.items():
+            mine = found.setdefault(topic, {})
+            for partition, offset in parts.items():
+                mine[partition] = max(offset, mine.get(partition, offset))
+        return Position(found)
+
+    def of_partition(self, topics: tuple[str, ...], partition: int) -> Position:
+        """The part of these topics that has this partition number."""
+        parts = {topic: self.offsets[topic] for topic in topics if partition in self.offsets.get(topic, ())}
+        return Position({topic: {partition: numbers[partition]} for topic, numbers in parts.items()})
+
+    def offset(self, topic: str, partition: int) -> int | None:
+        """The offset of one topic partition; None if it is not there."""
+        return self.offsets.get(topic, {}).get(partition)
+
+    def to_json(self) -> dict[str, dict[str, int]]:
+        """As plain data."""
+        return {
+            topic: {str(partition): offset for partition, offset in sorted(parts.items())}
+            for topic, parts in sorted(self.offsets.items())
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Mapping[Any, int]]) -> Position:
+        """The way back from `to_json`."""
+        return cls({topic: {int(p): int(offset) for p, offset in parts.items()} for topic, parts in document.items()})
+
+
+@dataclass(frozen=True)
+class PositionBound:
+    """Kafka's ``PositionBound``: how far a state must have come at least for a query to be answered.
+
+    >>> bound = PositionBound.at(Position({"orders": {0: 17}}))
+    >>> bound.allows(Position({"orders": {0: 16}})), bound.allows(Position({"orders": {0: 18, 1: 3}}))
+    (False, True)
+    """
+
+    position: Position = field(default_factory=Position)
+
+    @classmethod
+    def unbounded(cls) -> PositionBound:
+        """Anything will do."""
+        return cls()
+
+    @classmethod
+    def at(cls, position: Position) -> PositionBound:
+        """At least this position."""
+        return cls(position)
+
+    def allows(self, position: Position, partition: int | None = None) -> bool:
+        """Whether a position is at or beyond the bound.
+
+        Args:
+            position: Of a state.
+            partition: Only this partition's offsets are looked at; None: all.
+        """
+        return all(
+            (seen := position.offset(topic, number)) is not None and seen >= offset
+            for topic, parts in self.position.offsets.items()
+            for number, offset in parts.items()
+            if partition is None or number == partition
+        )

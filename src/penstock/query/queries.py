@@ -1,0 +1,190 @@
+"""What can be asked of a store: Kafka's query types of version 2, as frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from penstock.durations import TimestampLike, timestamp_ms
+
+__all__ = [
+    "KeyQuery",
+    "MultiVersionedKeyQuery",
+    "PrefixQuery",
+    "Query",
+    "RangeQuery",
+    "ResultOrder",
+    "TimestampedKeyQuery",
+    "TimestampedRangeQuery",
+    "VersionedKeyQuery",
+    "WindowKeyQuery",
+    "WindowRangeQuery",
+]
+
+ResultOrder = Literal["any", "ascending", "descending"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuery:
+    """The value under a key; None if there is none."""
+
+    key: Any
+    skips_cache: bool = False
+
+    @classmethod
+    def with_key(cls, key: Any) -> KeyQuery:
+        return cls(key)
+
+    def skip_cache(self) -> KeyQuery:
+        """As Kafka's; only committed state is read here, so there is no cache to skip."""
+        return replace(self, skips_cache=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedKeyQuery:
+    """As `KeyQuery`, with the time of the value's last change: a `ValueAndTimestamp`."""
+
+    key: Any
+
+    @classmethod
+    def with_key(cls, key: Any) -> TimestampedKeyQuery:
+        return cls(key)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeQuery:
+    """(key, value) of the keys from ``lower`` to ``upper``, both included, in the order of the keys' bytes."""
+
+    lower: Any = None
+    upper: Any = None
+    order: ResultOrder = "any"
+    with_timestamps: ClassVar[bool] = False
+
+    @classmethod
+    def with_range(cls, lower: Any, upper: Any) -> RangeQuery:
+        return cls(lower, upper)
+
+    @classmethod
+    def with_lower_bound(cls, lower: Any) -> RangeQuery:
+        return cls(lower)
+
+    @classmethod
+    def with_upper_bound(cls, upper: Any) -> RangeQuery:
+        return cls(None, upper)
+
+    @classmethod
+    def with_no_bounds(cls) -> RangeQuery:
+        return cls()
+
+    def with_ascending_keys(self) -> RangeQuery:
+        return replace(self, order="ascending")
+
+    def with_descending_keys(self) -> RangeQuery:
+        return replace(self, order="descending")
+
+
+class TimestampedRangeQuery(RangeQuery):
+    """As `RangeQuery`, each value a `ValueAndTimestamp`."""
+
+    __slots__ = ()
+    with_timestamps: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixQuery:
+    """(key, value) of the keys whose bytes begin with those of ``prefix``; Kafka has it only as ``prefixScan``."""
+
+    prefix: Any
+    serde: Any = None
+
+    @classmethod
+    def with_prefix(cls, prefix: Any, serde: Any = None) -> PrefixQuery:
+        """The serde is that of the prefix; by default the store's key serde."""
+        return cls(prefix, serde)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowKeyQuery:
+    """(start, value) of a key's windows that start from one time to another, both included."""
+
+    key: Any
+    time_from: int
+    time_to: int
+
+    @classmethod
+    def with_key_and_window_start_range(
+        cls, key: Any, time_from: TimestampLike, time_to: TimestampLike
+    ) -> WindowKeyQuery:
+        return cls(key, timestamp_ms(time_from), timestamp_ms(time_to))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRangeQuery:
+    """(windowed key, value): all windows by their start, or all sessions of a key."""
+
+    key: Any = None
+    time_from: int | None = None
+    time_to: int | None = None
+
+    @classmethod
+    def with_key(cls, key: Any) -> WindowRangeQuery:
+        """All sessions of a key, of a session store."""
+        return cls(key)
+
+    @classmethod
+    def with_window_start_range(cls, time_from: TimestampLike, time_to: TimestampLike) -> WindowRangeQuery:
+        """The windows of all keys that start in this time, of a window store."""
+        return cls(None, timestamp_ms(time_from), timestamp_ms(time_to))
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedKeyQuery:
+    """The version of a key that is, or was, valid: a `VersionedRecord`."""
+
+    key: Any
+    as_of_ms: int | None = None
+
+    @classmethod
+    def with_key(cls, key: Any) -> VersionedKeyQuery:
+        return cls(key)
+
+    def as_of(self, timestamp: TimestampLike) -> VersionedKeyQuery:
+        return replace(self, as_of_ms=timestamp_ms(timestamp))
+
+
+@dataclass(frozen=True, slots=True)
+class MultiVersionedKeyQuery:
+    """All versions of a key that were valid at some time of a range, both ends included; the newest first."""
+
+    key: Any
+    from_ms: int | None = None
+    to_ms: int | None = None
+    order: ResultOrder = "any"
+
+    @classmethod
+    def with_key(cls, key: Any) -> MultiVersionedKeyQuery:
+        return cls(key)
+
+    def from_time(self, timestamp: TimestampLike) -> MultiVersionedKeyQuery:
+        return replace(self, from_ms=timestamp_ms(timestamp))
+
+    def to_time(self, timestamp: TimestampLike) -> MultiVersionedKeyQuery:
+        return replace(self, to_ms=timestamp_ms(timestamp))
+
+    def with_ascending_timestamps(self) -> MultiVersionedKeyQuery:
+        return replace(self, order="ascending")
+
+    def with_descending_timestamps(self) -> MultiVersionedKeyQuery:
+        return replace(self, order="descending")
+
+
+Query: TypeAlias = (
+    KeyQuery
+    | TimestampedKeyQuery
+    | RangeQuery
+    | PrefixQuery
+    | WindowKeyQuery
+    | WindowRangeQuery
+    | VersionedKeyQuery
+    | MultiVersionedKeyQuery
+)

@@ -1,0 +1,284 @@
+"""Read-only stores over all partitions of an application: what ``KafkaStreams.store()`` gives.
+
+Each call sees one committed batch, the newest. A key is looked for first in the partition where Kafka's partitioner
+puts it, then in the others, for a topic may have been written with another partitioner.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+from penstock.durations import TimestampLike, timestamp_ms
+from penstock.errors import StateError
+from penstock.query.execute import plain_entries
+from penstock.query.parameters import StoreQueryParameters, StoreType
+from penstock.query.source import GLOBAL, Reading, StateSource, StoreInfo, unknown_store
+from penstock.serde.partitioner import partition_for
+from penstock.serde.windowed import Windowed
+from penstock.state.views import ValueAndTimestamp, VersionedRecord
+from penstock.state.views.keyvalue import key_bytes
+
+__all__ = [
+    "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlyStore",
+    "ReadOnlyVersionedStore",
+    "ReadOnlyWindowStore",
+    "open_store",
+]
+
+Entries = Iterator[tuple[Any, Any]]
+
+
+class _Composite:
+    """All partitions of a store, or one.
+
+    Args:
+        source: The state.
+        info: The store.
+        partition: The only one to read.
+        has_timestamps: Whether values come with their timestamps.
+    """
+
+    def __init__(
+        self, source: StateSource, info: StoreInfo, partition: int | None = None, *, has_timestamps: bool = False
+    ) -> None:
+        self.name = info.spec.name
+        self._source = source
+        self._spec = info.spec
+        self._info = info
+        self._partition = partition
+        self._has_timestamps = has_timestamps
+
+    def _value(self, value: Any) -> Any:
+        return value.value if isinstance(value, ValueAndTimestamp) and not self._has_timestamps else value
+
+    def _lookup(self, key: Any, read: Callable[[Any], Any]) -> Any:
+        """The first thing that a partition has, the key's own partition first."""
+        for numbers in self._order(key):
+            with self._source.reading(self.name, numbers) as reading:
+                for number in [GLOBAL] if self._info.is_global else numbers:
+                    view = reading.views.get(number)
+                    found = None if view is None else read(view)
+                    if found is not None:
+                        return found
+        return None
+
+    def _order(self, key: Any) -> list[list[int]]:
+        own = partition_for(key_bytes(self._spec, key), self._info.partitions)
+        if self._partition is not None or self._info.is_global or self._info.partitions == 1:
+            return [[self._partition or 0]]
+        return [[own], [number for number in range(self._info.partitions) if number != own]]
+
+    def _entries(
+        self, read: Callable[[Any], Iterable[Any]], sort: Callable[[Any], Any] | None, *, reverse: bool
+    ) -> Any:
+        """The entries of all partitions as one committed batch left them, in one order if ``sort`` gives one."""
+        with ExitStack() as stack:
+            wanted = None if self._partition is None else [self._partition]
+            reading: Reading = stack.enter_context(self._source.reading(self.name, wanted))
+            parts = [iter(read(view)) for _, view in sorted(reading.views.items())]
+            if reading.is_shared:
+                found = [list(part) for part in parts]
+                stack.close()
+                parts = [iter(part) for part in found]
+            if sort is None or len(parts) < 2:
+                for part in parts:
+                    yield from part
+            else:
+                yield from heapq.merge(*parts, key=sort, reverse=reverse)
+
+    def _by_key(self, entry: tuple[Any, Any]) -> bytes:
+        return key_bytes(self._spec, entry[0])
+
+
+class ReadOnlyKeyValueStore(_Composite):
+    """Kafka's ``ReadOnlyKeyValueStore``; entries of all partitions come in the order of their keys' bytes."""
+
+    def get(self, key: Any) -> Any:
+        """The value under the key, or None."""
+        return self._value(self._lookup(key, lambda view: view.get(key)))
+
+    def get_many(self, keys: Sequence[Any]) -> list[Any]:
+        """The values under the keys, all of one batch; None where there is none."""
+        with self._source.reading(self.name, None if self._partition is None else [self._partition]) as reading:
+            found: list[Any] = [None] * len(keys)
+            for view in reading.views.values():
+                missing = [at for at, value in enumerate(found) if value is None]
+                for at, value in zip(missing, view.get_many([keys[at] for at in missing]), strict=True):
+                    found[at] = value
+            return [self._value(value) for value in found]
+
+    def range(self, low: Any = None, high: Any = None) -> Entries:
+        """Entries from ``low`` to ``high``, both included; None is open."""
+        return self._ordered(lambda view: view.range(low, high), reverse=False)
+
+    def reverse_range(self, low: Any = None, high: Any = None) -> Entries:
+        """As `range`, the last first."""
+        return self._ordered(lambda view: view.reverse_range(low, high), reverse=True)
+
+    def prefix_scan(self, prefix: Any, serde: Any = None) -> Entries:
+        """Entries whose key bytes begin with those of ``prefix`` (by ``serde``, else by the key serde)."""
+        return self._ordered(lambda view: view.prefix_scan(prefix, serde), reverse=False)
+
+    def all(self) -> Entries:
+        """All entries."""
+        return self._ordered(lambda view: view.all(), reverse=False)
+
+    def reverse_all(self) -> Entries:
+        """All entries, the last first."""
+        return self._ordered(lambda view: view.reverse_all(), reverse=True)
+
+    def approximate_num_entries(self) -> int:
+        """How many entries there are."""
+        with self._source.reading(self.name, None if self._partition is None else [self._partition]) as reading:
+            return sum(view.approximate_num_entries() for view in reading.views.values())
+
+    def _ordered(self, read: Callable[[Any], Iterable[Any]], *, reverse: bool) -> Entries:
+        def entries(view: Any) -> Iterable[Any]:
+            return read(view) if self._has_timestamps else plain_entries(view, read(view))
+
+        found: Entries = self._entries(entries, self._by_key, reverse=reverse)
+        return found
+
+
+class ReadOnlyWindowStore(_Composite):
+    """Kafka's ``ReadOnlyWindowStore``; times are starts of windows, both ends of a range are included."""
+
+    def fetch(self, key: Any, time_from: TimestampLike, time_to: TimestampLike | None = None) -> Any:
+        """The value of the window that starts then; given two times, the (start, value) of the windows between."""
+        low = timestamp_ms(time_from)
+        if time_to is None:
+            return self._value(self._lookup(key, lambda view: view.fetch(key, low)))
+        return iter(self._windows(key, low, timestamp_ms(time_to), reverse=False))
+
+    def backward_fetch(self, key: Any, time_from: TimestampLike, time_to: TimestampLike) -> Entries:
+        """As `fetch` with two times, the newest first."""
+        return iter(self._windows(key, timestamp_ms(time_from), timestamp_ms(time_to), reverse=True))
+
+    def fetch_key_range(self, low: Any, high: Any, time_from: TimestampLike, time_to: TimestampLike) -> Entries:
+        """(windowed key, value) of the keys from ``low`` to ``high``; None is open."""
+        first, last = timestamp_ms(time_from), timestamp_ms(time_to)
+        return self._all(lambda view: view.fetch_key_range(low, high, first, last))
+
+    def fetch_all(self, time_from: TimestampLike, time_to: TimestampLike) -> Entries:
+        """(windowed key, value) of all windows that start in this time."""
+        first, last = timestamp_ms(time_from), timestamp_ms(time_to)
+        return self._all(lambda view: view.fetch_all(first, last))
+
+    def backward_fetch_all(self, time_from: TimestampLike, time_to: TimestampLike) -> Entries:
+        """As `fetch_all`, the last first."""
+        first, last = timestamp_ms(time_from), timestamp_ms(time_to)
+        return self._all(lambda view: view.fetch_all(first, last, reverse=True))
+
+    def all(self) -> Entries:
+        """All windows that have not expired."""
+        return self._all(lambda view: view.all())
+
+    def backward_all(self) -> Entries:
+        """All windows, the last first."""
+        return self._all(lambda view: view.all(reverse=True))
+
+    def _windows(self, key: Any, low: int, high: int, *, reverse: bool) -> list[tuple[int, Any]]:
+        found = self._lookup(key, lambda view: list(view.fetch_range(key, low, high, reverse=reverse)) or None)
+        return [(start, self._value(value)) for start, value in found or ()]
+
+    def _all(self, read: Callable[[Any], Iterable[Any]]) -> Entries:
+        return ((key, self._value(value)) for key, value in self._entries(read, None, reverse=False))
+
+
+class ReadOnlySessionStore(_Composite):
+    """Kafka's ``ReadOnlySessionStore``."""
+
+    def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
+        """All sessions of the key, by end."""
+        return iter(self._lookup(key, lambda view: list(view.fetch(key)) or None) or ())
+
+    def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
+        """As `fetch`, the newest first."""
+        return iter(self._lookup(key, lambda view: list(view.fetch(key, reverse=True)) or None) or ())
+
+    def fetch_session(self, key: Any, start: TimestampLike, end: TimestampLike) -> Any:
+        """The value of exactly this session, or None."""
+        first, last = timestamp_ms(start), timestamp_ms(end)
+        return self._lookup(key, lambda view: view.fetch_session(key, first, last))
+
+    def find_sessions(
+        self, key: Any, earliest_end: TimestampLike, latest_start: TimestampLike
+    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        """The key's sessions that end at ``earliest_end`` or later and start at ``latest_start`` or before."""
+        first, last = timestamp_ms(earliest_end), timestamp_ms(latest_start)
+        return iter(self._lookup(key, lambda view: list(view.find_sessions(key, first, last)) or None) or ())
+
+    def fetch_key_range(self, low: Any = None, high: Any = None) -> Entries:
+        """All sessions of the keys from ``low`` to ``high``; None is open."""
+        found: Entries = self._entries(lambda view: view.fetch_key_range(low, high), None, reverse=False)
+        return found
+
+    def all(self) -> Entries:
+        """All sessions that have not expired."""
+        return self.fetch_key_range()
+
+
+class ReadOnlyVersionedStore(_Composite):
+    """Versioned stores; Kafka reads them through its query types only."""
+
+    def get(self, key: Any, as_of: TimestampLike | None = None) -> VersionedRecord | None:
+        """The latest version of the key, or the one that was valid at a time."""
+        time = None if as_of is None else timestamp_ms(as_of)
+        found: VersionedRecord | None = self._lookup(key, lambda view: view.get(key, time))
+        return found
+
+    def versions(
+        self, key: Any, time_from: TimestampLike = 0, time_to: TimestampLike = 2**63 - 1
+    ) -> Iterator[VersionedRecord]:
+        """The versions that were valid at some time of this range, the newest first."""
+        low, high = timestamp_ms(time_from), timestamp_ms(time_to)
+        return iter(self._lookup(key, lambda view: list(view.between(key, low, high)) or None) or ())
+
+    def all(self) -> Entries:
+        """The latest version of each key."""
+        found: Entries = self._entries(lambda view: view.all(), self._by_key, reverse=False)
+        return found
+
+
+ReadOnlyStore: TypeAlias = ReadOnlyKeyValueStore | ReadOnlyWindowStore | ReadOnlySessionStore | ReadOnlyVersionedStore
+_KINDS: dict[str, type[ReadOnlyStore]] = {
+    "key_value": ReadOnlyKeyValueStore,
+    "timestamped": ReadOnlyKeyValueStore,
+    "lru": ReadOnlyKeyValueStore,
+    "window": ReadOnlyWindowStore,
+    "session": ReadOnlySessionStore,
+    "versioned": ReadOnlyVersionedStore,
+}
+
+
+def open_store(source: StateSource, parameters: StoreQueryParameters) -> ReadOnlyStore:
+    """A read-only store.
+
+    Raises:
+        StateError: There is no such store or partition, or it is of another type.
+    """
+    name, stores = parameters.store_name, source.stores()
+    info = stores.get(name)
+    if info is None:
+        raise unknown_store(name, stores)
+    kind: StoreType | None = parameters.store_type
+    if kind is not None and not kind.fits(info.spec):
+        raise StateError(
+            f"store {name!r} is of kind {info.spec.kind!r}, not a {kind.name} store",
+            hint="Ask for it by its name alone, or with a type of QueryableStoreTypes that fits.",
+            store=name,
+        )
+    partition = parameters.partition
+    if partition is not None and not 0 <= partition < info.partitions:
+        raise StateError(
+            f"store {name!r} has no partition {partition}",
+            hint=f"Its partitions are 0 to {info.partitions - 1}.",
+            store=name,
+        )
+    has_timestamps = kind is not None and kind.has_timestamps
+    return _KINDS[info.spec.kind](source, info, partition, has_timestamps=has_timestamps)

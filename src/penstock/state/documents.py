@@ -1,0 +1,133 @@
+"""Small documents in the checkpoint location, local or in an object store."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from penstock.errors import StateError
+from penstock.state.storage import object_store
+
+__all__ = [
+    "delete_document",
+    "document_time_ms",
+    "list_documents",
+    "local_directory",
+    "read_document",
+    "remove_tree",
+    "write_document",
+]
+
+
+def local_directory(location: str) -> Path | None:
+    """The directory that a location names; None if it is in an object store."""
+    if location.startswith("file:"):
+        return Path(unquote(urlsplit(location).path))
+    return None if "://" in location else Path(location)
+
+
+def _remote(location: str) -> Any:
+    return object_store(location, ())
+
+
+def read_document(location: str, name: str) -> str | None:
+    """The text of a document; None if there is none."""
+    directory = local_directory(location)
+    if directory is not None:
+        try:
+            return (directory / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+    import obstore
+
+    try:
+        return bytes(obstore.get(_remote(location), name).bytes()).decode()
+    except (FileNotFoundError, obstore.exceptions.NotFoundError):
+        return None
+
+
+def document_time_ms(location: str, name: str) -> int | None:
+    """When a document was last written; None if there is none."""
+    directory = local_directory(location)
+    if directory is not None:
+        try:
+            return (directory / name).stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+    import obstore
+
+    try:
+        return int(obstore.head(_remote(location), name)["last_modified"].timestamp() * 1000)
+    except (FileNotFoundError, obstore.exceptions.NotFoundError):
+        return None
+
+
+def list_documents(location: str, folder: str) -> list[str]:
+    """The names of the documents in a folder, without it; hidden ones are left out."""
+    directory = local_directory(location)
+    if directory is not None:
+        try:
+            names = [path.name for path in (directory / folder).iterdir()]
+        except FileNotFoundError:
+            return []
+    else:
+        import obstore
+
+        pages = obstore.list(_remote(location), prefix=folder)
+        paths = [entry["path"].removeprefix(f"{folder}/") for page in pages for entry in page]
+        names = [path for path in paths if "/" not in path]
+    return sorted(name for name in names if not name.startswith("."))
+
+
+def write_document(location: str, name: str, text: str) -> None:
+    """Replaces a document as a whole."""
+    directory = local_directory(location)
+    try:
+        if directory is not None:
+            target = directory / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary = target.with_name(f".{target.name}.{os.getpid()}")
+            try:
+                temporary.write_text(text, encoding="utf-8")
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+            return
+        import obstore
+
+        obstore.put(_remote(location), name, text.encode())
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "Free space there and start again." if is_full else "Check that the checkpoint location is writable."
+        raise StateError(f"{location}/{name} could not be written: {error}", hint=hint) from error
+
+
+def delete_document(location: str, name: str) -> None:
+    """Removes a document; nothing happens when there is none."""
+    directory = local_directory(location)
+    if directory is not None:
+        (directory / name).unlink(missing_ok=True)
+        return
+    import obstore
+
+    with suppress(FileNotFoundError, obstore.exceptions.NotFoundError):
+        obstore.delete(_remote(location), name)
+
+
+def remove_tree(location: str) -> None:
+    """Deletes a checkpoint location and all in it."""
+    import shutil
+
+    directory = local_directory(location)
+    if directory is not None:
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    import obstore
+
+    store = _remote(location)
+    for page in obstore.list(store):
+        obstore.delete(store, [entry["path"] for entry in page])

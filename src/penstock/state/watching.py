@@ -1,0 +1,113 @@
+"""Reading the replica of another process, without being in its way.
+
+LMDB lets a reader see one consistent state while the owner goes on writing: all that a reader costs the owner is that
+pages which the reader still needs are not used again until it is done. The owner may throw its replica away and make
+another one; so the files are looked at before each use.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from penstock.state.memory import MemoryMap
+from penstock.state.overlay import ReadableMap
+from penstock.state.replica import ABOUT, NUMBERS, STORE, Position, ReplicaMap, about
+
+__all__ = ["WatchedReplica", "WatchingReader", "watch_replicas"]
+
+_MAP_BYTES = 1 << 38  # addresses, not memory: the owner's file may grow without being mapped anew
+_MAX_STORES = 1024
+
+
+class WatchedReplica:
+    """A replica that another process owns, opened to be read.
+
+    Args:
+        directory: One slot of a task's replicas.
+        identity: What it must be a replica of.
+        stores: The stores that are to be read.
+
+    Raises:
+        lmdb.Error, OSError: It cannot be opened; or this very process has it open.
+        ValueError: It is a replica of something else, or from before the machine was started.
+    """
+
+    def __init__(self, directory: Path, identity: str, stores: Iterable[str]) -> None:
+        self._names = tuple(stores)
+        self._file = directory / "data.mdb"
+        found = self._file.stat()
+        self._inode = (found.st_dev, found.st_ino)
+        self._stores: dict[str, Any] = {}
+        self._env = lmdb.open(
+            str(directory), map_size=_MAP_BYTES, max_dbs=_MAX_STORES, readonly=True, create=False, readahead=False
+        )
+        try:
+            self._numbers = self._env.open_db(NUMBERS, create=False)
+            with self._env.begin(db=self._numbers) as transaction:
+                says: Mapping[str, Any] = json.loads(transaction.get(ABOUT) or b"{}")
+        except BaseException:
+            self._env.close()
+            raise
+        if says != about(identity) or not self.is_there():
+            self._env.close()
+            raise ValueError(f"{directory} is not a replica of {identity}")
+
+    def is_there(self) -> bool:
+        """Whether its files are still those that are open."""
+        try:
+            found = self._file.stat()
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._inode
+
+    def reader(self) -> WatchingReader:
+        """What it holds now; to be closed."""
+        for store in self._names:
+            if store not in self._stores:  # later would be too late: this reader would not know it
+                with suppress(lmdb.NotFoundError):
+                    self._stores[store] = self._env.open_db(STORE + store.encode(), create=False)
+        return WatchingReader(self, self._env.begin())
+
+    def position(self, transaction: Any) -> Position:
+        """What a transaction sees."""
+        found = transaction.get(NUMBERS, None, self._numbers)
+        return Position(**json.loads(found)) if found else Position()
+
+    def database(self, store: str) -> Any:
+        """The rows of a store; None while there are none."""
+        return self._stores.get(store)
+
+    def close(self) -> None:
+        self._env.close()
+
+
+class WatchingReader:
+    """One consistent view of a watched replica."""
+
+    def __init__(self, replica: WatchedReplica, transaction: Any) -> None:
+        self._replica = replica
+        self._transaction = transaction
+        self.position = replica.position(transaction)
+
+    def map(self, store: str) -> ReadableMap:
+        """The rows of one store."""
+        database = self._replica.database(store)
+        return MemoryMap() if database is None else ReplicaMap(self._transaction, database)
+
+    def close(self) -> None:
+        self._transaction.abort()
+
+
+def watch_replicas(directory: Path, identity: str, stores: Iterable[str]) -> list[WatchedReplica]:
+    """All replicas of a task on this machine that can be read, that of the first slot first."""
+    found = []
+    for slot in sorted(directory.glob("slot-*")):
+        with suppress(lmdb.Error, OSError, ValueError):
+            found.append(WatchedReplica(slot, identity, stores))
+    return found
