@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.log.base import TopicPartition
 from penstock.spark.offsets import SourceOffset
-from penstock.spark.storage import read_document, write_document
+from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
