@@ -6,11 +6,8 @@ import enum
 import logging
 import os
 import signal
-import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -21,18 +18,14 @@ from penstock.topology.dataframes import for_application, session_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.log.coordination import Lease
-    from penstock.log.embedded import EmbeddedLog
     from penstock.plan.plan import PhysicalPlan
-    from penstock.spark.engine import Engine
     from penstock.spark.progress import BatchProgress
+    from penstock.spark.running import Run
     from penstock.topology.topology import Topology
 
 __all__ = ["KafkaStreams", "State", "StateListener"]
 
 _log = logging.getLogger(__name__)
-_LEASE_TTL_MS = 30_000
-_HEARTBEAT_S = 5.0
 _LOOK_S = 0.1
 
 
@@ -78,22 +71,16 @@ class KafkaStreams:
         self.config.require("application.id", "bootstrap.servers")
         self.topology = for_application(topology, self.config["application.id"], dataframes or {})
         self._session = session or session_of(self.topology)
-        self._owns_session = False
         self._state = State.CREATED
         self._changed = threading.Condition()
         self._ended = False  # after the listeners have been told
         self._state_listener: StateListener | None = None
         self._on_error: Callable[[PenstockError], None] | None = None
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
-        self._engine: Engine | None = None
-        self._log: EmbeddedLog | None = None
-        self._lease: Lease | None = None
-        self._plan: PhysicalPlan | None = None
+        self._run: Run | None = None
         self._watcher: threading.Thread | None = None
         self._error: PenstockError | None = None
         self._stop = threading.Event()
-        self._positions: dict[str, int] = {}
-        self._committed_batch = -1
 
     @property
     def state(self) -> State:
@@ -134,99 +121,39 @@ class KafkaStreams:
         """
         self._require_created("start")
         self._become(State.REBALANCING)
+        from penstock.spark.running import Run
+
+        run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners)
         try:
-            self._launch(until_latest=until == "latest")
+            run.launch(until_latest=until == "latest")
         except BaseException as error:
             self._error = error if isinstance(error, PenstockError) else None
-            self._release()
+            run.release()
             self._become(State.NOT_RUNNING if isinstance(error, KeyboardInterrupt) else State.ERROR)
             raise
         self._become(State.RUNNING)
         self._watcher = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
         self._watcher.start()
 
-    def _launch(self, *, until_latest: bool) -> None:
-        from penstock.spark.launch import Places, create_missing, open_app_log, plan_for, prepare_job
-
-        log = self._log = open_app_log(self.config)
-        self._plan = plan_for(self.topology, self.config, log)
-        places = Places.of(self.config)
-        places.check()
-        application = self.config["application.id"]
-        owner = self.config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
-        self._lease = log.acquire_lease(application, owner, _LEASE_TTL_MS)
-        if create_missing(self.topology, self.config, log):
-            self._plan = plan_for(self.topology, self.config, log)
-        from penstock.spark.engine import Engine
-        from penstock.spark.feed import feeds_of
-        from penstock.spark.session import session_for
-
-        settings = {f"spark.{name}": value for name, value in self.config.with_prefix("spark.").items()}
-        session = self._session
-        if session is None:
-            session, self._owns_session = session_for(settings, application, places.checkpoint)
-        else:
-            session, _ = session_for(settings, application, places.checkpoint, session=session)
-        self._session = session
-        job = prepare_job(
-            self.topology,
-            self.config,
-            self._plan,
-            log,
-            self._lease,
-            parallelism=session.sparkContext.defaultParallelism,
-            until_latest=until_latest,
-        )
-        self._engine = Engine(session, job, self._batch_done, feeds_of(self.topology, log, self._lease, job.checkpoint))
-        self._engine.start(int(self.config["commit.interval.ms"]))
-
-    def _batch_done(self, progress: BatchProgress) -> None:
-        log, plan = self._log, self._plan
-        if not self._progress_listeners or log is None or plan is None:
-            return
-        for task in progress.tasks:
-            self._positions |= task.get("ends", {})
-        ends = log.end_offsets(list(plan.external_topics))
-        names = {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}
-        lag = {name: end - self._positions[name] for name, end in names.items() if name in self._positions}
-        progress = replace(progress, lag=lag)
-        for listener in self._progress_listeners:
-            try:
-                listener(progress)
-            except Exception:  # noqa: BLE001 - logged; the application goes on
-                _log.exception("a progress listener raised")
-
     def _watch(self) -> None:
-        engine, log, lease = self._engine, self._log, self._lease
-        assert engine is not None and log is not None and lease is not None  # noqa: S101, PT018 - set by _launch
-        beat = time.monotonic()
+        run = self._run
+        assert run is not None  # noqa: S101 - set by start()
         try:
-            while not engine.wait(_LOOK_S):
-                self._commit_group()
+            while not run.wait(_LOOK_S):
                 if self._stop.is_set():
-                    engine.stop()
-                if time.monotonic() - beat > _HEARTBEAT_S:
-                    log.renew_lease(lease)
-                    beat = time.monotonic()
+                    run.stop()
+                elif (plan := run.new_plan()) is not None:
+                    self._become(State.REBALANCING)
+                    run.rebalance(plan)
+                    self._become(State.RUNNING)
         except PenstockError as error:
             if not self._stop.is_set():
                 self._fail(error)
                 return
         self._become(State.PENDING_SHUTDOWN)
-        self._commit_group()
-        self._release()
+        run.commit_group()
+        run.release()
         self._become(State.NOT_RUNNING)
-
-    def _commit_group(self) -> None:
-        """Offsets of what Spark has committed, for lag tools; the truth is in the checkpoint."""
-        from penstock.spark import faults
-        from penstock.spark.moves import MARK
-
-        committed = self._engine.committed() if self._engine is not None else None
-        if committed is not None and committed[0] > self._committed_batch and self._log is not None:
-            faults.reach(5, committed[0], "driver", os.getpid())
-            self._log.commit_offsets(self.config["application.id"], committed[1], f"{MARK} batch {committed[0]}")
-            self._committed_batch = committed[0]
 
     def _fail(self, error: PenstockError) -> None:
         self._error = error
@@ -236,18 +163,9 @@ class KafkaStreams:
                 self._on_error(error)
             except Exception:  # noqa: BLE001 - logged; the application goes on
                 _log.exception("the uncaught exception handler raised")
-        self._release()
+        if self._run is not None:
+            self._run.release()
         self._become(State.ERROR)
-
-    def _release(self) -> None:
-        if self._engine is not None:
-            self._engine.stop()
-        if self._log is not None:
-            if self._lease is not None:
-                self._log.release_lease(self._lease)
-            self._log.close()
-        if self._owns_session and self._session is not None:
-            self._session.stop()
 
     def close(self, timeout_ms: int | None = None) -> bool:
         """Stops; what the running batch has not committed is done after the next start. Safe to call twice.
@@ -313,19 +231,21 @@ class KafkaStreams:
         """
         self._require_created("reset")
         from penstock.spark.reset import forget_application
+        from penstock.spark.running import LEASE_TTL_MS
 
-        forget_application(self.topology, self.config, _LEASE_TTL_MS)
+        forget_application(self.topology, self.config, LEASE_TTL_MS)
 
     def to_dataframe(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> DataFrame:
         """A topic as a streaming DataFrame: topic, partition, offset, timestamp, key, value.
 
         Keys and values are binary; with a serde that Spark can read (text, JSON, whole numbers) they get its type.
         """
-        if self._session is None or self._log is None:
+        run = self._run
+        if run is None or run.session is None or run.log is None:
             raise InvalidStateError("the application has no Spark session yet", hint="Call start() first.")
         from penstock.spark.frames import topic_frame
 
-        return topic_frame(self._session, self._log, topic, key_serde, value_serde)
+        return topic_frame(run.session, run.log, topic, key_serde, value_serde)
 
     def explain(self) -> str:
         """How it will run: stages, tasks, stores, and which operators run by column. Starts nothing."""
@@ -351,15 +271,16 @@ class KafkaStreams:
         from penstock.spark.launch import Places
 
         places = Places.of(self.config)
-        tasks = [f"{s.id}_{p}" for s in self._plan.subtopologies for p in range(s.tasks)] if self._plan else []
+        plan, log, lease = (self._run.plan, self._run.log, self._run.lease) if self._run else (None, None, None)
+        tasks = [f"{s.id}_{p}" for s in plan.subtopologies for p in range(s.tasks)] if plan else []
         return {
             "application_id": self.config["application.id"],
             "state": self._state.value,
-            "log": self._log.url if self._log is not None else str(self.config["bootstrap.servers"]),
+            "log": log.url if log is not None else str(self.config["bootstrap.servers"]),
             "checkpoint": places.checkpoint,
             "replicas": places.replicas,
             "tasks": tasks,
-            "epoch": self._lease.epoch if self._lease is not None else None,
+            "epoch": lease.epoch if lease is not None else None,
         }
 
     def __enter__(self) -> Self:

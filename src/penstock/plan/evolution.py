@@ -90,7 +90,12 @@ def _subtopologies(old: Mapping[str, Any], new: Mapping[str, Any], reasons: list
             if home is not None:
                 reasons.append(f"store {store!r} moves from sub-topology {number} to {home}: the numbers have shifted")
         if was["stores"] and was["tasks"] != now["tasks"]:
-            reasons.append(f"sub-topology {number} had {was['tasks']} tasks and now has {now['tasks']}")
+            why = (
+                f": partitions were added to {_listed(now['topics'])}, so keys have moved away from their state"
+                if was["topics"] == now["topics"]
+                else ""
+            )
+            reasons.append(f"sub-topology {number} had {was['tasks']} tasks and now has {now['tasks']}{why}")
         if was["runs"] != now["runs"]:
             reasons.append(f"sub-topology {number} ran {was['runs']} times a batch and now runs {now['runs']} times")
         if not moved and was["nodes"] != now["nodes"]:

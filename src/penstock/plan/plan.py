@@ -12,7 +12,7 @@ from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations import Operation, Process
 from penstock.topology.topology import SubTopology, Topology
 
-__all__ = ["PhysicalPlan", "PlannedSubTopology", "TaskRun", "plan_of"]
+__all__ = ["PhysicalPlan", "PlannedSubTopology", "TaskRun", "changed", "plan_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,17 @@ def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -
     )
     tables = tuple(dict.fromkeys(t for n in topology.sources if n.global_store for t in topics[n.name]))
     return PhysicalPlan(application_id, planned, counts, tuple(topology.internal_topics), tables)
+
+
+def changed(old: PhysicalPlan, new: PhysicalPlan, topology: Topology) -> bool:
+    """Whether topics that this topology reads or writes have appeared, gone or grown between two plans."""
+    if (old.subtopologies, old.global_topics) != (new.subtopologies, new.global_topics):
+        return True
+    if any(node.topic is None for node in topology.sinks):  # it may write to any topic
+        return old.partitions != new.partitions
+    sinks = {topic for sub in new.subtopologies for topic in sub.sink_topics}
+    used = {*new.all_topics, *new.internal_topics, *sinks}
+    return any(old.partitions.get(topic) != new.partitions.get(topic) for topic in used)
 
 
 def _read_by(sub: SubTopology, topology: Topology, topics: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

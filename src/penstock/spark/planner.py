@@ -122,9 +122,13 @@ class Planner:
 
     def _ends(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
         """Without partitions that the plan does not know: the driver plans anew when it sees them."""
+        wanted = list(topics)
         try:
-            found = self._log.end_offsets(list(topics))
+            found = self._log.end_offsets(wanted)
         except UnknownTopicError as error:
+            missing = error.facts.get("topic")
+            if missing in self._job.reading.patterned and missing in wanted:
+                return self._ends(topic for topic in wanted if topic != missing)
             raise UnknownTopicError(
                 f"{error.message}: it was deleted while application {self._job.plan.application_id!r} reads it",
                 hint="Make it again, or take it out of the topology; then start again. Its records are gone.",

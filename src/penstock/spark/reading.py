@@ -24,6 +24,7 @@ class Reading:
     Attributes:
         offset_reset: The policy by topic, where there is no committed offset: "earliest", "latest", "none" or
             "by_duration:MS".
+        patterned: Topics that are read because they match a pattern; they may go.
         start_ms: A time to start from in place of the policy; None: the policy.
         loss_fails: Whether records that retention took before they were read end the application.
         max_records_per_batch: Of all topics together.
@@ -35,6 +36,7 @@ class Reading:
     """
 
     offset_reset: Mapping[str, str] = field(default_factory=dict)
+    patterned: frozenset[str] = frozenset()
     start_ms: int | None = None
     loss_fails: bool = True
     max_records_per_batch: int = 500_000
@@ -54,8 +56,11 @@ def reading_of(topology: Topology, plan: PhysicalPlan, config: StreamsConfig) ->
         config: The application's settings.
     """
     most = int(config["penstock.max.records.per.batch"])
+    topics = source_topics(topology, plan.partitions)
+    named = {topic for node in topology.sources for topic in node.topics}
     return Reading(
-        offset_reset=_resets(topology, plan, config),
+        offset_reset=_resets(topology, plan, config, topics),
+        patterned=frozenset(set(plan.external_topics) - named),
         start_ms=config["penstock.start.timestamp"],
         loss_fails=config["penstock.data.loss"] == "fail",
         max_records_per_batch=most,
@@ -67,9 +72,10 @@ def reading_of(topology: Topology, plan: PhysicalPlan, config: StreamsConfig) ->
     )
 
 
-def _resets(topology: Topology, plan: PhysicalPlan, config: StreamsConfig) -> dict[str, str]:
+def _resets(
+    topology: Topology, plan: PhysicalPlan, config: StreamsConfig, topics: Mapping[str, tuple[str, ...]]
+) -> dict[str, str]:
     resets = dict.fromkeys(plan.external_topics, str(config["auto.offset.reset"]))
-    topics = source_topics(topology, plan.partitions)
     for node in topology.sources:
         if node.offset_reset is not None:
             resets |= dict.fromkeys(topics[node.name], offset_reset(node.offset_reset))

@@ -120,6 +120,19 @@ def test_policies_reach_topics_of_patterns(source):
     assert first(planner).starts == {A: 3, B: 0}
 
 
+def test_a_topic_of_a_pattern_may_go(source):
+    source.log.create_topic("ix", 1)
+    source.write("in", 3)
+    planner = source.planner(re.compile("i."))
+    batch = first(planner)
+    assert set(batch.ends) == {A, B, TopicPartition("ix", 0)}
+    source.log.delete_topic("ix")
+    source.write("in", 1)
+    found = planner.next_batch(batch, None)
+    assert found is not None
+    assert found.ends == {A: 4, B: 0}
+
+
 def test_nothing_new_is_no_batch(source):
     source.write("in", 3)
     planner = source.planner()

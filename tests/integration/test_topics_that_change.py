@@ -1,0 +1,78 @@
+"""Topics that appear, grow or lose records while an application runs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+from penstock import KafkaStreams, Materialized, StreamsBuilder
+from penstock.app import State
+from penstock.errors import CheckpointMismatchError, OffsetOutOfRangeError
+
+from .conftest import Bench
+
+PATIENCE_S = 30
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_topics_of_a_pattern_and_partitions_that_appear_later(bench: Bench) -> None:
+    bench.log.create_topic("orders-a")
+    builder = StreamsBuilder()
+    builder.stream(re.compile("orders-.*")).to("out")
+    bench.write("orders-a", [("1", "a", 0)])
+    states: list[State] = []
+    app = bench.app(builder.build(), **{"metadata.max.age.ms": 200})
+    app.set_state_listener(lambda new, _: states.append(new))
+    with app:
+        until(lambda: len(bench.read("out")) == 1)
+        bench.log.create_topic("orders-b")
+        bench.write("orders-b", [("2", "b", 0)])
+        until(lambda: len(bench.read("out")) == 2)
+        bench.log.create_partitions("orders-a", 2)
+        bench.write("orders-a", [("3", "c", 0)], 1)
+        until(lambda: len(bench.read("out")) == 3)
+    assert bench.read("out") == [("1", "a"), ("2", "b"), ("3", "c")]
+    assert states[:5] == [State.REBALANCING, State.RUNNING, State.REBALANCING, State.RUNNING, State.REBALANCING]
+    assert app.state is State.NOT_RUNNING
+
+
+def test_partitions_that_are_added_to_a_stateful_topic_end_the_application(bench: Bench) -> None:
+    bench.log.create_topic("words")
+    bench.log.create_topic("counts")
+    builder = StreamsBuilder()
+    builder.stream("words").group_by_key().count(Materialized("counts-store")).to_stream().to("counts")
+    bench.write("words", [("1", "a", 0)])
+    app: KafkaStreams = bench.app(builder.build(), **{"metadata.max.age.ms": 200})
+    with app:
+        until(lambda: len(bench.read("counts", len)) == 1)
+        bench.log.create_partitions("words", 2)
+        with pytest.raises(CheckpointMismatchError, match="partitions were added to words"):
+            app.wait(PATIENCE_S * 1000)
+    assert app.state is State.ERROR
+
+
+def test_retention_that_overtakes_is_an_error_or_a_figure(bench: Bench) -> None:
+    bench.log.create_topic("in")
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    bench.write("in", [("1", "a", 0), ("2", "b", 0)])
+    bench.run(builder.build())
+    bench.write("in", [("3", "c", 0), ("4", "d", 0), ("5", "e", 0)])
+    bench.log.delete_records("in", 0, 4)
+    with pytest.raises(OffsetOutOfRangeError, match="offsets 2 to 3 of in-0"):
+        bench.run(builder.build())
+    seen = []
+    app = bench.app(builder.build(), **{"penstock.data.loss": "continue"})
+    app.add_progress_listener(seen.append)
+    app.run(until="latest")
+    assert bench.read("out") == [("1", "a"), ("2", "b"), ("5", "e")]
+    assert [dict(p.lost) for p in seen] == [{"in-0": 2}]
