@@ -1,0 +1,157 @@
+"""A transaction as one call: all of its records, or none.
+
+As the records are at hand, nothing is half done: whatever fails is done again from the start by a producer with a new
+epoch, which ends what the one before it has left open.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.log.kafka.wire.errors import check
+from penstock.log.kafka.wire.produce import ProduceLimits, produce
+from penstock.log.kafka.wire.record_batches import ProducerState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from penstock.log.base import TopicPartition
+    from penstock.log.kafka.wire.cluster import Cluster
+
+__all__ = ["TransactionalWriter"]
+
+_MOVED = {KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+_BUSY = {KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, *_MOVED}
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
+
+
+class TransactionalWriter:
+    """The producer of one transactional id; `init` fences all that came before it.
+
+    Args:
+        cluster: Where to.
+        transactional_id: Kafka's ``transactional.id``.
+        timeout_ms: After which the coordinator aborts an open transaction.
+        limits: Sizes of what is sent.
+        patience_s: How long to ask again while the coordinator is busy, as with the end of the transaction before.
+    """
+
+    def __init__(
+        self, cluster: Cluster, transactional_id: str, timeout_ms: int, limits: ProduceLimits, patience_s: float = 30.0
+    ) -> None:
+        self.transactional_id = transactional_id
+        self._cluster = cluster
+        self._timeout_ms = timeout_ms
+        self._limits = limits
+        self._patience_s = patience_s
+        self._state: ProducerState | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether it may write without `init`: it was the last to do so, as far as it knows."""
+        return self._state is not None
+
+    def init(self) -> None:
+        """Takes the transactional id over: an open transaction of another is ended, and its writer fenced.
+
+        Raises:
+            KafkaException: As librdkafka's producer raises it.
+        """
+        from kafka.protocol.producer import InitProducerIdRequest
+
+        self._state = None
+        request = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout_ms": self._timeout_ms,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
+        answer = self._ask(
+            lambda: InitProducerIdRequest(**request, max_version=4),
+            lambda found: found.error_code,
+            f"taking over transactional.id {self.transactional_id!r}",
+        )
+        self._state = ProducerState(answer.producer_id, answer.producer_epoch, 0, transactional=True)
+        self._sequences = {}
+
+    def write(self, parts: Sequence[tuple[TopicPartition, pa.RecordBatch]]) -> None:
+        """Writes all parts in one transaction. After any error `init` comes first.
+
+        Raises:
+            KafkaException: As librdkafka's producer raises it. Whether the transaction took place is known only if
+                the error came from before its end; ask the ledger.
+        """
+        state = self._state
+        assert state is not None, "init() comes first"  # noqa: S101
+        self._state = None
+        self._add({tp for tp, _ in parts}, state)
+        produce(self._cluster, parts, self._limits, state, self._sequences, self.transactional_id)
+        self._end(state)
+        self._state = state
+
+    def _add(self, places: set[TopicPartition], state: ProducerState) -> None:
+        from kafka.protocol.producer import AddPartitionsToTxnRequest
+
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        by_topic: dict[str, list[int]] = {}
+        for tp in sorted(places):
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        request = {
+            "v3_and_below_transactional_id": self.transactional_id,
+            "v3_and_below_producer_id": state.producer_id,
+            "v3_and_below_producer_epoch": state.epoch,
+            "v3_and_below_topics": [topic(name=name, partitions=each) for name, each in by_topic.items()],
+        }
+        self._ask(
+            lambda: AddPartitionsToTxnRequest(**request, max_version=3),
+            _first_error,
+            f"beginning a transaction of {self.transactional_id!r} with {', '.join(by_topic)}",
+        )
+
+    def _end(self, state: ProducerState) -> None:
+        from kafka.protocol.producer import EndTxnRequest
+
+        request = {
+            "transactional_id": self.transactional_id,
+            "producer_id": state.producer_id,
+            "producer_epoch": state.epoch,
+            "committed": True,
+        }
+        self._ask(
+            lambda: EndTxnRequest(**request, max_version=4),
+            lambda found: found.error_code,
+            f"committing the transaction of {self.transactional_id!r}",
+        )
+
+    def _ask(self, request: Any, code: Any, doing: str) -> Any:
+        """Asks the coordinator, again while it is busy."""
+        deadline = time.monotonic() + self._patience_s
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                answer = self._cluster.coordinator(self.transactional_id).ask(request())
+                check(code(answer), doing)
+            except KafkaException as error:
+                found = error.args[0].code()
+                if found not in _BUSY or time.monotonic() + pause > deadline:
+                    raise
+                if found in _MOVED:
+                    self._cluster.forget_coordinator(self.transactional_id)
+            else:
+                return answer
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def _first_error(answer: Any) -> int:
+    for topic in answer.results_by_topic_v3_and_below:
+        for each in topic.results_by_partition:
+            if each.partition_error_code:
+                return int(each.partition_error_code)
+    return 0
