@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import time
@@ -15,8 +14,10 @@ from penstock.errors import AppFailedError, PenstockError
 from penstock.spark.envelope import ENVELOPE_DDL, Kind
 from penstock.spark.failures import error_from
 from penstock.spark.offsets import SourceOffset
+from penstock.spark.private import private_source
 from penstock.spark.progress import BatchProgress, progress_of
-from penstock.spark.session import quiet_pandas
+from penstock.spark.session import quiet_pandas, register_source
+from penstock.spark.source import PenstockSource
 from penstock.spark.stage import run_stage, shuffle_width
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ class Engine:
 
     def _stages(self) -> DataFrame:
         data = self._job.dump()
-        frame = self._session.readStream.format("penstock-tasks").option("job", base64.b64encode(data).decode()).load()
+        source = private_source(PenstockSource, f"penstock-{self._job.plan.application_id}", job=data)
+        register_source(self._session, source)
+        frame = self._session.readStream.format(source.name()).load()
         for level in range(1, self._job.plan.levels):
             width = shuffle_width(self._job, level)
             frame = frame.repartitionById(width, F.col("slot")).mapInArrow(_stage(data, level), ENVELOPE_DDL)

@@ -60,9 +60,6 @@ def session_for(
         for name, value in {**fast, **wanted}.items():
             if session.conf.isModifiable(name):
                 session.conf.set(name, value)
-        from penstock.spark.source import PenstockSource
-
-        register_source(session, PenstockSource)
     return session, is_new
 
 

@@ -6,7 +6,6 @@ the result of the first stage: tasks read the log themselves, so records never p
 
 from __future__ import annotations
 
-import base64
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,18 +29,16 @@ __all__ = ["PenstockSource"]
 
 
 class PenstockSource(DataSource):
-    """``spark.readStream.format("penstock-tasks").option("job", base64)``."""
+    """The work of one job; registered as a `private_source` that has the job."""
 
-    @classmethod
-    def name(cls) -> str:
-        return "penstock-tasks"
+    job: bytes
 
     def schema(self) -> str:
         return ENVELOPE_DDL
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
         reader: type[DataSourceStreamReader] = _Reader
-        return reader(base64.b64decode(self.options["job"]))  # type: ignore[call-arg]
+        return reader(self.job)  # type: ignore[call-arg]
 
 
 _P = ParamSpec("_P")

@@ -1,0 +1,49 @@
+"""An application with secrets in its settings, in a Spark session that records all it can; run by test_secrets."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock import KafkaStreams, StreamsBuilder
+from penstock.log.open import open_log
+
+
+def main(root: Path, secret: str) -> None:
+    url = f"sqlite:///{root / 'log.db'}"
+    with open_log(url) as log:
+        log.create_topic("words", 2)
+        rows = {"timestamp": pa.array([1, 2]), "key": [b"a", b"b"], "value": [b"x", b"y"]}
+        log.append("words", 0, pa.RecordBatch.from_pydict(rows))
+    builder = StreamsBuilder()
+    builder.stream("words").group_by(lambda k, v: v).count(name="counts").to_stream().to("counted")
+    (root / "events").mkdir()
+    jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{secret}";'
+    app = KafkaStreams(
+        builder.build(),
+        {
+            "application.id": "guarded",
+            "bootstrap.servers": url,
+            "state.dir": str(root / "state"),
+            "default.key.serde": "string",
+            "default.value.serde": "string",
+            "sasl.jaas.config": jaas,
+            "ssl.key.password": secret,
+            "producer.sasl.password": secret,
+            "spark.master": "local[1]",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(root / "events"),
+            "spark.eventLog.compress": "false",
+            "spark.log.level": "DEBUG",
+        },
+    )
+    app.add_progress_listener(lambda _: app._engine._query.explain(extended=True))
+    app.start(until="latest")
+    app.wait()
+    print(app.config, app.config.explain(), app.metadata())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

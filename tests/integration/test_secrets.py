@@ -1,0 +1,42 @@
+"""Passwords in an application's settings are in nothing that Spark prints or stores."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+from pathlib import Path
+
+SECRET = "tr0ub4dor-and-3-staples"
+
+
+def forms(secret: str) -> dict[str, bytes]:
+    """How it could be hidden in a text: as it is, in hexadecimal, in base64 at any of three offsets."""
+    data = secret.encode()
+    found = {"plain": data, "hex": data.hex().encode()}
+    for shift in range(3):
+        coded = base64.b64encode(b"\0" * shift + data)
+        found[f"base64+{shift}"] = coded[4 * bool(shift) : -4]
+    return found
+
+
+def test_no_secret_in_event_log_checkpoint_plans_or_logs(tmp_path):
+    script = Path(__file__).with_name("secret_app.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), SECRET], capture_output=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:].decode()
+    (tmp_path / "stdout").write_bytes(done.stdout)
+    (tmp_path / "stderr").write_bytes(done.stderr)
+    events = [path for path in (tmp_path / "events").rglob("*") if path.is_file()]
+    assert b"MicroBatchScan" in b"".join(path.read_bytes() for path in events)  # its plans are recorded,
+    assert b"== Analyzed Logical Plan ==" in done.stdout  # printed,
+    assert b"DEBUG" in done.stderr  # and Spark's log is of the level that tells all
+    leaks = [
+        (path.relative_to(tmp_path), form)
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+        for form, text in forms(SECRET).items()
+        if text in path.read_bytes()
+    ]
+    assert leaks == []
