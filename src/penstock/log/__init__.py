@@ -1,1 +1,51 @@
-"""Topic logs: the seam, and the embedded log."""
+"""Topic logs: the seam, the embedded log, Kafka; and plain consumers and producers over both.
+
+>>> from penstock.log import Consumer, Producer, open_log
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicPartition as TopicPartition
+    from penstock.log.consumer import Consumer as Consumer
+    from penstock.log.consuming import ConsumerRecord as ConsumerRecord
+    from penstock.log.consuming import RebalanceListener as RebalanceListener
+    from penstock.log.open import open_log as open_log
+    from penstock.log.producer import Producer as Producer
+    from penstock.log.producing import Delivery as Delivery
+
+__all__ = [
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "Producer",
+    "RebalanceListener",
+    "TopicPartition",
+    "open_log",
+]
+
+# Loaded when first used: importing this package loads neither PyArrow nor a client of Kafka.
+_MODULES = {
+    "Consumer": "consumer",
+    "ConsumerRecord": "consuming",
+    "Delivery": "producing",
+    "Producer": "producer",
+    "RebalanceListener": "consuming",
+    "TopicPartition": "base",
+    "open_log": "open",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'penstock.log' has no attribute {name!r}")
+    value = getattr(import_module(f"penstock.log.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

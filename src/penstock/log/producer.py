@@ -1,34 +1,38 @@
-"""A producer over a topic log: batches single records, partitions them by key as Kafka does."""
+"""A producer over any topic log: single records and batches, partitions as Kafka chooses them, transactions."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.errors import InvalidStateError
-from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicLog, TopicPartition
-from penstock.serde.partitioner import partition_for, partitions_for
+from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.ports import producer_port
+from penstock.log.producing import Delivery, Headers, OnDelivery
 
-__all__ = ["Producer"]
+if TYPE_CHECKING:
+    from penstock.log.consumer import Consumer
 
-_SCHEMA = RECORD_SCHEMA.remove(RECORD_SCHEMA.get_field_index("offset"))
-Headers = Sequence[tuple[str, bytes | None]]
-_Row = tuple[int, bytes | None, bytes | None, Headers | None]
+__all__ = ["Delivery", "Producer"]
 
 
 class Producer:
-    """Kafka's producer, small: records wait until ``linger_ms`` has passed or a batch is full.
+    """Kafka's producer, over an embedded log or over Kafka. Not for several threads at once.
 
-    There is no thread behind it: ``send`` and ``poll`` look at the clock, so call ``poll`` when input pauses.
+    Writes are idempotent: a retry writes nothing twice. Records wait until ``linger_ms`` has passed or a batch is full.
+    Over an embedded log there is no thread behind it: ``send`` and ``poll`` look at the clock, so call ``poll`` when
+    input pauses.
 
     Args:
-        log: Where to.
+        log: Where to: a log, or its URL (a file, or Kafka's ``host:port``).
+        transactional_id: Makes all writes transactions; a newer producer of the same id fences this one.
         linger_ms: How long a record may wait for others.
-        batch_bytes: Flushes when this much waits.
+        batch_bytes: A batch is full at this size.
+        settings: More of Kafka's client settings by their Java names (security, compression).
 
     Example:
         >>> from penstock.log.open import open_log
@@ -40,16 +44,18 @@ class Producer:
         1
     """
 
-    def __init__(self, log: TopicLog, *, linger_ms: int = 5, batch_bytes: int = 1 << 20) -> None:
-        self._log = log
-        self._linger_s = linger_ms / 1000
-        self._batch_bytes = batch_bytes
-        self._waiting: dict[TopicPartition, list[_Row]] = {}
-        self._waiting_bytes = 0
-        self._since = 0.0
-        self._counts: dict[str, int] = {}
-        self._turn: dict[str, int] = {}
-        self._closed = False
+    def __init__(
+        self,
+        log: TopicLog | str,
+        *,
+        transactional_id: str = "",
+        linger_ms: int = 5,
+        batch_bytes: int = 1 << 20,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._transactional_id = transactional_id
+        self._port, self._opened = producer_port(log, transactional_id, linger_ms, batch_bytes, settings or {})
+        self._closed = self._in_transaction = False
 
     def send(
         self,
@@ -60,93 +66,104 @@ class Producer:
         timestamp: int | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Takes one record; without a partition, the key's; without a key, one partition per batch in turn."""
-        self._check_open()
-        if partition is None:
-            count = self._partitions(topic)
-            partition = self._sticky(topic) if key is None else partition_for(key, count)
+        """Takes one record; without a partition, the key's; without a key, one partition per batch in turn.
+
+        Args:
+            topic: Where to.
+            value: Bytes; None is a tombstone.
+            key: Chooses the partition as Kafka's own producer does.
+            timestamp: Milliseconds since the epoch; by default now.
+            partition: In place of the key's.
+            headers: Pairs of a name and bytes.
+            on_delivery: Called with the Delivery, or with the error, from within a later call of this producer.
+        """
+        self._check_may_send()
         at = time.time_ns() // 1_000_000 if timestamp is None else timestamp
-        if not self._waiting:
-            self._since = time.monotonic()
-        self._waiting.setdefault(TopicPartition(topic, partition), []).append((at, key, value, headers))
-        self._waiting_bytes += len(key or b"") + len(value or b"") + 32
-        if self._waiting_bytes >= self._batch_bytes:
-            self.flush()
-        else:
-            self.poll()
+        self._port.send(topic, value, key, at, partition, headers, on_delivery)
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
-        """Takes many records (RECORD_SCHEMA without offset; key and headers may be absent) and writes them at once."""
-        self.flush()
-        count = self._partitions(topic)
-        if not records.num_rows:
-            return
-        targets = np.full(records.num_rows, self._sticky(topic), dtype=np.int32)
-        if "key" in records.schema.names:
-            keys = records.column("key").cast(pa.large_binary())
-            targets = np.where(np.asarray(pc.is_valid(keys)), partitions_for(keys, count), targets)
-        self._turn[topic] = self._turn.get(topic, 0) + 1
-        with self._log.transaction("") as transaction:
-            for partition in np.unique(targets):
-                chosen = np.flatnonzero(targets == partition)
-                part = records if len(chosen) == records.num_rows else records.take(pa.array(chosen))
-                transaction.append(topic, int(partition), part)
+        """Takes many records (RECORD_SCHEMA without offset; key and headers may be absent) at once."""
+        self._check_may_send()
+        self._port.send_batch(topic, records)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """All that is sent in this block, and the offsets, become visible together when it ends; nothing if it raises.
+
+        Example:
+            >>> from penstock.log.open import open_log
+            >>> log = open_log("memory://doc-transaction")
+            >>> log.create_topic("debits"), log.create_topic("credits")
+            (None, None)
+            >>> with Producer(log, transactional_id="transfers") as producer, producer.transaction():
+            ...     producer.send("debits", b"10", key=b"alice")
+            ...     producer.send("credits", b"10", key=b"bob")
+            >>> log.end_offset("debits", 0), log.end_offset("credits", 0)
+            (1, 1)
+
+        Raises:
+            FencedError: A newer producer has this transactional id, or the offsets are another member's.
+        """
+        if self._in_transaction:
+            raise InvalidStateError("this producer is in a transaction", hint="end it before the next one")
+        if not self._transactional_id:
+            raise InvalidStateError("this producer has no transactional id", hint="give Producer(transactional_id=...)")
+        self._port.begin()
+        self._in_transaction = True
+        try:
+            yield self
+        except BaseException:
+            self._port.abort()
+            raise
+        else:
+            self._port.commit()
+        finally:
+            self._in_transaction = False
+
+    def send_offsets(self, consumer: Consumer, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commits a consumer's offsets, by default its positions, with the transaction: read, process, write, once.
+
+        Kafka's ``sendOffsetsToTransaction``. The consumer must have a group, and must not commit itself.
+        """
+        if not self._in_transaction:
+            raise InvalidStateError("send_offsets is for transactions", hint="use: with producer.transaction(): ...")
+        chosen = consumer.positions if offsets is None else offsets
+        if chosen:
+            self._port.send_offsets(chosen, consumer.group_metadata())
 
     def poll(self) -> None:
-        """Flushes if the oldest waiting record has waited ``linger_ms``."""
-        if self._waiting and time.monotonic() - self._since >= self._linger_s:
-            self.flush()
+        """Writes what has waited for ``linger_ms``, and calls what waits for deliveries."""
+        self._check_open()
+        self._port.poll()
 
     def flush(self) -> None:
-        """Writes all that waits, in one transaction. What cannot be written goes on waiting."""
+        """Writes all that waits; raises what kept a record from being written since the last flush."""
         self._check_open()
-        if not self._waiting:
-            return
-        with self._log.transaction("") as transaction:
-            for place, rows in self._waiting.items():
-                transaction.append(place.topic, place.partition, _batch(rows))
-        for topic in {place.topic for place in self._waiting}:
-            self._turn[topic] = self._turn.get(topic, 0) + 1
-        self._waiting, self._waiting_bytes = {}, 0
-        self._counts.clear()  # partitions may be added at any time
+        self._port.flush()
 
     def close(self) -> None:
-        """Flushes; the log stays open."""
+        """Flushes and closes; safe to call twice."""
         if not self._closed:
-            self.flush()
             self._closed = True
-
-    def _partitions(self, topic: str) -> int:
-        if topic not in self._counts:
-            self._counts[topic] = self._log.topic(topic).partitions
-        return self._counts[topic]
-
-    def _sticky(self, topic: str) -> int:
-        return self._turn.get(topic, 0) % self._partitions(topic)
+            try:
+                self._port.close()
+            finally:
+                if self._opened is not None:
+                    self._opened.close()
 
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidStateError("this producer is closed", hint="make another one")
 
-    def __enter__(self) -> Producer:  # noqa: PYI034 - not meant to be subclassed
+    def _check_may_send(self) -> None:
+        self._check_open()
+        if self._transactional_id and not self._in_transaction:
+            raise InvalidStateError("this producer only writes transactions", hint="with producer.transaction(): ...")
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _batch(rows: Sequence[_Row]) -> pa.RecordBatch:
-    times, keys, values, headers = zip(*rows, strict=True)
-    packed = [None if each is None else [_header(name, value) for name, value in each] for each in headers]
-    arrays = [
-        pa.array(times, pa.int64()),
-        pa.array(keys, pa.large_binary()),
-        pa.array(values, pa.large_binary()),
-        pa.array(packed, HEADERS_TYPE),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-
-
-def _header(name: str, value: bytes | None) -> Mapping[str, str | bytes | None]:
-    return {"key": name, "value": value}

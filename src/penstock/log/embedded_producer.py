@@ -1,0 +1,180 @@
+"""How a producer writes to an embedded log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import LogError
+from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicPartition
+from penstock.log.membership import Membership
+from penstock.log.producing import Delivery, Headers, OnDelivery
+from penstock.serde.partitioner import partition_for, partitions_for
+
+if TYPE_CHECKING:
+    from penstock.log.embedded import EmbeddedLog
+
+__all__ = ["EmbeddedProducer"]
+
+_SCHEMA = RECORD_SCHEMA.remove(RECORD_SCHEMA.get_field_index("offset"))
+_Row = tuple[int, bytes | None, bytes | None, Headers | None, OnDelivery | None]
+_Piece = list[_Row] | Any  # or a record batch
+
+
+class EmbeddedProducer:
+    """A ProducerPort over an embedded log. There is no thread: ``send`` and ``poll`` look at the clock.
+
+    Within a transaction everything waits for its end; otherwise a flush is one unit.
+    """
+
+    def __init__(self, log: EmbeddedLog, transactional_id: str, linger_ms: int, batch_bytes: int) -> None:
+        self._log = log
+        self._id = transactional_id
+        self._epoch = log.new_producer_epoch(transactional_id) if transactional_id else None
+        self._linger_s = linger_ms / 1000
+        self._batch_bytes = batch_bytes
+        self._waiting: dict[TopicPartition, list[_Piece]] = {}
+        self._offsets: list[tuple[Membership, Mapping[TopicPartition, int]]] = []
+        self._bytes = 0
+        self._since = 0.0
+        self._counts: dict[str, int] = {}
+        self._turn: dict[str, int] = {}
+        self._in_transaction = False
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp: int,
+        partition: int | None,
+        headers: Headers | None,
+        on_delivery: OnDelivery | None,
+    ) -> None:
+        count = self._partitions(topic)
+        if partition is None:
+            partition = self._sticky(topic) if key is None else partition_for(key, count)
+        elif not 0 <= partition < count:
+            raise LogError(
+                f"topic {topic!r} has no partition {partition}",
+                hint=f"it has {count}, numbered from 0",
+                topic=topic,
+                partition=partition,
+            )
+        if not self._waiting:
+            self._since = time.monotonic()
+        pieces = self._waiting.setdefault(TopicPartition(topic, partition), [])
+        if not pieces or not isinstance(pieces[-1], list):
+            pieces.append([])
+        pieces[-1].append((timestamp, key, value, headers, on_delivery))
+        self._bytes += len(key or b"") + len(value or b"") + 32
+        if self._bytes >= self._batch_bytes and not self._in_transaction:
+            self.flush()
+        else:
+            self.poll()
+
+    def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
+        count = self._partitions(topic)
+        if not records.num_rows:
+            return
+        targets = np.full(records.num_rows, self._sticky(topic), dtype=np.int32)
+        if "key" in records.schema.names:
+            keys = records.column("key").cast(pa.large_binary())
+            targets = np.where(np.asarray(pc.is_valid(keys)), partitions_for(keys, count), targets)
+        self._turn[topic] = self._turn.get(topic, 0) + 1
+        for partition in np.unique(targets):
+            chosen = np.flatnonzero(targets == partition)
+            part = records if len(chosen) == records.num_rows else records.take(pa.array(chosen))
+            self._waiting.setdefault(TopicPartition(topic, int(partition)), []).append(part)
+        if not self._in_transaction:
+            self.flush()
+
+    def poll(self) -> None:
+        if self._waiting and not self._in_transaction and time.monotonic() - self._since >= self._linger_s:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes all that waits, in one unit. What cannot be written goes on waiting."""
+        if not self._in_transaction:
+            self._write()
+
+    def begin(self) -> None:
+        self.flush()
+        self._in_transaction = True
+
+    def commit(self) -> None:
+        try:
+            self._write()
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            self._in_transaction = False
+
+    def abort(self) -> None:
+        self._forget()
+        self._in_transaction = False
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], who: object) -> None:
+        assert isinstance(who, Membership)  # noqa: S101 - a consumer of the same log gave it
+        self._offsets.append((who, dict(offsets)))
+
+    def close(self) -> None:
+        self.flush()
+
+    def _write(self) -> None:
+        if not self._waiting and not self._offsets:
+            return
+        with self._log.transaction(self._id, self._epoch) as transaction:
+            for place, pieces in self._waiting.items():
+                for piece in pieces:
+                    transaction.append(place.topic, place.partition, _batch(piece))
+            for who, offsets in self._offsets:
+                transaction.commit_as(who, offsets)
+        written = self._waiting
+        for topic in {place.topic for place in written}:
+            self._turn[topic] = self._turn.get(topic, 0) + 1
+        self._forget()
+        self._counts.clear()  # partitions may be added at any time
+        for place, pieces in written.items():
+            _tell(place, transaction.first_offsets[place], pieces)
+
+    def _forget(self) -> None:
+        self._waiting, self._offsets, self._bytes = {}, [], 0
+
+    def _partitions(self, topic: str) -> int:
+        if topic not in self._counts:
+            self._counts[topic] = self._log.topic(topic).partitions
+        return self._counts[topic]
+
+    def _sticky(self, topic: str) -> int:
+        """One partition for all records without a key until the next write."""
+        return self._turn.get(topic, 0) % self._partitions(topic)
+
+
+def _tell(place: TopicPartition, offset: int, pieces: Sequence[_Piece]) -> None:
+    for piece in pieces:
+        if isinstance(piece, list):
+            for at, (timestamp, *_, on_delivery) in enumerate(piece, offset):
+                if on_delivery is not None:
+                    on_delivery(Delivery(place.topic, place.partition, at, timestamp), None)
+        offset += len(piece)
+
+
+def _batch(piece: _Piece) -> pa.RecordBatch:
+    if not isinstance(piece, list):
+        return piece
+    times, keys, values, headers, _ = zip(*piece, strict=True)
+    packed = [None if each is None else [{"key": name, "value": value} for name, value in each] for each in headers]
+    arrays = [
+        pa.array(times, pa.int64()),
+        pa.array(keys, pa.large_binary()),
+        pa.array(values, pa.large_binary()),
+        pa.array(packed, HEADERS_TYPE),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
