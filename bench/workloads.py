@@ -1,7 +1,7 @@
 """The topologies of the benchmark.
 
-W1 parse and filter, W2 windowed counts, W3 sums, W4 join and repartitioned count; then one for each kind of join and of
-window.
+W1 parse and filter, W2 windowed counts, W3 sums, W4 join and repartitioned count: these take the names of their topics,
+as compare.py runs them over topics of a broker. Then one for each kind of join and of window.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ OS = pl.coalesce(
 AT_START = pl.format("{}@{}", pl.col("key").struct.field("key"), pl.col("key").struct.field("start"))
 
 
-def w1() -> Topology:
+def w1(logs: str = "logs", out: str = "out") -> Topology:
     """Parse access-log lines, keep errors, write JSON."""
     builder = StreamsBuilder()
     (
-        builder.stream("logs", Consumed(key_serde="string", value_serde="string"))
+        builder.stream(logs, Consumed(key_serde="string", value_serde="string"))
         .map_values(HIT)
         .filter(pl.col("status").cast(pl.Int32) >= 400)
         .map_values(pl.struct("ip", "path", pl.col("status").cast(pl.Int32)).struct.json_encode())
-        .to("out", Produced(key_serde="string", value_serde="string"))
+        .to(out, Produced(key_serde="string", value_serde="string"))
     )
     return builder.build()
 
 
-def w2(by: pl.Expr) -> Topology:
+def w2(by: pl.Expr, logs: str, out: str) -> Topology:
     """Count hits in one-minute windows, written as key@start."""
     builder = StreamsBuilder()
     (
-        builder.stream("logs", Consumed(key_serde="string", value_serde="string"))
+        builder.stream(logs, Consumed(key_serde="string", value_serde="string"))
         .map_values(HIT)
         .filter(pl.col("ip").is_not_null())
         .map(pl.struct(by.alias("key"), pl.lit("1").alias("value")))
@@ -60,42 +60,42 @@ def w2(by: pl.Expr) -> Topology:
         .windowed_by(TimeWindows.of("1 minute", grace="15 minutes"))
         .count(Materialized(key_serde="string", value_serde="long"))
         .to_stream(AT_START)
-        .to("out", Produced(key_serde="string", value_serde=Serdes.text_long()))
+        .to(out, Produced(key_serde="string", value_serde=Serdes.text_long()))
     )
     return builder.build()
 
 
-def w2a() -> Topology:
+def w2a(logs: str = "logs", out: str = "out") -> Topology:
     """By operating system: 8 keys."""
-    return w2(OS)
+    return w2(OS, logs, out)
 
 
-def w2b() -> Topology:
+def w2b(logs: str = "logs", out: str = "out") -> Topology:
     """By address: 100,000 keys."""
-    return w2(pl.col("ip"))
+    return w2(pl.col("ip"), logs, out)
 
 
-def w3() -> Topology:
+def w3(sums: str = "sums", out: str = "out") -> Topology:
     """The running sum per key."""
     builder = StreamsBuilder()
     (
-        builder.stream("sums", Consumed(key_serde="string", value_serde=Serdes.text_long()))
+        builder.stream(sums, Consumed(key_serde="string", value_serde=Serdes.text_long()))
         .group_by_key()
         .reduce(lambda total, amount: total + amount, Materialized(key_serde="string", value_serde="long"))
         .to_stream()
-        .to("out", Produced(key_serde="string", value_serde=Serdes.text_long()))
+        .to(out, Produced(key_serde="string", value_serde=Serdes.text_long()))
     )
     return builder.build()
 
 
-def w4() -> Topology:
+def w4(orders: str = "orders", users: str = "users", out: str = "out") -> Topology:
     """Orders joined with users, counted by city through a repartition."""
     builder = StreamsBuilder()
-    users = builder.table("users", Consumed(key_serde="string", value_serde="string"))
+    profiles = builder.table(users, Consumed(key_serde="string", value_serde="string"))
     (
-        builder.stream("orders", Consumed(key_serde="string", value_serde="string"))
+        builder.stream(orders, Consumed(key_serde="string", value_serde="string"))
         .join(
-            users,
+            profiles,
             pl.format(
                 "{}|{}", pl.col("right").str.json_path_match("$.city"), pl.col("left").str.json_path_match("$.item")
             ),
@@ -104,7 +104,7 @@ def w4() -> Topology:
         .group_by(pl.col("value").str.split("|").list.first(), Grouped(key_serde="string", value_serde="string"))
         .count(Materialized(key_serde="string", value_serde="long"))
         .to_stream()
-        .to("out", Produced(key_serde="string", value_serde=Serdes.text_long()))
+        .to(out, Produced(key_serde="string", value_serde=Serdes.text_long()))
     )
     return builder.build()
 

@@ -75,7 +75,7 @@ def run_task(
     """
     sub = job.plan.subtopology(run.subtopology)
     number = batch * len(sub.levels) + run.phase
-    facts = _Facts()
+    facts = _Facts({"began_ms": int(time.time() * 1000)})
     faults.reach(0, batch, run.task_id, job.driver_pid)
     log = _log(job.log_url)
     # Without state and internal rows the transaction alone is atomic: there is nothing that a segment could add.

@@ -23,7 +23,7 @@ class BatchProgress:
         lag: Records that wait, by ``topic-partition``.
         store_entries: Rows per store over all tasks that ran, as they were before the batch.
         segment_bytes: Bytes of state segments written.
-        tasks: What each task reported, seconds per step included.
+        tasks: What each task reported: seconds per step, when it began (``began_ms``), its records.
         lost: Offsets that retention has taken before they were read, by ``topic-partition``.
     """
 
