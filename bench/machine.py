@@ -69,10 +69,10 @@ class TreeWatch:
         while not self._done.wait(self._every_s):
             with contextlib.suppress(psutil.Error):
                 tree = [self._process, *self._process.children(recursive=True)]
-                self.peak_bytes = max(self.peak_bytes, sum(_pss(process) for process in tree))
+                self.peak_bytes = max(self.peak_bytes, sum(pss(process) for process in tree))
 
 
-def _pss(process: psutil.Process) -> int:
+def pss(process: psutil.Process) -> int:
     try:
         full = process.memory_full_info()
     except psutil.Error:

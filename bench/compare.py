@@ -1,0 +1,279 @@
+"""Penstock beside Kafka Streams (Java), Quix Streams, Bytewax and Faust: the same topics of one broker, in one run.
+
+python bench/compare.py [--quick] [--n 1000000] [--workloads w1 w5] [--peers penstock kstreams] [--latency] [--name NAME]
+
+Every peer runs in processes of its own with two threads or processes. Its answer is read back and compared with one that
+Polars computes; a run with a wrong answer is no result. Rates are records of the input topic a second:
+
+  steady   all records, from the first record processed until the last is (peers that do not tell: until their last output)
+  warm     the same behind the first third of the records, where the peer tells how far it is
+  outputs  all records, from the first record processed until the last output is in its topic
+  whole    all records, from the start of the process until the last output: start-up included
+
+The slow peers get a part of the records (peer_setup.py). Workloads are those of docs/benchmarks.md; w5 is w2b exactly once,
+all others run at least once, and Penstock also exactly once, to show what that costs. The results and the ratios
+Penstock / peer go to bench/results/compare-NAME.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import psutil
+
+import answers
+import broker_topics as topics
+import compare_report
+import machine
+import peer_latency
+from peer_run import LOOK_S, PeerRun
+from peer_setup import ALL, NotInstalledError, Peer
+from penstock.broker.process import Broker
+from penstock.broker.settings import BrokerSettings, free_port
+from penstock.errors import PenstockError
+from workloads import TOPICS
+
+HERE = Path(__file__).parent
+WORKLOADS = ("w1", "w2a", "w2b", "w3", "w4", "w5")
+APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+QUIET_S = 5.0
+HEAP_MB = 1024
+
+
+class Comparison:
+    """One broker, the folder of the answers, and the runs over them."""
+
+    def __init__(self, broker: Broker, root: Path, given: argparse.Namespace) -> None:
+        self.bootstrap = broker.settings.bootstrap_servers
+        self.root = root
+        self.given = given
+        self._broker = psutil.Process(broker.status().pid)
+
+    def records_for(self, peer: Peer) -> int:
+        return max(round(self.given.n * peer.share), 1)
+
+    def preload(self, workload: str, n: int) -> None:
+        for topic in TOPICS[topology_of(workload)]:
+            topics.preload(self.bootstrap, self.root, topic, n)
+
+    def run(self, peer: Peer, installed: Path, workload: str, *, exactly_once: bool) -> dict[str, Any]:
+        """One run; what goes wrong is in the row."""
+        n, topology = self.records_for(peer), topology_of(workload)
+        row: dict[str, Any] = {
+            "workload": workload, "peer": peer.name, "exactly_once": exactly_once, "records": n,
+            "processes": peer.processes, "ok": False,
+        }  # fmt: skip
+        application = f"bench-{peer.name}-{workload}-{time.time_ns() // 1_000_000}"
+        out = f"{application}-out"
+        topics.create(self.bootstrap, out, APPEND_TIME)
+        state, log = self.root / application, self.root / f"{application}.log"
+        environment = {
+            "BOOTSTRAP": self.bootstrap, "WORKLOAD": topology, "APP_ID": application, "TOPIC_OUT": out,
+            "GUARANTEE": "eos" if exactly_once else "alo", "PENSTOCK_CONF": json.dumps(self.given.conf),
+            **{f"TOPIC_{topic.upper()}": topics.input_topic(topic, n) for topic in TOPICS[topology]},
+        }  # fmt: skip
+        processed = n * (2 if topology in ("w2a", "w2b", "w4") else 1)
+        environment["EXPECT_PROCESSED"] = str(processed + (topics.N_KEYS if topology == "w4" else 0))
+        watch = topics.Watch(self.bootstrap)
+        try:
+            before = sum(self._broker.cpu_times()[:2])
+            with PeerRun(peer, installed, environment, state, log) as run:
+                why = self._until_done(run, peer, watch, out, None if exactly_once else self._outputs(topology, n))
+            broker_cpu = sum(self._broker.cpu_times()[:2]) - before
+            if why:
+                return row | {"detail": f"{why}: {last_lines(log)}"}
+            found = watch.read(out)
+            ok, detail = topics.check(topology, self.root, n, found)
+            for topic in TOPICS[topology]:
+                if watch.held(topics.input_topic(topic, n)) != topics.size_of(topic, n):
+                    ok, detail = False, f"the broker has dropped records of {topic}; {detail}"
+            return row | {"ok": ok, "detail": detail, **figures(run, n, found["at"], broker_cpu)}
+        finally:
+            watch.close()
+            topics.delete(self.bootstrap, application)
+            shutil.rmtree(state, ignore_errors=True)
+
+    def _outputs(self, topology: str, n: int) -> int:
+        """How many records a peer without a cache writes."""
+        return answers.ANSWERS["w1"](self.root / str(n)).height if topology == "w1" else n
+
+    def _until_done(self, run: PeerRun, peer: Peer, watch: topics.Watch, out: str, wanted: int | None) -> str:
+        """Waits for the end of a run; the reason when it did not end well.
+
+        A peer that does not end by itself is done when its output topic holds ``wanted`` records or, if that cannot be
+        counted, has not grown for a while.
+        """
+        size, grown = 0, time.time()
+        while time.time() - run.began < self.given.timeout:
+            if not run.look():
+                return run.failed() if peer.ends else "it ended by itself"
+            if not peer.ends:
+                size, before = watch.held(out), size
+                grown = time.time() if size != before else grown
+                if size == wanted or (size and time.time() - grown > QUIET_S):
+                    return ""
+            time.sleep(LOOK_S)
+        return f"not done after {self.given.timeout:.0f} s"
+
+
+def topology_of(workload: str) -> str:
+    return "w2b" if workload == "w5" else workload
+
+
+def last_lines(log: Path) -> str:
+    """The ends of a run's logs, in short."""
+    files = sorted(log.parent.glob(f"{log.stem}.*.log"))
+    return " / ".join(" ".join(file.read_text(errors="replace").split()[-60:]) for file in files)
+
+
+def figures(run: PeerRun, n: int, written_at: pl.Series, broker_cpu: float) -> dict[str, Any]:
+    """Rates, CPU time and memory of a run that is over."""
+    last = (written_at.max() or 0) / 1000
+    first = run.marks.get("FIRST", (written_at.min() or 0) / 1000)
+    processed = run.marks.get("PROCESSED", last)
+    end = max(processed, last)
+    millions = n / 1e6
+    return {
+        "outputs": len(written_at),
+        "steady_records_per_s": round(n / max(processed - first, 1e-3)),
+        "warm_records_per_s": run.warm_rate(n),
+        "outputs_records_per_s": round(n / max(last - first, 1e-3)),
+        "whole_records_per_s": round(n / max(end - run.began, 1e-3)),
+        "first_record_after_s": round(first - run.began, 2),
+        "measured_s": round(processed - first, 2),
+        "cpu_s_per_million": round(run.cpu_at(end) / millions, 2),
+        "cpu_s_per_million_after_start": round((run.cpu_at(end) - run.cpu_at(first)) / millions, 2),
+        "broker_cpu_s_per_million": round(broker_cpu / millions, 2),
+        "peak_rss_mb": round(run.peak_rss / 2**20),
+        "peak_pss_mb": round(run.peak_pss / 2**20),
+    }
+
+
+def typical(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of several runs the one with the median rate; a failed one if all have failed."""
+    good = [row for row in rows if row["ok"]]
+    if not good:
+        return rows[0]
+    middle = statistics.median_low(row["steady_records_per_s"] for row in good)
+    chosen = next(row for row in good if row["steady_records_per_s"] == middle)
+    return chosen | {"runs": [row.get("steady_records_per_s") for row in rows]}
+
+
+def installed(names: list[str]) -> Iterator[tuple[Peer, Path | None, str]]:
+    """Each peer with its interpreter, or with the reason why there is none."""
+    for name in names:
+        peer = ALL[name]
+        try:
+            yield peer, peer.install(), ""
+        except (NotInstalledError, PenstockError, OSError) as error:
+            yield peer, None, str(error)
+
+
+def compare(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any, report: dict[str, Any]) -> None:
+    """All runs; the report is saved after each."""
+    given = comparison.given
+    for workload in given.workloads:
+        for n in sorted({comparison.records_for(peer) for peer, _ in peers}):
+            comparison.preload(workload, n)
+        for peer, place in peers:
+            guarantees = [workload == "w5"]
+            if peer.name == "penstock" and workload not in ("w2b", "w5") and not given.quick:
+                guarantees.append(True)
+            for exactly_once in guarantees:
+                if exactly_once and not peer.exactly_once:
+                    continue
+                rows = [comparison.run(peer, place, workload, exactly_once=exactly_once) for _ in range(given.runs)]
+                row = typical(rows)
+                report["results"].append(row)
+                print(compare_report.line(row), flush=True)
+                save()
+
+
+def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any, report: dict[str, Any]) -> None:
+    for peer, place in peers:
+        if peer.name == "faust":
+            continue
+        for exactly_once in (False, True) if peer.name in ("penstock", "kstreams") else (False,):
+            row = peer_latency.measure(
+                comparison.bootstrap, comparison.root, peer, place, exactly_once=exactly_once,
+                rate=comparison.given.rate, seconds=comparison.given.seconds, conf=comparison.given.conf,
+            )  # fmt: skip
+            report["latency"].append(row)
+            print(compare_report.latency_line(row), flush=True)
+            save()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=1_000_000, help="records of each input topic")
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--peers", nargs="+", choices=list(ALL), default=list(ALL))
+    parser.add_argument("--runs", type=int, default=1, help="runs of each; the median counts")
+    parser.add_argument("--quick", action="store_true", help="200,000 records and no second guarantee: does it work?")
+    parser.add_argument("--latency", action="store_true", help="also latency at --rate records a second through w3")
+    parser.add_argument("--only-latency", action="store_true")
+    parser.add_argument("--rate", type=int, default=1_000)
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--timeout", type=float, default=150, help="seconds for a run, start-up included")
+    parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="further settings of Penstock")
+    parser.add_argument("--keep", type=Path, help="folder of broker and records, taken up again by the next run")
+    parser.add_argument("--name", default=time.strftime("%Y-%m-%d", time.gmtime()))
+    given = parser.parse_args()
+    given.conf = dict(setting.split("=", 1) for setting in given.conf)
+    given.n = 200_000 if given.quick else given.n
+    return given
+
+
+@contextlib.contextmanager
+def broker_in(root: Path) -> Iterator[Broker]:
+    settings = BrokerSettings(
+        root / "broker", free_port(), free_port(), partitions=topics.PARTITIONS, heap_mb=HEAP_MB
+    )  # fmt: skip
+    with Broker(settings) as broker:
+        yield broker
+
+
+def main() -> None:
+    given = arguments()
+    output = HERE / "results" / f"compare-{given.name}.json"
+    report = machine.facts("bench/compare.py") | {"records": given.n, "results": [], "latency": [], "missing": {}}
+
+    def save() -> None:
+        report["ratios"] = compare_report.ratios(report["results"], "kstreams", "steady_records_per_s")
+        report["more_ratios"] = compare_report.more_ratios(report["results"])
+        report["exactly_once_cost"] = compare_report.exactly_once_cost(report["results"])
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(report, indent=1) + "\n")
+
+    ready = []
+    for peer, place, why in installed(given.peers):
+        if place is None:
+            report["missing"][peer.name] = why
+            print(f"{peer.title} cannot be installed here: {why}", flush=True)
+        else:
+            ready.append((peer, place))
+    with contextlib.ExitStack() as stack:
+        root = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-compare-")))
+        broker = stack.enter_context(broker_in(root.absolute()))
+        comparison = Comparison(broker, root.absolute(), given)
+        if not given.only_latency:
+            compare(comparison, ready, save, report)
+        if given.latency or given.only_latency:
+            latencies(comparison, ready, save, report)
+    save()
+    compare_report.show(report)
+    print(f"written: {output}")
+
+
+if __name__ == "__main__":
+    main()

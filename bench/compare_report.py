@@ -1,0 +1,119 @@
+"""What compare.py has measured, as ratios and as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from peer_setup import ALL
+
+Row = dict[str, Any]
+TITLES = {
+    "w1": "W1 parse and filter", "w2a": "W2 by OS", "w2b": "W2 by IP", "w3": "W3 sum by key", "w4": "W4 join, count",
+    "w5": "W5 = W2 by IP, exactly once",
+}  # fmt: skip
+
+
+def _find(rows: list[Row], workload: str, peer: str) -> Row | None:
+    """The run with the guarantee that the workload has for everybody."""
+    exactly_once = workload == "w5"
+    wanted = (workload, peer, exactly_once)
+    found = [row for row in rows if (row["workload"], row["peer"], row["exactly_once"]) == wanted and row["ok"]]
+    return found[0] if found else None
+
+
+def ratios(rows: list[Row], peer: str, figure: str) -> dict[str, float]:
+    """Workload -> Penstock / peer, of the workloads for which both have a right answer."""
+    found = {}
+    for workload in TITLES:
+        own, other = _find(rows, workload, "penstock"), _find(rows, workload, peer)
+        if own is not None and other is not None and own.get(figure) and other.get(figure):
+            found[workload] = round(own[figure] / other[figure], 2)
+    return found
+
+
+def more_ratios(rows: list[Row]) -> dict[str, dict[str, float]]:
+    """Against the other peers, and by the other figures; CPU seconds and memory: less than 1 is less than they need."""
+    peers = {f"penstock/{peer}": ratios(rows, peer, "steady_records_per_s") for peer in ("quix", "bytewax", "faust")}
+    figures = ("warm_records_per_s", "outputs_records_per_s", "whole_records_per_s", "cpu_s_per_million", "peak_pss_mb")
+    return peers | {f"penstock/kstreams {figure}": ratios(rows, "kstreams", figure) for figure in figures}
+
+
+def exactly_once_cost(rows: list[Row]) -> dict[str, float]:
+    """Workload -> the part of Penstock's rate that exactly once takes: 0.05 is five percent."""
+    own = [row for row in rows if row["peer"] == "penstock" and row["ok"]]
+    exact = {row["workload"]: row["steady_records_per_s"] for row in own if row["exactly_once"]}
+    exact["w2b"] = exact.pop("w5", None) or 0
+    loose = {row["workload"]: row["steady_records_per_s"] for row in own if not row["exactly_once"]}
+    return {w: round(1 - exact[w] / rate, 3) for w, rate in loose.items() if exact.get(w)}
+
+
+def line(row: Row) -> str:
+    """One run, as it is printed when it is over."""
+    name = f"{row['workload']:4} {row['peer']:9} {'exactly once' if row['exactly_once'] else 'at least once':13}"
+    if not row["ok"]:
+        return f"{name} NO RESULT: {row.get('detail', '')[-600:]}"
+    warm = f"{row['warm_records_per_s']:,}" if row["warm_records_per_s"] else "-"
+    return (
+        f"{name} {row['steady_records_per_s']:>9,} records/s (warm {warm}, whole {row['whole_records_per_s']:,}), "
+        f"{row['cpu_s_per_million']:.1f} CPU s a million, {row['peak_pss_mb']:,} MB; {row['detail']}"
+    )
+
+
+def latency_line(row: Row) -> str:
+    name = f"{row['peer']:9} {'exactly once' if row['exactly_once'] else 'at least once':13}"
+    if row.get("p50_ms") is None:
+        return f"latency {name} NO RESULT: {row.get('detail', '')[-600:]}"
+    return (
+        f"latency {name} median {row['p50_ms']} ms, 90th {row['p90_ms']}, 99th {row['p99_ms']}, largest {row['max_ms']} "
+        f"({row['answered']:,} of {row['records']:,} records)"
+    )
+
+
+def show(report: Row) -> None:
+    """The tables, at the end."""
+    console = Console(width=None if Console().is_terminal else 150)
+    rows = report["results"]
+    if rows:
+        table = Table(
+            title=f"{report['records']:,} records an input topic, {report['cores']} cores", title_justify="left"
+        )
+        headings = ("steady/s", "of Kafka Streams", "warm/s", "outputs/s", "whole/s", "CPU s / million", "after start",
+                    "broker's", "peak MB")  # fmt: skip
+        table.add_column("workload")
+        table.add_column("peer")
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        for workload, title in TITLES.items():
+            for number, row in enumerate(row for row in rows if row["workload"] == workload):
+                table.add_row("" if number else title, *_cells(row, _find(rows, workload, "kstreams")))
+            table.add_section()
+        console.print(table)
+        console.print("Penstock / Kafka Streams, steady:", report["ratios"])
+        for name, found in report["more_ratios"].items():
+            if found:
+                console.print(f"{name}:", found)
+        console.print("exactly once takes of Penstock's rate:", report["exactly_once_cost"])
+    for row in report["latency"]:
+        console.print(latency_line(row))
+    for name, why in report["missing"].items():
+        console.print(f"not installed: {ALL[name].title}: {why}")
+
+
+def _cells(row: Row, java: Row | None) -> list[str]:
+    name = ALL[row["peer"]].title + (", exactly once" if row["exactly_once"] else "")
+    if row["records"] != max(round(row["records"] / ALL[row["peer"]].share), 1):
+        name += f" ({row['records']:,})"
+    if not row["ok"]:
+        return [name, "no result", row.get("detail", "")[:60]]
+    own = row["steady_records_per_s"]
+    ratio = f"{own / java['steady_records_per_s']:.2f}" if java else "-"
+    warm = f"{row['warm_records_per_s']:,}" if row["warm_records_per_s"] else "-"
+    rates = [f"{row[figure]:,}" for figure in ("outputs_records_per_s", "whole_records_per_s")]
+    cpu = [
+        f"{row[figure]:.1f}"
+        for figure in ("cpu_s_per_million", "cpu_s_per_million_after_start", "broker_cpu_s_per_million")
+    ]
+    return [name, f"{own:,}", ratio, warm, *rates, *cpu, f"{row['peak_pss_mb']:,}"]

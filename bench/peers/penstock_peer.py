@@ -1,0 +1,61 @@
+"""Penstock: python penstock_peer.py; settings.py says what the environment holds. The topologies are workloads.py's.
+
+PENSTOCK_CONF may hold further settings as JSON. For latency (TAIL=1) it goes on until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from settings import ENV, EXACTLY_ONCE, TAIL, WORKLOAD, mark
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from penstock import KafkaStreams
+from penstock.spark.progress import BatchProgress
+from workloads import TOPICS, WORKLOADS
+
+
+def main() -> None:
+    names = {name: ENV[f"TOPIC_{name.upper()}"] for name in (*TOPICS[WORKLOAD], "out")}
+    app = KafkaStreams(
+        WORKLOADS[WORKLOAD](**names),
+        {
+            "application.id": ENV["APP_ID"],
+            "bootstrap.servers": ENV["BOOTSTRAP"],
+            "state.dir": ENV["STATE_DIR"],
+            "spark.master": "local[2]",
+            "auto.offset.reset": "earliest",
+            "processing.guarantee": "exactly_once_v2" if EXACTLY_ONCE else "at_least_once",
+            **json.loads(ENV.get("PENSTOCK_CONF", "{}")),
+        },
+    )
+    records = 0
+
+    def on(progress: BatchProgress) -> None:
+        nonlocal records
+        if progress.records_in and not records:
+            began = min(task["began_ms"] for task in progress.tasks)
+            print("@@FIRST", began, flush=True)
+            print("@@AT", began, 0, flush=True)
+        records += progress.records_in
+        mark("AT", records)
+        steps = {}
+        for task in progress.tasks:
+            for step, seconds in task["seconds"].items():
+                steps[step] = round(steps.get(step, 0.0) + seconds, 2)
+        print(f"batch {progress.batch}: {progress.records_in} in, {progress.records_out} out, {steps}", file=sys.stderr)
+        mark("PROCESSED")  # the last one counts
+
+    app.add_progress_listener(on)
+    app.set_state_listener(lambda new, _: mark(new.value))
+    started = time.time()
+    app.run(until="stopped" if TAIL else "latest")
+    print(f"ran {time.time() - started:.2f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
