@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import answers
@@ -15,6 +16,7 @@ import prepare
 from datasets import N_KEYS, PARTITIONS
 
 PATIENCE_S = 60
+LOOK_S = 2  # a question that goes unanswered is asked again
 CHUNK = 20_000
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}  # the records' timestamps are in the past
 
@@ -59,11 +61,18 @@ class Watch:
 
     def held(self, topic: str) -> int:
         """Offsets between beginning and end, transaction markers included."""
-        spans = (
-            self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE_S)
-            for partition in range(PARTITIONS)
-        )
-        return sum(high - low for low, high in spans)
+        return sum(high - low for low, high in (self._span(topic, partition) for partition in range(PARTITIONS)))
+
+    def _span(self, topic: str, partition: int) -> tuple[int, int]:
+        """Again when the broker is not quite ready, as with a topic that has only just been made."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=LOOK_S)
+            except KafkaException:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
 
     def read(self, topic: str) -> pl.DataFrame:
         """Key, value and timestamp of all committed records, each partition in its order."""

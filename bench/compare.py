@@ -98,6 +98,8 @@ class Comparison:
                 if watch.held(topics.input_topic(topic, n)) != topics.size_of(topic, n):
                     ok, detail = False, f"the broker has dropped records of {topic}; {detail}"
             return row | {"ok": ok, "detail": detail, **figures(run, n, found["at"], broker_cpu)}
+        except Exception as error:  # noqa: BLE001 - one peer's trouble is not the end of the others' runs
+            return row | {"detail": f"{type(error).__name__}: {error}: {last_lines(log)}"}
         finally:
             watch.close()
             topics.delete(self.bootstrap, application)

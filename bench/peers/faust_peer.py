@@ -104,5 +104,5 @@ def cities() -> None:
 
 
 @app.on_worker_init.connect
-def running(**_: Any) -> None:
+def running(*_: Any, **__: Any) -> None:
     mark("RUNNING")
