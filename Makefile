@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test lint types architecture unit bench docs clean setup java
+.PHONY: help demo test lint types architecture unit bench compare docs clean setup java
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ unit: $(READY)  ## the tests alone; ARGS="-k name -x" goes to pytest
 
 bench: $(READY) java  ## the workloads of docs/benchmarks.md, results to bench/results/
 	$(BIN)/python bench/run.py $(ARGS)
+
+compare: $(READY) java  ## Penstock beside Kafka Streams, Quix Streams, Bytewax and Faust over one broker
+	$(BIN)/python bench/compare.py $(ARGS)
 
 docs: $(READY)  ## the generated pages of docs/
 	$(BIN)/python tools/build_docs.py

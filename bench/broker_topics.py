@@ -16,6 +16,7 @@ import prepare
 from datasets import N_KEYS, PARTITIONS
 
 PATIENCE_S = 60
+SHORT_S = 0.2
 LOOK_S = 2  # a question that goes unanswered is asked again
 CHUNK = 20_000
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}  # the records' timestamps are in the past
@@ -79,10 +80,12 @@ class Watch:
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
         open_partitions = set(range(PARTITIONS))
         keys, values, times = [], [], []
+        heard = time.monotonic()
         while open_partitions:
-            messages = self._consumer.consume(CHUNK, PATIENCE_S)
-            if not messages:
-                raise SystemExit(f"no records and no end of {topic} in {PATIENCE_S} s")
+            messages = self._consumer.consume(CHUNK, SHORT_S)  # waits that long, unless it has so many at once
+            heard = time.monotonic() if messages else heard
+            if time.monotonic() - heard > PATIENCE_S:
+                raise TimeoutError(f"no records and no end of {topic} in {PATIENCE_S} s")
             for message in messages:
                 if message.error():
                     open_partitions.discard(message.partition())

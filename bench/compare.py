@@ -21,7 +21,9 @@ import argparse
 import contextlib
 import json
 import shutil
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -247,6 +249,7 @@ def broker_in(root: Path) -> Iterator[Broker]:
 
 def main() -> None:
     given = arguments()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the broker and the peers end with it
     output = HERE / "results" / f"compare-{given.name}.json"
     report = machine.facts("bench/compare.py") | {"records": given.n, "results": [], "latency": [], "missing": {}}
 
