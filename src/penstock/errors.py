@@ -15,6 +15,8 @@
     ├── LogError               the topic log
     │   ├── TopicExistsError
     │   ├── OffsetOutOfRangeError
+    │   ├── LogUnavailableError    no broker answers, or not in time: trying again later may work
+    │   ├── ProductionError        records that the log refuses: too large, of a topic that is not there
     │   └── FencedError            a newer instance or attempt has taken over
     ├── EnvironmentProblemError  Java, PySpark, a port, a directory: the machine lacks something
     └── AppFailedError         the running application stopped with an error
@@ -34,10 +36,12 @@ __all__ = [
     "FencedError",
     "InvalidStateError",
     "LogError",
+    "LogUnavailableError",
     "MissingSegmentError",
     "OffsetOutOfRangeError",
     "PenstockError",
     "ProcessingError",
+    "ProductionError",
     "SerializationError",
     "StateError",
     "TopicExistsError",
@@ -132,6 +136,14 @@ class TopicExistsError(LogError):
 
 class OffsetOutOfRangeError(LogError):
     """An offset that retention has removed, or that is not written yet."""
+
+
+class LogUnavailableError(LogError):
+    """No broker answers, or not in time; the same may work later."""
+
+
+class ProductionError(LogError):
+    """Records that the log refuses for good. Facts: ``topic``, ``partition``, ``code``."""
 
 
 class FencedError(LogError):

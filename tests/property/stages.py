@@ -76,6 +76,7 @@ class Stages:
             plan=self.plan,
             program=root.name.encode(),
             log_url=self._log.url,
+            log_settings={},
             epoch=self._log.acquire_lease("app", "test").epoch,
             checkpoint=str(root / "checkpoint"),
             replica_root=str(root / "replicas"),

@@ -11,7 +11,7 @@ from penstock.cli.options import Bootstrap, ConfigFile, ConfigPairs, Json, open_
 from penstock.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog
     from penstock.topology.topology import Topology
 
 __all__ = ["ensure_topics", "register"]
@@ -77,7 +77,7 @@ def run(
     app.run(until=until)  # type: ignore[arg-type]
 
 
-def ensure_topics(topology: Topology, config: Any, log: EmbeddedLog, *, partitions: int) -> None:
+def ensure_topics(topology: Topology, config: Any, log: TopicLog, *, partitions: int) -> None:
     """Creates the dead letter topic, and the source topics if ``partitions`` is above 0."""
     existing = {topic.name for topic in log.topics()}
     letters = config["errors.dead.letter.queue.topic.name"]

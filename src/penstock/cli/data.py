@@ -18,7 +18,7 @@ from penstock.errors import ConfigError, TopicExistsError
 
 if TYPE_CHECKING:
     from penstock.datagen.base import Generated, Settings
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog
 
 __all__ = ["register"]
 
@@ -107,7 +107,7 @@ def _as_json(record: Generated) -> str:
     )
 
 
-def _append(log: EmbeddedLog, group: Iterable[Generated], partitions: int) -> int:
+def _append(log: TopicLog, group: Iterable[Generated], partitions: int) -> int:
     from penstock.cli.records import Producer
 
     producers: dict[str, Producer] = {}

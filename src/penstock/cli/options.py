@@ -10,7 +10,7 @@ import typer
 from penstock.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog
 
 __all__ = [
     "Bootstrap",
@@ -48,7 +48,7 @@ CommandConfig = Annotated[
 ]  # fmt: skip
 
 
-def open_log_at(url: str, *, create: bool = False) -> EmbeddedLog:
+def open_log_at(url: str, *, create: bool = False) -> TopicLog:
     """The log at a URL or path; an error when its file is not there, unless it may be created."""
     from penstock.log.open import open_log
     from penstock.log.url import parse_log_url

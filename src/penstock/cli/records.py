@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import ConfigError, LogError, SerializationError
-from penstock.log.base import TopicPartition
-from penstock.log.embedded import EmbeddedLog
+from penstock.log.base import TopicLog, TopicPartition
 from penstock.serde import Serdes
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
@@ -30,7 +29,7 @@ class Producer:
     """
 
     def __init__(
-        self, log: EmbeddedLog, topic: str, key_format: str, value_format: str, *, partition: int | None = None
+        self, log: TopicLog, topic: str, key_format: str, value_format: str, *, partition: int | None = None
     ) -> None:
         self._log, self._topic = log, topic
         self._partitions = log.topic(topic).partitions
@@ -60,9 +59,7 @@ class Producer:
             self._waiting = []
 
 
-def append_records(
-    log: EmbeddedLog, topic: str, records: Sequence[tuple[int, int, bytes | None, bytes | None]]
-) -> None:
+def append_records(log: TopicLog, topic: str, records: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> None:
     """Appends (partition, timestamp, key, value) rows in one transaction."""
     with log.transaction("") as transaction:
         for partition in sorted({record[0] for record in records}):
@@ -104,7 +101,7 @@ class Consumer:
 
     def __init__(
         self,
-        log: EmbeddedLog,
+        log: TopicLog,
         topic: str,
         key_format: str,
         value_format: str,
@@ -120,7 +117,7 @@ class Consumer:
             raise LogError(f"{topic} has no partition {partition}", hint=f"It has {count}, from 0 on.")
         numbers = range(count) if partition is None else [partition]
         self._next = {number: self._first(number, start) for number in numbers}
-        self._version = log.version()
+        self._seen = {TopicPartition(topic, number): offset for number, offset in self._next.items()}
 
     def _first(self, partition: int, start: str) -> int:
         beginning = self._log.beginning_offset(self._topic, partition)
@@ -138,8 +135,7 @@ class Consumer:
 
     def poll(self) -> Iterator[dict[str, Any]]:
         """What is there at present, partition by partition."""
-        self._version = self._log.version()
-        ends = self._log.end_offsets([self._topic])
+        self._seen = ends = self._log.end_offsets([self._topic])
         for partition in self._next:
             end = ends[TopicPartition(self._topic, partition)]
             while self._next[partition] < end:
@@ -151,7 +147,7 @@ class Consumer:
 
     def wait(self, timeout_s: float) -> None:
         """Waits until something is written."""
-        self._log.wait_for_data(self._version, timeout_s)
+        self._log.wait_for_data(self._seen, timeout_s)
 
     def _wanted(self, timestamp: int) -> bool:
         first, end = self._span

@@ -15,7 +15,7 @@ from penstock.log.producer import Producer
 from penstock.topology.default_serdes import with_default_serdes
 
 if TYPE_CHECKING:
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog
     from penstock.topology.nodes import SinkNode, SourceNode
     from penstock.topology.topology import Topology
 
@@ -72,7 +72,7 @@ def run_example(
     sys.stdout.write(f"\neverything is in {home}\n")
 
 
-def _write(log: EmbeddedLog, sources: Iterable[SourceNode], records: Iterable[ExampleRecord]) -> None:
+def _write(log: TopicLog, sources: Iterable[SourceNode], records: Iterable[ExampleRecord]) -> None:
     serdes = {topic: (n.key_serde, n.value_serde) for n in sources for topic in n.topics}
     with Producer(log) as producer:
         for topic, key, value, *timestamp in records:
@@ -81,7 +81,7 @@ def _write(log: EmbeddedLog, sources: Iterable[SourceNode], records: Iterable[Ex
             producer.send(topic, values.serialize(value), **data)
 
 
-def _show(log: EmbeddedLog, sink: SinkNode, topic: str) -> None:
+def _show(log: TopicLog, sink: SinkNode, topic: str) -> None:
     for partition in range(log.topic(topic).partitions):
         found = log.read(topic, partition, 0).records
         keys, values = (

@@ -22,7 +22,7 @@ from penstock.demo.view import Figures, View
 from penstock.demo.writer import LogWriter
 from penstock.errors import LogError
 from penstock.groups.lag import lag
-from penstock.log.embedded import EmbeddedLog
+from penstock.log.base import TopicLog
 from penstock.log.open import open_log
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class _Job:
         _summary(console, proof, before, self._figures, self._home)
         return proof
 
-    def _create_topics(self, log: EmbeddedLog) -> None:
+    def _create_topics(self, log: TopicLog) -> None:
         existing = {topic.name for topic in log.topics()}
         wanted = {"access_log": PARTITIONS, "os-check": 1, self._letters: 1}
         for topic, partitions in wanted.items():
@@ -145,9 +145,7 @@ class _Job:
         figures.dropped += progress.dropped
         figures.state_rows = sum(progress.store_entries.values()) or figures.state_rows
 
-    def _watch(
-        self, log: EmbeddedLog, source: FileSource, counts: TopicCounts, view: View, seconds: float | None
-    ) -> None:
+    def _watch(self, log: TopicLog, source: FileSource, counts: TopicCounts, view: View, seconds: float | None) -> None:
         started = time.monotonic()
         self._figures.phase = "running"
         while not self._stopping.is_set() and self._app.state is State.RUNNING:
@@ -157,7 +155,7 @@ class _Job:
                 return
             self._stopping.wait(0.5)
 
-    def _measure(self, log: EmbeddedLog, source: FileSource, counts: TopicCounts, seconds: float) -> None:
+    def _measure(self, log: TopicLog, source: FileSource, counts: TopicCounts, seconds: float) -> None:
         counts.poll()
         figures = self._figures
         figures.seconds = seconds
@@ -171,7 +169,7 @@ class _Job:
         (first, before), (last, now) = self._recent[0], self._recent[-1]
         figures.rate = max(now - before, 0) / (last - first) if last > first else 0.0
 
-    def _drain(self, log: EmbeddedLog, source: FileSource, counts: TopicCounts, view: View) -> None:
+    def _drain(self, log: TopicLog, source: FileSource, counts: TopicCounts, view: View) -> None:
         """Waits until the application has processed all that is in the topic."""
         deadline = time.monotonic() + _DRAIN_S
         begun = time.monotonic() - self._figures.seconds

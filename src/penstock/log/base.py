@@ -5,10 +5,10 @@ Offsets are sparse: compaction and transactions leave gaps, so the next offset a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import pyarrow as pa
 
@@ -16,6 +16,8 @@ __all__ = [
     "HEADERS_TYPE",
     "RECORD_SCHEMA",
     "Fetched",
+    "Isolation",
+    "Lease",
     "LogTransaction",
     "OffsetAndMetadata",
     "OffsetAndTime",
@@ -65,6 +67,21 @@ class OffsetAndMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run an application; a higher epoch fences lower ones."""
+
+    application: str
+    owner: str
+    epoch: int
+    host: str
+    pid: int
+    since_ms: int
+    heartbeat_ms: int
+    ttl_ms: int
+    released: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     """Records in offset order (RECORD_SCHEMA), and where to read on."""
 
@@ -73,7 +90,13 @@ class Fetched:
 
 
 class LogTransaction(Protocol):
-    """One atomic unit: all of it becomes visible to read_committed readers, or none."""
+    """One atomic unit: all of it becomes visible to read_committed readers, or none.
+
+    ``already_written`` is True after the commit if the ledger said that this very batch was written before: then
+    nothing was written again.
+    """
+
+    already_written: bool
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None:
         """Records as RECORD_SCHEMA; the ``offset`` column may be absent and is not read."""
@@ -82,26 +105,59 @@ class LogTransaction(Protocol):
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
 
     def put_ledger(self, application: str, task: str, batch: int) -> None:
-        """Notes that this task has written batch ``batch``."""
+        """Notes that this task has written batch ``batch``; the commit checks that it had not."""
         ...
 
 
 class TopicLog(Protocol):
-    """A log of topics; safe to use from several processes at once."""
+    """A log of topics; safe to use from several processes and threads at once."""
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None: ...
+    @property
+    def url(self) -> str:
+        """What opens this log again, in any process (with the settings that it was opened with)."""
+        ...
+
+    # Topics
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Creates a topic; raises TopicExistsError if there is one of that name."""
+        ...
+
+    def create_partitions(self, name: str, total: int) -> None: ...
+    def alter_config(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Sets some of a topic's settings; None returns one to its default."""
+        ...
+
     def delete_topic(self, name: str) -> None: ...
-    def topics(self) -> list[TopicInfo]: ...
+    def topics(self) -> list[TopicInfo]:
+        """All topics by name, those of the log's own bookkeeping left out."""
+        ...
+
     def topic(self, name: str) -> TopicInfo:
         """Raises UnknownTopicError with the nearest names."""
         ...
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Removes all records below an offset; gives the new first offset."""
+        ...
+
+    # Records
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> int:
         """Appends outside any transaction; gives the first offset."""
         ...
 
-    def transaction(self, transactional_id: str) -> AbstractContextManager[LogTransaction]:
-        """Commits when the block ends, aborts when it raises."""
+    def transaction(self, transactional_id: str, epoch: int | None = None) -> AbstractContextManager[LogTransaction]:
+        """Commits when the block ends; nothing is written when it raises.
+
+        Args:
+            transactional_id: Whose writes these are; a newer attempt of the same fences older ones. An empty one is
+                fenced by nobody, and over Kafka its writes are idempotent but not one unit.
+            epoch: Of the application's lease. A newer instance fences older ones.
+
+        Raises:
+            FencedError: A newer attempt or instance has taken over.
+        """
         ...
 
     def read(
@@ -117,11 +173,32 @@ class TopicLog(Protocol):
         """All committed records with start <= offset < end, as stored batches (few copies)."""
         ...
 
+    def iterate(self, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """As ``read_range``, in pieces: memory does not grow with the range."""
+        ...
+
+    # Offsets
+
     def beginning_offset(self, topic: str, partition: int) -> int: ...
-    def end_offset(self, topic: str, partition: int) -> int: ...
+    def end_offset(self, topic: str, partition: int) -> int:
+        """The offset behind the last committed record (Kafka: the last stable offset)."""
+        ...
+
+    def beginning_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]: ...
+    def end_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]: ...
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> OffsetAndTime | None:
         """The first record whose timestamp is at least this; None if there is none."""
         ...
+
+    def stretches(self, topic: str, partition: int, start: int, end: int, most: int) -> list[tuple[int, int, int]]:
+        """Stretches of records from ``start`` on until they hold ``most``: (next offset, smallest, largest time)."""
+        ...
+
+    def wait_for_data(self, known: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
+        """Waits until these topics no longer end at ``known`` (see ``end_offsets``); gives where they end then."""
+        ...
+
+    # Groups
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
         """Sets the group's next offsets, whoever its members are."""
@@ -132,8 +209,32 @@ class TopicLog(Protocol):
         """As ``committed_offsets``, with what was noted beside each: a running application leaves its mark there."""
         ...
 
+    def groups(self) -> list[str]: ...
+    def delete_group(self, group: str) -> None: ...
+
+    # Applications
+
     def ledger(self, application: str) -> dict[str, int]:
         """Task -> last batch written."""
         ...
 
+    def clear_ledger(self, application: str) -> None:
+        """Forgets what an application has written; part of a reset, after its checkpoint is deleted."""
+        ...
+
+    def acquire_lease(self, application: str, owner: str, ttl_ms: int = 30_000, *, force: bool = False) -> Lease:
+        """Takes the right to run an application, with a new epoch; raises FencedError if another instance runs."""
+        ...
+
+    def renew_lease(self, lease: Lease) -> None:
+        """The heartbeat; raises FencedError if a newer instance has taken over."""
+        ...
+
+    def release_lease(self, lease: Lease) -> None: ...
+    def lease(self, application: str) -> Lease | None:
+        """Who runs, or last ran, an application."""
+        ...
+
     def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...

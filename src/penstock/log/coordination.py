@@ -7,29 +7,14 @@ import socket
 import sqlite3
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from penstock.errors import FencedError
+from penstock.log.base import Lease
 from penstock.log.database import Database
 from penstock.log.processes import process_start, runs_here
 
 __all__ = ["Coordination", "Lease", "check_lease", "check_producer", "write_ledger"]
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to run an application; a higher epoch fences lower ones."""
-
-    application: str
-    owner: str
-    epoch: int
-    host: str
-    pid: int
-    since_ms: int
-    heartbeat_ms: int
-    ttl_ms: int
-    released: bool
 
 
 class Coordination:

@@ -185,14 +185,20 @@ class EmbeddedLog(Coordination, Groups, Upkeep):
         with self._database.reading() as connection:
             return int(connection.execute("SELECT value FROM counters WHERE name = 'version'").fetchone()[0])
 
-    def wait_for_data(self, since_version: int, timeout_s: float) -> int:
-        """Waits until somebody writes, at most ``timeout_s`` seconds; gives the version then."""
+    def wait_for_data(self, known: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
+        """Waits until these topics no longer end at ``known``, at most so long; gives where they end then."""
         deadline = time.monotonic() + timeout_s
+        topics = sorted({place.topic for place in known})
         pause = 0.001
-        while (now := self.version()) <= since_version and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, 0.025)
-        return now
+        version = self.version()
+        while (ends := self.end_offsets(topics)) == known:
+            while (now := self.version()) == version:
+                if (left := deadline - time.monotonic()) <= 0:
+                    return ends
+                time.sleep(min(pause, left))
+                pause = min(pause * 1.5, 0.025)
+            version = now
+        return ends
 
     def prepare(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[EncodedRow]:
         """Checks and encodes what a transaction appends, before the write lock is taken."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 from penstock.errors import ConfigError
 
-__all__ = ["LogUrl", "parse_log_url"]
+__all__ = ["LogUrl", "kafka_servers", "parse_log_url"]
 
 _SETTINGS: dict[str, tuple[str, ...]] = {
     "synchronous": ("full", "normal", "off"),
     "compression": ("lz4", "none"),
 }
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):\d{1,5}")
 _FORMS = "use sqlite:///relative.db, sqlite:////absolute.db, a plain path, or memory://name"
 
 
@@ -32,6 +34,25 @@ class LogUrl:
     path: Path | None = None
     name: str = ""
     settings: dict[str, str] = field(default_factory=dict)
+
+
+def kafka_servers(url: str) -> str | None:
+    """The servers of a Kafka cluster's URL, as ``bootstrap.servers`` has them; None if it is no Kafka URL.
+
+    Example:
+        >>> kafka_servers("localhost:9092"), kafka_servers("kafka://a:9092,b:9092"), kafka_servers("logs.db")
+        ('localhost:9092', 'a:9092,b:9092', None)
+    """
+    text = str(url)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme != "kafka":
+        return None
+    servers = [each.strip() for each in (rest if separator else text).split(",")]
+    if all(_SERVER.fullmatch(each) for each in servers):
+        return ",".join(servers)
+    if separator:
+        raise ConfigError(f"{url!r} names no Kafka servers", hint="For example kafka://localhost:9092.")
+    return None
 
 
 def parse_log_url(url: str) -> LogUrl:

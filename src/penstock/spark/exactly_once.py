@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.log.open import open_log
 from penstock.runtime.task import StreamTask
 from penstock.spark import faults
 from penstock.spark.arrivals import topic_batches
@@ -28,8 +27,7 @@ from penstock.spark.stage import run_name, slot_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.log.base import TopicPartition
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog, TopicPartition
     from penstock.plan.plan import PlannedSubTopology, TaskRun
     from penstock.runtime.task import TaskOutput
     from penstock.spark.job import SparkJob
@@ -77,7 +75,7 @@ def run_task(
     number = batch * len(sub.levels) + run.phase
     facts = _Facts({"began_ms": int(time.time() * 1000)})
     faults.reach(0, batch, run.task_id, job.driver_pid)
-    log = _log(job.log_url)
+    log = _log_of(job)
     # Without state and internal rows the transaction alone is atomic: there is nothing that a segment could add.
     needs_segment = sub.keeps_state or any(t in job.plan.internal_topics for t in sub.sink_topics)
     steps = _through_segment if needs_segment else _directly
@@ -106,7 +104,7 @@ def _directly(
     batch: int,
     number: int,  # noqa: ARG001 - the same shape as _through_segment
     inbox: Sequence[Envelope],
-    log: EmbeddedLog,
+    log: TopicLog,
     facts: _Facts,
 ) -> Outputs:
     kept = take(job, run, (), keeps_state=False)
@@ -128,7 +126,7 @@ def _through_segment(
     batch: int,
     number: int,
     inbox: Sequence[Envelope],
-    log: EmbeddedLog,
+    log: TopicLog,
     facts: _Facts,
 ) -> Outputs:
     started = time.perf_counter()
@@ -168,7 +166,7 @@ def _process(
     run: TaskRun,
     batch: int,
     inbox: Sequence[Envelope],
-    log: EmbeddedLog,
+    log: TopicLog,
     state: Any,
     kept: KeptTask,
     facts: _Facts,
@@ -202,19 +200,19 @@ def _process(
     return output
 
 
-def _write(job: SparkJob, run: TaskRun, number: int, outputs: Outputs, log: EmbeddedLog, *, always: bool) -> None:
+def _write(job: SparkJob, run: TaskRun, number: int, outputs: Outputs, log: TopicLog, *, always: bool) -> None:
     """Outputs and ledger entry in one transaction. ``always``: the ledger is all that tells that the batch is done."""
     external = {t: rows for t, rows in outputs.items() if t not in job.plan.internal_topics and rows.num_rows}
     if not external and not (always and job.exactly_once):
         return
-    epoch = job.epoch if job.exactly_once else None
-    with log.transaction(f"{job.plan.application_id}-{run.task_id}", epoch) as transaction:
+    # A batch that is run again begins with its first phase, when later ones may have been written.
+    task = run.task_id if run.phase == 0 else f"{run.task_id}/{run.phase}"
+    writer, epoch = (f"{job.plan.application_id}-{task}", job.epoch) if job.exactly_once else ("", None)
+    with log.transaction(writer, epoch) as transaction:
         for topic, rows in external.items():
             for partition, part in _by_partition(rows):
                 transaction.append(topic, max(partition, 0), part.drop_columns(["partition"]))
         if job.exactly_once:
-            # A batch that is run again begins with its first phase, when later ones may have been written.
-            task = run.task_id if run.phase == 0 else f"{run.task_id}/{run.phase}"
             transaction.put_ledger(job.plan.application_id, task, number)
 
 
@@ -247,7 +245,15 @@ def _by_partition(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield int(partition), rows.take(pa.array(order[start:end]))
 
 
-@lru_cache(maxsize=4)
-def _log(url: str) -> EmbeddedLog:
-    """One handle a worker process; workers never fork, so it is never shared."""
-    return open_log(url)
+_logs: OrderedDict[tuple[str, int, str], TopicLog] = OrderedDict()
+_MOST_LOGS = 4  # applications
+
+
+def _log_of(job: SparkJob) -> TopicLog:
+    """One handle a worker process and start of an application; workers never fork, so it is never shared."""
+    key = (job.log_url, job.epoch, job.program_id)
+    if key not in _logs:
+        while len(_logs) >= _MOST_LOGS:
+            _logs.popitem(last=False)[1].close()
+        _logs[key] = job.open_log()
+    return _logs[key]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog
     from penstock.log.coordination import Lease
-    from penstock.log.embedded import EmbeddedLog
     from penstock.topology.dataframes import DataFrameSource
     from penstock.topology.topology import Topology
 
@@ -46,7 +46,7 @@ class Feed:
         checkpoint: The application's checkpoint location.
     """
 
-    def __init__(self, source: DataFrameSource, log: EmbeddedLog, lease: Lease, checkpoint: str) -> None:
+    def __init__(self, source: DataFrameSource, log: TopicLog, lease: Lease, checkpoint: str) -> None:
         if source.frame is None:
             raise TopologyError(
                 f"the topology has been pickled, and its DataFrame {source.name!r} did not travel",
@@ -109,7 +109,7 @@ class Feed:
             raise
 
 
-def write_batch(source: DataFrameSource, rows: pa.Table, batch: int, log: EmbeddedLog, lease: Lease) -> None:
+def write_batch(source: DataFrameSource, rows: pa.Table, batch: int, log: TopicLog, lease: Lease) -> None:
     """Appends the rows (``key``, ``value``, ``timestamp``) by time, unless the ledger says that they are there.
 
     Args:
@@ -177,7 +177,7 @@ def _plain(frame: DataFrame, column: Any, serde: Any) -> SparkColumn:
     return found
 
 
-def feeds_of(topology: Topology, log: EmbeddedLog, lease: Lease, checkpoint: str) -> list[Feed]:
+def feeds_of(topology: Topology, log: TopicLog, lease: Lease, checkpoint: str) -> list[Feed]:
     """The queries of all DataFrames of a topology.
 
     Raises:

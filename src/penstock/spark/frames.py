@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog
 
 __all__ = ["TopicSource", "topic_frame"]
 
@@ -89,7 +89,7 @@ class _TopicReader(DataSourceStreamReader):
 
 
 def topic_frame(
-    session: SparkSession, log: EmbeddedLog, topic: str, key_serde: Any = None, value_serde: Any = None
+    session: SparkSession, log: TopicLog, topic: str, key_serde: Any = None, value_serde: Any = None
 ) -> DataFrame:
     """The records of a topic as a streaming DataFrame; raises UnknownTopicError.
 

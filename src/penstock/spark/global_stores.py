@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.config import StreamsConfig
-    from penstock.log.base import TopicPartition
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog, TopicPartition
     from penstock.spark.job import SparkJob
     from penstock.topology.topology import Topology
 
@@ -51,7 +50,7 @@ class GlobalStores:
         identity: What the copy must be a copy of; another identity empties it.
     """
 
-    def __init__(self, topology: Topology, config: StreamsConfig, log: EmbeddedLog, root: str, identity: str) -> None:
+    def __init__(self, topology: Topology, config: StreamsConfig, log: TopicLog, root: str, identity: str) -> None:
         self._topology = topology
         self._config = config
         self._log = log
@@ -155,7 +154,7 @@ _kept: OrderedDict[tuple[str, int, str], GlobalStores] = OrderedDict()
 _MOST = 4  # applications
 
 
-def global_stores(job: SparkJob, log: EmbeddedLog) -> GlobalStores:
+def global_stores(job: SparkJob, log: TopicLog) -> GlobalStores:
     """Those of an application, opened once a process."""
     identity = f"{job.plan.application_id} {job.checkpoint} {job.fingerprint}"
     key = (identity, job.epoch, job.program_id)

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from penstock.log.open import open_log
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.moves import Move
     from penstock.spark.reading import Reading
@@ -25,7 +30,8 @@ class SparkJob:
     Attributes:
         plan: The physical plan.
         program: Topology and StreamsConfig, pickled.
-        log_url: Of the embedded log.
+        log_url: Of the log.
+        log_settings: Of Kafka's clients.
         epoch: Of the lease; writes of older instances are fenced by it.
         checkpoint: Where the segments are.
         replica_root: A directory of each machine, for replicas.
@@ -43,6 +49,7 @@ class SparkJob:
     plan: PhysicalPlan
     program: bytes
     log_url: str
+    log_settings: Mapping[str, Any]
     epoch: int
     checkpoint: str
     replica_root: str
@@ -55,6 +62,10 @@ class SparkJob:
     until_latest: bool
     driver_pid: int
     moves: tuple[Move, ...] = ()
+
+    def open_log(self) -> TopicLog:
+        """The application's log, opened anew."""
+        return open_log(self.log_url, self.log_settings)
 
     @cached_property
     def _program(self) -> tuple[Topology, StreamsConfig]:

@@ -24,8 +24,8 @@ from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog
     from penstock.log.coordination import Lease
-    from penstock.log.embedded import EmbeddedLog
     from penstock.topology.topology import Topology
 
 __all__ = ["Places", "create_missing", "open_app_log", "plan_for", "prepare_job", "sliced_reasons"]
@@ -66,7 +66,7 @@ class Places:
                 ) from error
 
 
-def open_app_log(config: StreamsConfig) -> EmbeddedLog:
+def open_app_log(config: StreamsConfig) -> TopicLog:
     """Opens the log that ``bootstrap.servers`` names; it must be one that other processes can open too."""
     config.require("application.id", "bootstrap.servers")
     url = str(config["bootstrap.servers"])
@@ -75,10 +75,15 @@ def open_app_log(config: StreamsConfig) -> EmbeddedLog:
             f"bootstrap.servers is {url!r}, a log that only this process sees, but Spark works in other processes",
             hint='Use a file, "sqlite:///penstock.db"; for tests without Spark there is TopologyTestDriver.',
         )
-    return open_log(url)
+    return open_log(url, log_settings(config))
 
 
-def plan_for(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> PhysicalPlan:
+def log_settings(config: StreamsConfig) -> dict[str, Any]:
+    """The settings that a log takes notice of: texts and numbers."""
+    return {name: value for name, value in config.given.items() if isinstance(value, str | int | float)}
+
+
+def plan_for(topology: Topology, config: StreamsConfig, log: TopicLog) -> PhysicalPlan:
     """The physical plan over the topics that exist; raises UnknownTopicError or CoPartitionError."""
     known = feed_partitions(topology, config) | {t.name: t.partitions for t in log.topics()}
     return plan_of(topology, config["application.id"], known)
@@ -98,7 +103,7 @@ def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan
     return reasons
 
 
-def create_missing(topology: Topology, config: StreamsConfig, log: EmbeddedLog) -> bool:
+def create_missing(topology: Topology, config: StreamsConfig, log: TopicLog) -> bool:
     """Creates what is to be written and does not exist yet: sinks, the dead letter topic, the topics of DataFrames.
 
     Returns:
@@ -121,7 +126,7 @@ def prepare_job(
     topology: Topology,
     config: StreamsConfig,
     plan: PhysicalPlan,
-    log: EmbeddedLog,
+    log: TopicLog,
     lease: Lease,
     *,
     parallelism: int,
@@ -142,6 +147,7 @@ def prepare_job(
         plan=plan,
         program=program,
         log_url=log.url,
+        log_settings=log_settings(config),
         epoch=lease.epoch,
         checkpoint=places.checkpoint,
         replica_root=places.replicas,
@@ -158,7 +164,7 @@ def prepare_job(
 
 
 def _continue(
-    checkpoint: str, document: Mapping[str, Any], fingerprint: str, plan: PhysicalPlan, log: EmbeddedLog
+    checkpoint: str, document: Mapping[str, Any], fingerprint: str, plan: PhysicalPlan, log: TopicLog
 ) -> list[str]:
     """Fingerprints whose segments may be continued; writes the plan if it is new or has changed."""
     stored = read_document(checkpoint, "plan.json")

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.log.base import TopicPartition
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog, TopicPartition
     from penstock.spark.job import SparkJob
     from penstock.spark.offsets import Offsets
 
@@ -45,7 +44,7 @@ class Planner:
     def __init__(
         self,
         job: SparkJob,
-        log: EmbeddedLog,
+        log: TopicLog,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -55,7 +54,6 @@ class Planner:
         self._sleep = sleep
         self._pace = Pace(job.reading, clock)
         self._target: Offsets | None = None
-        self._seen_version = -1
         self._looked: float | None = None
 
     def close(self) -> None:
@@ -110,32 +108,33 @@ class Planner:
         """The ends of all topics; if nothing is new, after a short wait for something."""
         if self._target is not None:
             return self._target
-        topics = self._job.plan.all_topics
-        version = self._log.version()
-        ends = self._ends(topics)
-        if ends == before.ends and version == self._seen_version:
-            self._seen_version = self._log.wait_for_data(version, _WAIT_FOR_DATA_S)
-            ends = self._ends(topics)
-        else:
-            self._seen_version = version
-        return ends
+        return self._ends(self._job.plan.all_topics, before.ends)
 
-    def _ends(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """Without partitions that the plan does not know: the driver plans anew when it sees them."""
+    def _ends(self, topics: Iterable[str], read: Offsets | None = None) -> dict[TopicPartition, int]:
+        """Without partitions that the plan does not know: the driver plans anew when it sees them.
+
+        If that is where ``read`` ends, it waits a little for more.
+        """
+        counts = self._job.plan.partitions
+
+        def planned(found: Offsets) -> dict[TopicPartition, int]:
+            return {tp: end for tp, end in found.items() if tp.partition < counts.get(tp.topic, 1 << 31)}
+
         wanted = list(topics)
         try:
             found = self._log.end_offsets(wanted)
+            if planned(found) == read:
+                found = self._log.wait_for_data(found, _WAIT_FOR_DATA_S)
         except UnknownTopicError as error:
             missing = error.facts.get("topic")
             if missing in self._job.reading.patterned and missing in wanted:
-                return self._ends(topic for topic in wanted if topic != missing)
+                return self._ends((topic for topic in wanted if topic != missing), read)
             raise UnknownTopicError(
                 f"{error.message}: it was deleted while application {self._job.plan.application_id!r} reads it",
                 hint="Make it again, or take it out of the topology; then start again. Its records are gone.",
                 **error.facts,
             ) from error
-        counts = self._job.plan.partitions
-        return {tp: end for tp, end in found.items() if tp.partition < counts.get(tp.topic, 1 << 31)}
+        return planned(found)
 
     def _begin(self, before: SourceOffset, ends: Offsets, moved: Offsets) -> tuple[Offsets, Offsets, Offsets]:
         """Where the batch begins; of that, what is not where the last one has ended; and what was lost."""

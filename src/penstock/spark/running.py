@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.config import StreamsConfig
     from penstock.log.coordination import Lease
-    from penstock.log.embedded import EmbeddedLog
+    from penstock.log.base import TopicLog
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.progress import BatchProgress
     from penstock.topology.topology import Topology
@@ -55,7 +55,7 @@ class Run:
         self.topology = topology
         self.config = config
         self.session = session
-        self.log: EmbeddedLog | None = None
+        self.log: TopicLog | None = None
         self.lease: Lease | None = None
         self.plan: PhysicalPlan | None = None
         self._engine: Engine | None = None
@@ -81,7 +81,7 @@ class Run:
         self._owns_session = given is None and is_new
         self._start_engine(until_latest=until_latest)
 
-    def _take_lease(self, log: EmbeddedLog, *, again: bool = False) -> Lease:
+    def _take_lease(self, log: TopicLog, *, again: bool = False) -> Lease:
         owner = self.config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
         self.lease = log.acquire_lease(self.config["application.id"], owner, LEASE_TTL_MS, force=again)
         return self.lease

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from penstock.log.open import open_log
 from penstock.spark.bins import Bin, bins_of
 from penstock.spark.envelope import ENVELOPE_DDL
 from penstock.spark.failures import wrapped
@@ -72,7 +71,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def planner(self) -> Planner:
         if self._planner is None:
             job = load_job(self.data)
-            self._planner = Planner(job, open_log(job.log_url))
+            self._planner = Planner(job, job.open_log())
         return self._planner
 
     @_told

@@ -190,10 +190,14 @@ def test_log_append_time(log, batch):
 
 def test_version_and_waiting(log, batch):
     log.create_topic("t")
-    before = log.version()
+    log.create_topic("other")
+    before, version = log.end_offsets(["t"]), log.version()
+    assert log.wait_for_data(before, 0.01) == before
+    log.append("other", 0, batch([b"a"]))
+    assert log.version() > version
     assert log.wait_for_data(before, 0.01) == before
     log.append("t", 0, batch([b"a"]))
-    assert log.wait_for_data(before, 5) > before
+    assert log.wait_for_data(before, 5) == {TopicPartition("t", 0): 1}
 
 
 def test_groups(log):

@@ -1,0 +1,107 @@
+"""The librdkafka clients of one log in one process; made when first needed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from penstock.log.kafka.failures import is_transient
+from penstock.log.kafka.settings import ClientSettings
+
+__all__ = ["Clients"]
+
+_log = logging.getLogger(__name__)
+_DEFAULT_PATIENCE_MS = 30_000
+_TRANSACTION_TIMEOUT_MS = 30_000
+_BIG_QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 262_144}
+
+
+class Clients:
+    """Makes the clients of a log.
+
+    Args:
+        servers: ``host:port,...``.
+        settings: Kafka's client settings by their Java names.
+    """
+
+    def __init__(self, servers: str, settings: Mapping[str, Any]) -> None:
+        self.servers = servers
+        self.settings = dict(settings)
+        self._translated = ClientSettings.of(servers, settings)
+        self._admin: AdminClient | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def patience_s(self) -> float:
+        """How long to try again what fails for reasons that may pass."""
+        return int(self.settings.get("task.timeout.ms", _DEFAULT_PATIENCE_MS)) / 1000
+
+    def admin(self) -> AdminClient:
+        """The one admin client."""
+        with self._lock:
+            if self._admin is None:
+                self._admin = AdminClient(self._base("admin"))
+            return self._admin
+
+    def consumer(self, isolation: str) -> Consumer:
+        """A consumer that reads what it is assigned, without a group."""
+        return Consumer(
+            {
+                "fetch.wait.max.ms": 10,
+                "fetch.error.backoff.ms": 50,
+                "queued.max.messages.kbytes": 32_768,
+                **self._base("consumer"),
+                "group.id": "penstock-reader",  # the client asks for one; nothing is ever committed to it
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+                "allow.auto.create.topics": False,
+            }
+        )
+
+    def producer(self, deliveries: Any, transactional_id: str = "", *, reports_all: bool = False) -> Producer:
+        """An idempotent producer, a transactional one if it has an id.
+
+        Args:
+            deliveries: Called for undelivered records; with ``reports_all`` for the delivered ones too, which is slow.
+            transactional_id: Its id.
+            reports_all: See ``deliveries``.
+        """
+        own: dict[str, Any] = {
+            "linger.ms": 20,
+            "batch.size": 1_000_000,
+            "batch.num.messages": 100_000,
+            **_BIG_QUEUE,
+            **self._base("producer"),
+            "enable.idempotence": True,
+            "acks": "all",
+            "on_delivery": deliveries,
+            "delivery.report.only.error": not reports_all,
+        }
+        if transactional_id:
+            own.setdefault("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+            own["transactional.id"] = transactional_id
+        else:
+            own.pop("transaction.timeout.ms", None)
+        return Producer(own)
+
+    def _base(self, kind: Literal["admin", "consumer", "producer"]) -> dict[str, Any]:
+        return {
+            "reconnect.backoff.max.ms": 1_000,
+            "topic.metadata.refresh.fast.interval.ms": 50,
+            "error_cb": _note,
+            "logger": _log,
+            **self._translated.librdkafka(kind),
+        }
+
+
+def _note(error: KafkaError) -> None:
+    """Librdkafka's own troubles; it goes on by itself unless they are fatal, and then calls fail too."""
+    _log.log(logging.DEBUG if is_transient(error) else logging.WARNING, "Kafka client: %s", error.str())

@@ -1,0 +1,202 @@
+"""A transaction over Kafka: outputs and ledger entry become visible together, whatever fails on the way."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+
+from penstock.errors import FencedError, InvalidStateError, LogError
+from penstock.log.base import TopicPartition
+from penstock.log.kafka.failures import error_of, failure, is_fenced, is_transient
+from penstock.log.kafka.ledger import LEASE, Ledger, entry_part, partition_of
+from penstock.log.kafka.writing import Part, checked, enqueue, flush
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.log.kafka.log import KafkaLog
+    from penstock.log.kafka.producers import OwnProducer
+
+__all__ = ["KafkaTransaction"]
+
+_log = logging.getLogger(__name__)
+_REQUEST_S = 30.0
+_FENCED_TRIES = 6
+_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+
+
+class _Again(Exception):  # noqa: N818 - no error: the way out of an attempt that can be repeated
+    """The attempt has written nothing that anybody will see; another may succeed."""
+
+    def __init__(self, error: KafkaException, *, fenced: bool = False) -> None:
+        super().__init__(error)
+        self.error = error
+        self.fenced = fenced
+
+
+class KafkaTransaction:
+    """Buffers appends, group offsets and ledger entries until the block ends.
+
+    Attributes:
+        already_written: True after the commit if the ledger said that this very batch was written before.
+    """
+
+    def __init__(self, log: KafkaLog, transactional_id: str, epoch: int | None) -> None:
+        self._log = log
+        self._id = transactional_id
+        self._epoch = epoch
+        self._parts: list[Part] = []
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._entry: tuple[str, str, int] | None = None
+        self._ended = False
+        self.already_written = False
+
+    def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None:
+        """Records as RECORD_SCHEMA; the ``offset`` column may be absent and is not read."""
+        self._check_open()
+        if records.num_rows:
+            self._parts.append((topic, partition, checked(topic, partition, records)))
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """The group's next offsets, set right after the records."""
+        self._check_open()
+        self._offsets.setdefault(group, {}).update(offsets)
+
+    def put_ledger(self, application: str, task: str, batch: int) -> None:
+        """Notes that this task has written batch ``batch``; the commit checks that it had not."""
+        self._check_open()
+        if self._entry is not None or not self._id:
+            raise InvalidStateError(
+                "a ledger entry needs a transaction of its own with an id", hint="give each task its own transaction"
+            )
+        self._entry = (application, task, batch)
+
+    def commit(self) -> None:
+        """Writes everything; called by the log when the block ends."""
+        self._check_open()
+        self._ended = True
+        if not self._id:
+            self._write_plainly()
+        elif self._parts or self._entry:
+            self._write()
+        for group, offsets in self._offsets.items():
+            self._log.commit_offsets(group, offsets)
+
+    def _write_plainly(self) -> None:
+        """Idempotent, but not one unit."""
+        with self._log.producers.plain() as own:
+            for part in self._parts:
+                enqueue(own.client, part, own.deliveries)
+            flush(own.client, own.deliveries, self._log.patience_s)
+
+    def _write(self) -> None:
+        """Tries until it is written or cannot be; each attempt leaves all or nothing."""
+        deadline = time.monotonic() + self._log.patience_s
+        pause, fenced = _PAUSE_S, 0
+        while True:
+            try:
+                self._attempt()
+            except _Again as again:
+                fenced += again.fenced
+                if fenced > _FENCED_TRIES or time.monotonic() > deadline:
+                    raise failure(again.error, f"transaction {self._id!r}", transactional_id=self._id) from None
+                why = error_of(again.error).str()
+                _log.warning("transaction %s is repeated: %s", self._id, why)
+            else:
+                return
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - so that two that fence each other part
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _attempt(self) -> None:
+        own = self._log.producers.transactional(self._id, self._epoch)
+        try:
+            if self._is_written(own):
+                self.already_written = True
+                return
+            own.deliveries.forget()
+            own.client.begin_transaction()
+            for part in self._parts:
+                enqueue(own.client, part, own.deliveries)
+            if self._entry is not None:
+                application, task, batch = self._entry
+                note = json.dumps({"batch": batch, "epoch": self._epoch or 0}).encode()
+                enqueue(own.client, entry_part(application, task, note), own.deliveries)
+            own.client.commit_transaction(_REQUEST_S)
+        except KafkaException as error:
+            self._give_up(own, error)
+        except LogError as error:
+            cause = error.__cause__
+            if isinstance(cause, KafkaException) and (is_fenced(cause) or is_transient(cause)):
+                self._give_up(own, cause)
+            self._abort(own)
+            raise
+        except BaseException:
+            self._log.producers.drop(self._id)
+            raise
+        if self._entry is not None:
+            own.written[self._entry[1]] = self._entry[2]
+
+    def _is_written(self, own: OwnProducer) -> bool:
+        """Looks into the ledger, unless nobody else can have written since this producer did."""
+        if not own.ready:
+            own.initialise()
+        if self._entry is None:
+            return False
+        application, task, batch = self._entry
+        if task not in own.written:
+            with self._log.ledger_of(application) as ledger:
+                ledger.read([partition_of(LEASE), partition_of(task)])
+                self._check_epoch(ledger)
+                entry = ledger.entry(task)
+            own.written[task] = -1 if entry is None else entry.batch
+        if own.written[task] > batch:
+            raise FencedError(
+                f"task {task} of {application!r} wants to write batch {batch}, but batch "
+                f"{own.written[task]} is written",
+                hint="an old attempt needs nothing; if the checkpoint was deleted, reset the application as well",
+                application=application, task=task, batch=batch, written=own.written[task],
+            )  # fmt: skip
+        return own.written[task] == batch
+
+    def _check_epoch(self, ledger: Ledger) -> None:
+        held = ledger.lease()
+        if held is not None and self._epoch is not None and int(str(held["epoch"])) > self._epoch:
+            raise FencedError(
+                f"transaction {self._id!r} of epoch {self._epoch}: {held['owner']} (process {held['pid']} on "
+                f"{held['host']}) has taken over with epoch {held['epoch']}",
+                hint="stop this instance; the newer one goes on",
+                transactional_id=self._id, epoch=self._epoch, newest=held["epoch"],
+            )  # fmt: skip
+
+    def _give_up(self, own: OwnProducer, error: KafkaException) -> None:
+        """After an error of Kafka: ends the attempt so that another is possible, or raises what is final."""
+        inner = error_of(error)
+        refused = own.deliveries.first
+        if inner.txn_requires_abort() and not inner.fatal():
+            self._abort(own)
+            if refused is not None and not is_transient(refused[0]) and not is_fenced(refused[0]):
+                own.deliveries.check()
+            raise _Again(error) from error
+        # Whether it was committed is open, or the producer is of no more use. A new one will know from the ledger.
+        self._log.producers.drop(self._id)
+        fenced = is_fenced(inner)
+        if fenced or inner.fatal() or is_transient(inner):
+            raise _Again(error, fenced=fenced) from error
+        raise failure(error, f"transaction {self._id!r}", transactional_id=self._id) from error
+
+    def _abort(self, own: OwnProducer) -> None:
+        try:
+            own.client.abort_transaction(_REQUEST_S)
+        except KafkaException:
+            self._log.producers.drop(self._id)  # its successor's initialisation ends the transaction
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise InvalidStateError("this transaction has ended", hint="begin another with log.transaction(...)")

@@ -1,0 +1,118 @@
+"""Record batches into a producer's queue, and what became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.errors import LogError
+from penstock.log.kafka.failures import failure
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message, Producer
+
+__all__ = ["Deliveries", "Part", "checked", "enqueue", "flush"]
+
+Part = tuple[str, int, pa.RecordBatch]  # topic, partition, records
+_FULL_PAUSE_S = 0.05
+_WANTED = {"timestamp": pa.int64(), "key": pa.large_binary(), "value": pa.large_binary()}
+
+
+class Deliveries:
+    """Hears of the records that a producer could not deliver; its client calls it while it is polled or flushed."""
+
+    def __init__(self) -> None:
+        self.first: tuple[KafkaError, str, int] | None = None
+        self.count = 0
+        self.first_offset: int | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            if self.first_offset is None:
+                self.first_offset = message.offset()
+            return
+        self.count += 1
+        # What was purged or aborted says nothing about why.
+        if self.first is None or self.first[0].code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):  # noqa: SLF001
+            self.first = (error, message.topic(), message.partition())
+
+    def forget(self) -> None:
+        """Before the next unit."""
+        self.first, self.count, self.first_offset = None, 0, None
+
+    def check(self) -> None:
+        """Raises what went wrong first."""
+        if self.first is not None:
+            error, topic, partition = self.first
+            raise failure(error, f"writing to {topic}-{partition}", topic=topic, partition=partition)
+
+
+def checked(topic: str, partition: int, records: pa.RecordBatch) -> pa.RecordBatch:
+    """The records with columns of the right types.
+
+    Raises:
+        LogError: They cannot be made so.
+    """
+    names = set(records.schema.names)
+    try:
+        for name in _WANTED.keys() & names:
+            column = records.column(name)
+            if column.type != _WANTED[name]:
+                records = records.set_column(records.schema.get_field_index(name), name, column.cast(_WANTED[name]))
+    except pa.ArrowInvalid as error:
+        raise LogError(f"{topic}-{partition}: records of the wrong types: {error}", hint="use RECORD_SCHEMA") from error
+    return records
+
+
+def enqueue(producer: Producer, part: Part, deliveries: Deliveries) -> None:
+    """Hands the records to the producer, as fast as it takes them."""
+    topic, partition, records = part
+    produce = producer.produce
+    try:
+        for time_ms, key, value, headers in _rows(records):
+            while True:
+                try:
+                    produce(topic, value, key, partition, None, None, time_ms, headers)
+                    break
+                except BufferError:
+                    producer.poll(_FULL_PAUSE_S)
+                    deliveries.check()  # a queue that stays full because nothing can be delivered
+    except KafkaException as error:
+        raise failure(error, f"writing to {topic}-{partition}", topic=topic, partition=partition) from error
+
+
+def _rows(records: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | None, Any]]:
+    names = set(records.schema.names)
+    count = records.num_rows
+    now = time.time_ns() // 1_000_000
+    times = records.column("timestamp").to_pylist() if "timestamp" in names else repeat(now, count)
+    if "timestamp" in names and records.column("timestamp").null_count:
+        times = [now if each is None else each for each in times]
+    keys = records.column("key").to_pylist() if "key" in names else repeat(None, count)
+    values = records.column("value").to_pylist() if "value" in names else repeat(None, count)
+    headers: Any = repeat([], count)
+    if "headers" in names and records.column("headers").null_count < count:
+        lists = records.column("headers").to_pylist()
+        headers = [[(h["key"], h["value"]) for h in each] if each else [] for each in lists]
+    return zip(times, keys, values, headers, strict=True)
+
+
+def flush(producer: Producer, deliveries: Deliveries, patience_s: float) -> None:
+    """Waits until all is delivered.
+
+    Raises:
+        LogError: Something was not.
+    """
+    left = producer.flush(patience_s)
+    deliveries.check()
+    if left:
+        producer.purge()
+        raise failure(
+            KafkaError(KafkaError._TIMED_OUT, f"{left} records not delivered within {patience_s:.0f} s"),  # noqa: SLF001
+            "writing",
+        )
