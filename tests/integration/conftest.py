@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from penstock import KafkaStreams
-from penstock.log.embedded import EmbeddedLog
+from penstock.broker.process import Broker
+from penstock.broker.settings import BrokerSettings, free_port
+from penstock.log.base import TopicLog
 from penstock.log.open import open_log
 
 START = 1_790_000_000_000
@@ -18,10 +20,10 @@ START = 1_790_000_000_000
 class Bench:
     """A log, an application's settings, and shorthands."""
 
-    def __init__(self, root: Path, spark: Any) -> None:
+    def __init__(self, root: Path, spark: Any, url: str = "") -> None:
         self.root = root
-        self.url = f"sqlite:///{root / 'log.db'}"
-        self.log: EmbeddedLog = open_log(self.url)
+        self.url = url or f"sqlite:///{root / 'log.db'}"
+        self.log: TopicLog = open_log(self.url)
         self.spark = spark
         self._names = itertools.count()
 
@@ -58,6 +60,22 @@ class Bench:
             for key, one in zip(records.column("key").to_pylist(), records.column("value").to_pylist(), strict=True):
                 found.append((None if key is None else key.decode(), None if one is None else value(one)))
         return found
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One plain broker for all tests that need not stop it; topics and groups want names of their own."""
+    settings = BrokerSettings(tmp_path_factory.mktemp("kafka"), port=free_port(), controller_port=free_port())
+    with Broker(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def kafka_bench(tmp_path: Path, spark: Any, kafka: Broker) -> Iterator[Bench]:
+    """As ``bench``, over the broker."""
+    made = Bench(tmp_path, spark, kafka.settings.bootstrap_servers)
+    yield made
+    made.log.close()
 
 
 @pytest.fixture
