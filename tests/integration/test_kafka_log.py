@@ -141,7 +141,7 @@ def test_a_batch_is_written_once_whoever_tries(kafka, log, topic):
         assert not write(other, application, topic, 1, b"1", epoch)
         assert write(log, application, topic, 1, b"1", epoch)  # fenced, and finds out why
         assert not write(log, application, topic, 2, b"2", epoch)
-        with pytest.raises(FencedError, match="batch 2 is written"):
+        with pytest.raises(FencedError, match=r"batch \d is written"):
             write(other, application, topic, 0, b"0", epoch)
     assert values(log, topic) == values(log, topic, 1) == [b"0", b"1", b"2"]
     assert log.ledger(application) == {"0_0": 2}

@@ -16,6 +16,7 @@ from penstock.log.kafka.settings import ClientSettings
 __all__ = ["Clients"]
 
 _log = logging.getLogger(__name__)
+_client_log = logging.getLogger(f"{__name__}.librdkafka")
 _DEFAULT_PATIENCE_MS = 30_000
 _TRANSACTION_TIMEOUT_MS = 30_000
 _BIG_QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 262_144}
@@ -97,9 +98,20 @@ class Clients:
             "reconnect.backoff.max.ms": 1_000,
             "topic.metadata.refresh.fast.interval.ms": 50,
             "error_cb": _note,
-            "logger": _log,
+            "logger": _client_log,
             **self._translated.librdkafka(kind),
         }
+
+
+def _calm(record: logging.LogRecord) -> bool:
+    """What librdkafka calls critical, being fenced, is everyday life here, and told by whoever gets the error."""
+    text = record.getMessage()
+    if "fenced" in text or "old epoch" in text or "Failed to acquire idempotence PID" in text:
+        record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+    return record.levelno >= _client_log.getEffectiveLevel()
+
+
+_client_log.addFilter(_calm)
 
 
 def _note(error: KafkaError) -> None:
