@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 
 import pyarrow as pa
 import pytest
@@ -45,6 +46,9 @@ def batch(values, times=None):
 
 
 def values(log, topic, partition=0):
+    deadline = time.monotonic() + 10  # a commit returns before the brokers have marked all its partitions
+    while log.end_offsets([topic]) != log._topics.ends([topic], committed=False) and time.monotonic() < deadline:
+        time.sleep(0.01)
     parts = log.read_range(topic, partition, 0, log.end_offset(topic, partition))
     return [value for part in parts for value in part.column("value").to_pylist()]
 
