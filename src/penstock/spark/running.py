@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.config import StreamsConfig
-    from penstock.log.coordination import Lease
     from penstock.log.base import TopicLog
+    from penstock.log.coordination import Lease
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.progress import BatchProgress
     from penstock.topology.topology import Topology
