@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.log.open import open_log
+from penstock.spark.session import session_for
 
 
 def main(root: Path, secret: str) -> None:
@@ -20,6 +21,14 @@ def main(root: Path, secret: str) -> None:
     builder = StreamsBuilder()
     builder.stream("words").group_by(lambda k, v: v).count(name="counts").to_stream().to("counted")
     (root / "events").mkdir()
+    settings = {
+        "spark.master": "local[1]",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": str(root / "events"),
+        "spark.eventLog.compress": "false",
+        "spark.log.level": "DEBUG",
+    }
+    session, _ = session_for(settings, "guarded", str(root))
     jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{secret}";'
     app = KafkaStreams(
         builder.build(),
@@ -32,17 +41,15 @@ def main(root: Path, secret: str) -> None:
             "sasl.jaas.config": jaas,
             "ssl.key.password": secret,
             "producer.sasl.password": secret,
-            "spark.master": "local[1]",
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": str(root / "events"),
-            "spark.eventLog.compress": "false",
-            "spark.log.level": "DEBUG",
         },
+        session=session,
     )
-    app.add_progress_listener(lambda _: app._engine._query.explain(extended=True))
     app.start(until="latest")
+    (query,) = session.streams.active
     app.wait()
+    query.explain(extended=True)
     print(app.config, app.config.explain(), app.metadata())
+    session.stop()
 
 
 if __name__ == "__main__":
