@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from crc32c import crc32c
 
 from penstock.errors import LogError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
@@ -89,7 +90,7 @@ def decode_batches(
     place = filled = 0
     next_offset = start
     while place + _HEADER.size <= len(whole):
-        base, length, _, magic, _, attributes, last, first_ms, last_ms, producer, _, _, count = _HEADER.unpack_from(
+        base, length, _, magic, crc, attributes, last, first_ms, last_ms, producer, _, _, count = _HEADER.unpack_from(
             whole, place
         )
         stop = place + _LENGTH_ENDS + length
@@ -99,6 +100,11 @@ def decode_batches(
             raise LogError(
                 f"offset {base} is in a record batch of message format {magic}; format {_MAGIC} is read",
                 hint="Kafka writes format 2 since 0.11: copy the old records into a new topic",
+            )
+        if crc32c(whole[place + _CRC_ENDS : stop]) != crc:
+            raise LogError(
+                f"the record batch at offset {base} is damaged: its checksum is wrong",
+                hint="a broker's disk or the network damaged it; let another replica lead the partition",
             )
         body = bytes(whole[place + _HEADER.size : stop])  # bytes are indexed faster than a view of them
         place = stop
@@ -280,8 +286,6 @@ def encode_batches(
 
 
 def _framed(head: bytes, data: bytes | memoryview) -> bytes:
-    from crc32c import crc32c
-
     crc = crc32c(data, crc32c(head))
     length = _HEADER.size - _LENGTH_ENDS + len(data)
     front = struct.pack(">qiibI", 0, length, -1, _MAGIC, crc)
