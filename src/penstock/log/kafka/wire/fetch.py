@@ -16,8 +16,6 @@ from penstock.log.kafka.wire.record_batches import decode_batches, end_of_batche
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
-
     from penstock.log.base import Isolation
     from penstock.log.kafka.wire.cluster import Cluster
 
@@ -33,8 +31,8 @@ _LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 def fetch_range(
     cluster: Cluster, tp: TopicPartition, start: int, end: int, isolation: Isolation, patience_s: float
-) -> Iterator[pa.RecordBatch]:
-    """All records with start <= offset < end.
+) -> Iterator[Fetched]:
+    """All records with start <= offset < end, piece by piece; each says where to read on.
 
     Args:
         cluster: Where.
@@ -71,8 +69,7 @@ def fetch_range(
             if after < end:
                 number = connection.send(_request(tp, after, size, isolation))
             records = decode_batches(data, offset, end, _aborted(answer, isolation)).records
-            if records.num_rows:
-                yield records
+            yield Fetched(records, min(after, end))
             offset = after
     finally:
         if number is not None:
