@@ -1,4 +1,4 @@
-"""The librdkafka clients of one log in one process; made when first needed."""
+"""The clients of one log in one process; made when first needed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.log.kafka.failures import is_transient
 from penstock.log.kafka.settings import ClientSettings
+from penstock.log.kafka.wire.cluster import Cluster
 
 __all__ = ["Clients"]
 
@@ -35,6 +36,7 @@ class Clients:
         self.settings = dict(settings)
         self._translated = ClientSettings.of(servers, settings)
         self._admin: AdminClient | None = None
+        self._cluster: Cluster | None = None
         self._lock = threading.Lock()
 
     @property
@@ -49,23 +51,19 @@ class Clients:
                 self._admin = AdminClient(self._base("admin"))
             return self._admin
 
-    def consumer(self, isolation: str) -> Consumer:
-        """A consumer that reads what it is assigned, without a group."""
-        return Consumer(
-            {
-                "fetch.wait.max.ms": 10,
-                "fetch.error.backoff.ms": 50,
-                "queued.max.messages.kbytes": 32_768,
-                **self._base("consumer"),
-                "group.id": "penstock-reader",  # the client asks for one; nothing is ever committed to it
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "isolation.level": isolation,
-                "allow.auto.create.topics": False,
-            }
-        )
+    def cluster(self) -> Cluster:
+        """Connections for reading and writing by column."""
+        with self._lock:
+            if self._cluster is None:
+                self._cluster = Cluster(self._translated.kafka_python())
+            return self._cluster
+
+    def close(self) -> None:
+        """Closes connections; librdkafka's clients close theirs when they are let go."""
+        with self._lock:
+            cluster, self._cluster, self._admin = self._cluster, None, None
+        if cluster is not None:
+            cluster.close()
 
     def producer(self, deliveries: Any, transactional_id: str = "", *, reports_all: bool = False) -> Producer:
         """An idempotent producer, a transactional one if it has an id.
@@ -93,7 +91,7 @@ class Clients:
             own.pop("transaction.timeout.ms", None)
         return Producer(own)
 
-    def _base(self, kind: Literal["admin", "consumer", "producer"]) -> dict[str, Any]:
+    def _base(self, kind: Literal["admin", "producer"]) -> dict[str, Any]:
         return {
             "reconnect.backoff.max.ms": 1_000,
             "topic.metadata.refresh.fast.interval.ms": 50,

@@ -120,7 +120,7 @@ class Ledger:
         if end < start:  # the topic was deleted and created anew
             self._records = {key: value for key, value in self._records.items() if partition_of(key) != partition}
             start = 0
-        for batch in self._reader.read(self.topic, partition, start, end, 1 << 60):
+        for batch in self._reader.read(self.topic, partition, start, end):
             for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
                 if value is None:
                     self._records.pop(key.decode(), None)
@@ -144,10 +144,6 @@ class Ledger:
         """The lease as it was written last, as far as read."""
         data = self._records.get(LEASE)
         return None if data is None else json.loads(data)
-
-    def close(self) -> None:
-        """Closes its consumer."""
-        self._reader.close()
 
     def tasks(self) -> dict[str, int]:
         """Task -> last batch written, as far as read."""

@@ -40,7 +40,6 @@ class KafkaLog:
         self.replication = int(self.clients.settings.get("replication.factor", -1))
         self._topics = Topics(self.clients)
         self._leases = Leases(self)
-        self._readers: dict[str, tuple[threading.Lock, RangeReader]] = {}
         self._ledgers: dict[str, tuple[threading.Lock, Ledger]] = {}
         self._lock = threading.Lock()
 
@@ -124,23 +123,17 @@ class KafkaLog:
     ) -> Fetched:
         """Up to ``max_records`` from ``offset`` on, and where to read on."""
         self._place(topic, partition)
-        with self._reader(isolation) as reader:
-            found = list(reader.read(topic, partition, offset, None, max_records))
-            following = reader.position
-        return Fetched(pa.concat_batches(found) if found else EMPTY, following)
+        reader = self._reader(isolation)
+        found = list(reader.read(topic, partition, offset, None, max_records))
+        return Fetched(pa.concat_batches(found) if found else EMPTY, reader.position)
 
     def read_range(self, topic: str, partition: int, start: int, end: int) -> Sequence[pa.RecordBatch]:
         """All committed records with start <= offset < end."""
-        with self._reader("read_committed") as reader:
-            return list(reader.read(topic, partition, start, end, 1 << 60))
+        return list(self._reader().read(topic, partition, start, end))
 
     def iterate(self, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """As ``read_range``, in pieces of at most 50,000 records."""
-        while start < end:
-            with self._reader("read_committed") as reader:
-                found = list(reader.read(topic, partition, start, end, 50_000))
-                start = reader.position
-            yield from found
+        """As ``read_range``, piece by piece."""
+        return self._reader().read(topic, partition, start, end)
 
     # Offsets
 
@@ -240,22 +233,14 @@ class KafkaLog:
         """An application's ledger, for one thread at a time."""
         with self._lock:
             if application not in self._ledgers:
-                reader = RangeReader(lambda: self.clients.consumer("read_committed"), self.patience_s)
-                ledger = Ledger(application, self._topics, reader, self.patience_s)
+                ledger = Ledger(application, self._topics, self._reader(), self.patience_s)
                 self._ledgers[application] = (threading.Lock(), ledger)
             lock, found = self._ledgers[application]
         with lock:
             yield found
 
-    @contextmanager
-    def _reader(self, isolation: str) -> Iterator[RangeReader]:
-        with self._lock:
-            if isolation not in self._readers:
-                made = RangeReader(lambda: self.clients.consumer(isolation), self.patience_s)
-                self._readers[isolation] = (threading.Lock(), made)
-            lock, reader = self._readers[isolation]
-        with lock:
-            yield reader
+    def _reader(self, isolation: Isolation = "read_committed") -> RangeReader:
+        return RangeReader(self.clients.cluster(), isolation, self.patience_s)
 
     def _place(self, topic: str, partition: int) -> TopicPartition:
         count = self._topics.partitions(topic)
@@ -268,13 +253,9 @@ class KafkaLog:
     def close(self) -> None:
         """Closes its clients; harmless if they are closed already."""
         with self._lock:
-            readers, self._readers = self._readers, {}
-            ledgers, self._ledgers = self._ledgers, {}
-        for _, reader in readers.values():
-            reader.close()
-        for _, ledger in ledgers.values():
-            ledger.close()
+            self._ledgers.clear()
         self.producers.close()
+        self.clients.close()
 
     def __enter__(self) -> Self:
         return self

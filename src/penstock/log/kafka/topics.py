@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -24,6 +24,7 @@ from penstock.errors import LogUnavailableError, TopicExistsError, UnknownTopicE
 from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
 from penstock.log.kafka.clients import Clients
 from penstock.log.kafka.failures import error_of, persist
+from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 
 __all__ = ["Topics"]
 
@@ -200,35 +201,19 @@ class Topics:
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
         """Sets a group's next offsets."""
-        if not offsets:
-            return
-        admin = self._clients.admin()
-        entries = [
-            KafkaTopicPartition(place.topic, place.partition, offset, metadata) for place, offset in offsets.items()
-        ]
-
-        def act() -> None:
-            request = ConsumerGroupTopicPartitions(group, entries)
-            answer = admin.alter_consumer_group_offsets([request])[group].result(_REQUEST_S)
-            for each in answer.topic_partitions or ():
-                if each.error is not None:
-                    raise KafkaException(each.error)
-
-        self.ask(act, f"committing offsets of group {group!r}")
+        if offsets:
+            cluster = self._clients.cluster()
+            self.ask(
+                lambda: commit_offsets(cluster, group, offsets, metadata), f"committing offsets of group {group!r}"
+            )
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """A group's next offsets, with what was noted beside them."""
-        admin = self._clients.admin()
-
-        def act() -> Any:
-            request = ConsumerGroupTopicPartitions(group)
-            return admin.list_consumer_group_offsets([request])[group].result(_REQUEST_S).topic_partitions
-
-        return {
-            TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, each.metadata or "")
-            for each in self.ask(act, f"asking for the offsets of group {group!r}") or ()
-            if each.offset >= 0
-        }
+        cluster = self._clients.cluster()
+        found: dict[TopicPartition, OffsetAndMetadata] = self.ask(
+            lambda: committed_offsets(cluster, group), f"asking for the offsets of group {group!r}"
+        )
+        return found
 
     def groups(self) -> list[str]:
         """The names of all consumer groups."""

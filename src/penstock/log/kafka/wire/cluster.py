@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -13,11 +14,12 @@ from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.kafka.wire.errors import check, failed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["Cluster"]
 
-_TRANSACTION = 1
+CoordinatorKind = Literal["group", "transactional.id"]
+_COORDINATORS: dict[CoordinatorKind, int] = {"group": 0, "transactional.id": 1}
 
 
 class Cluster:
@@ -31,7 +33,7 @@ class Cluster:
         self._settings = settings
         self._brokers: dict[int, tuple[str, int]] = {}
         self._leaders: dict[TopicPartition, int] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._lock = threading.Lock()
         self._held: dict[int, dict[int, BrokerConnection]] = {}  # by thread, by node
 
@@ -48,25 +50,32 @@ class Cluster:
             raise failed(KafkaError.LEADER_NOT_AVAILABLE, f"{tp.topic}-{tp.partition} has no leader now")
         return self._connection(node)
 
-    def coordinator(self, transactional_id: str) -> BrokerConnection:
-        """A connection to the broker that keeps the state of a transactional id."""
+    @contextmanager
+    def coordinating(self, key: str, kind: CoordinatorKind) -> Iterator[BrokerConnection]:
+        """A connection to the broker that keeps the state of a group or a transactional id.
+
+        An error inside makes it be looked for again the next time.
+        """
+        try:
+            yield self._coordinator(key, kind)
+        except KafkaException:
+            with self._lock:
+                self._coordinators.pop((kind, key), None)
+            raise
+
+    def _coordinator(self, key: str, kind: CoordinatorKind) -> BrokerConnection:
         from kafka.protocol.metadata import FindCoordinatorRequest
 
-        known = self._coordinators.get(transactional_id)
+        known = self._coordinators.get((kind, key))
         if known is not None:
             return self._connection(known)
-        request = FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION, min_version=1, max_version=3)
+        request = FindCoordinatorRequest(key=key, key_type=_COORDINATORS[kind], min_version=1, max_version=3)
         answer = self.any_broker().ask(request)
-        check(answer.error_code, f"finding the coordinator of transactional.id {transactional_id!r}")
+        check(answer.error_code, f"looking for the coordinator of {kind} {key!r}")
         with self._lock:
             self._brokers[answer.node_id] = (answer.host, answer.port)
-            self._coordinators[transactional_id] = answer.node_id
+            self._coordinators[kind, key] = answer.node_id
         return self._connection(answer.node_id)
-
-    def forget_coordinator(self, transactional_id: str) -> None:
-        """It has moved."""
-        with self._lock:
-            self._coordinators.pop(transactional_id, None)
 
     def forget(self) -> None:
         """After an error: leaders may have moved, connections may be broken."""

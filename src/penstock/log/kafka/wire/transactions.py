@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TransactionalWriter"]
 
-_MOVED = {KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
-_BUSY = {KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, *_MOVED}
+_BUSY = {
+    KafkaError.CONCURRENT_TRANSACTIONS,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
 
 
@@ -135,14 +139,12 @@ class TransactionalWriter:
         pause = _FIRST_PAUSE_S
         while True:
             try:
-                answer = self._cluster.coordinator(self.transactional_id).ask(request())
-                check(code(answer), doing)
+                with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
+                    answer = coordinator.ask(request())
+                    check(code(answer), doing)
             except KafkaException as error:
-                found = error.args[0].code()
-                if found not in _BUSY or time.monotonic() + pause > deadline:
+                if error.args[0].code() not in _BUSY or time.monotonic() + pause > deadline:
                     raise
-                if found in _MOVED:
-                    self._cluster.forget_coordinator(self.transactional_id)
             else:
                 return answer
             time.sleep(pause)

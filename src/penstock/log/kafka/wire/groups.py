@@ -1,0 +1,79 @@
+"""Offsets of consumer groups without members, as an application and its tools keep them.
+
+librdkafka's admin client ends the whole process where the coordinator of a group cannot answer yet (2.16: a broker that
+starts), so these two requests are made here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.kafka.wire.errors import check
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.log.kafka.wire.cluster import Cluster
+
+__all__ = ["commit_offsets", "committed_offsets"]
+
+_NO_MEMBER = ""
+_NO_GENERATION = -1
+
+
+def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    """A group's next offsets, with what was noted beside them.
+
+    Raises:
+        KafkaException: As librdkafka's admin client raises it.
+    """
+    from kafka.protocol.consumer import OffsetFetchRequest
+
+    doing = f"asking for the offsets of group {group!r}"
+    request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True, min_version=2, max_version=7)
+    with cluster.coordinating(group, "group") as coordinator:
+        answer = coordinator.ask(request)
+        check(answer.error_code, doing)
+        found = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                check(each.error_code, f"{doing} in {topic.name}-{each.partition_index}")
+                if each.committed_offset >= 0:
+                    place = TopicPartition(topic.name, each.partition_index)
+                    found[place] = OffsetAndMetadata(each.committed_offset, each.metadata or "")
+    return found
+
+
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
+    """Sets a group's next offsets; refused while it has members.
+
+    Raises:
+        KafkaException: As librdkafka's admin client raises it.
+    """
+    from kafka.protocol.consumer import OffsetCommitRequest
+
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    by_topic: dict[str, list[object]] = {}
+    for place, offset in offsets.items():
+        partition = topic.OffsetCommitRequestPartition(
+            partition_index=place.partition,
+            committed_offset=offset,
+            committed_leader_epoch=-1,
+            committed_metadata=metadata,
+        )
+        by_topic.setdefault(place.topic, []).append(partition)
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=_NO_GENERATION,
+        member_id=_NO_MEMBER,
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
+        min_version=2,
+        max_version=8,
+    )
+    with cluster.coordinating(group, "group") as coordinator:
+        for found in coordinator.ask(request).topics:
+            for each in found.partitions:
+                check(each.error_code, f"committing {found.name}-{each.partition_index} for group {group!r}")
