@@ -28,7 +28,7 @@ Bootstrap = Annotated[
     str,
     typer.Option(
         "--bootstrap-servers", "-b", envvar="PENSTOCK_BOOTSTRAP_SERVERS",
-        help="The topic log: a file, or sqlite:///path.", show_default=True,
+        help="The topic log: host:port of Kafka, a file, or sqlite:///path.", show_default=True,
     ),
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -51,8 +51,10 @@ CommandConfig = Annotated[
 def open_log_at(url: str, *, create: bool = False) -> TopicLog:
     """The log at a URL or path; an error when its file is not there, unless it may be created."""
     from penstock.log.open import open_log
-    from penstock.log.url import parse_log_url
+    from penstock.log.url import kafka_servers, parse_log_url
 
+    if kafka_servers(url) is not None:
+        return open_log(url)
     place = parse_log_url(url)
     if place.path is not None and not create and not place.path.exists():
         raise LogError(

@@ -80,7 +80,8 @@ def open_app_log(config: StreamsConfig) -> TopicLog:
 
 def log_settings(config: StreamsConfig) -> dict[str, Any]:
     """The settings that a log takes notice of: texts and numbers."""
-    return {name: value for name, value in config.given.items() if isinstance(value, str | int | float)}
+    given = {name: value for name, value in config.given.items() if isinstance(value, str | int | float)}
+    return {"task.timeout.ms": config["task.timeout.ms"], **given}
 
 
 def plan_for(topology: Topology, config: StreamsConfig, log: TopicLog) -> PhysicalPlan:

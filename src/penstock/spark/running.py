@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from penstock.errors import LogError
 from penstock.plan.plan import changed
 from penstock.spark import faults
 from penstock.spark.engine import Engine
@@ -140,8 +141,11 @@ class Run:
         committed = self._engine.committed() if self._engine is not None else None
         if committed is not None and committed[0] > self._committed_batch and self.log is not None:
             faults.reach(5, committed[0], "driver", os.getpid())
-            self.log.commit_offsets(self.config["application.id"], committed[1], f"{MARK} batch {committed[0]}")
             self._committed_batch = committed[0]
+            try:
+                self.log.commit_offsets(self.config["application.id"], committed[1], f"{MARK} batch {committed[0]}")
+            except LogError as error:  # lag tools will see it late, nothing else needs it
+                _log.warning("the group's offsets are not committed: %s", error)
 
     def stop(self) -> None:
         """Ends the query."""

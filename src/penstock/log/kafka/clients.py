@@ -19,6 +19,11 @@ __all__ = ["Clients"]
 _log = logging.getLogger(__name__)
 _client_log = logging.getLogger(f"{__name__}.librdkafka")
 _DEFAULT_PATIENCE_MS = 30_000
+_HURRY_S = 3.0
+_EVERYDAY = (
+    "fenced", "old epoch", "Failed to acquire", "Connect to", "Disconnected", "Connection refused", "Receive failed",
+    "Send failed", "timed out", "Timed out", "brokers are down", "has been destroyed",
+)  # fmt: skip
 _TRANSACTION_TIMEOUT_MS = 30_000
 _BIG_QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 262_144}
 
@@ -35,6 +40,7 @@ class Clients:
         self.servers = servers
         self.settings = dict(settings)
         self._translated = ClientSettings.of(servers, settings)
+        self.hurry = False  # set when the log is about to be closed: nobody waits long for a last word
         self._admin: AdminClient | None = None
         self._cluster: Cluster | None = None
         self._lock = threading.Lock()
@@ -42,6 +48,8 @@ class Clients:
     @property
     def patience_s(self) -> float:
         """How long to try again what fails for reasons that may pass."""
+        if self.hurry:
+            return _HURRY_S
         return int(self.settings.get("task.timeout.ms", _DEFAULT_PATIENCE_MS)) / 1000
 
     def admin(self) -> AdminClient:
@@ -102,9 +110,9 @@ class Clients:
 
 
 def _calm(record: logging.LogRecord) -> bool:
-    """What librdkafka calls critical, being fenced, is everyday life here, and told by whoever gets the error."""
+    """What librdkafka calls errors, being fenced or a broker that is away, is told by whoever cannot go on."""
     text = record.getMessage()
-    if "fenced" in text or "old epoch" in text or "Failed to acquire idempotence PID" in text:
+    if any(each in text for each in _EVERYDAY):
         record.levelno, record.levelname = logging.DEBUG, "DEBUG"
     return record.levelno >= _client_log.getEffectiveLevel()
 

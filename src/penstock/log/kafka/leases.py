@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import FencedError, LogUnavailableError
 from penstock.log.base import Lease
+from penstock.log.kafka.failures import persist
 from penstock.log.kafka.ledger import LEASE, entry_part, partition_of
 from penstock.log.processes import process_start, runs_here
 
@@ -41,7 +42,8 @@ class Leases:
         self._check_free(application, force=force)
         # From here on nobody who began earlier can write a lease. So what is read now stays true.
         self._log.producers.drop(_id(application))
-        self._log.producers.transactional(_id(application), None).initialise()
+        first = self._log.producers.transactional(_id(application), None)
+        persist(first.initialise, f"taking the lease of {application!r}", self._log.patience_s)
         held = self._check_free(application, force=force)
         now = _now_ms()
         epoch = (held.epoch if held else 0) + 1
@@ -58,10 +60,14 @@ class Leases:
             _log.warning("the lease of %s could not be renewed: %s", lease.application, error.message)
 
     def release(self, lease: Lease) -> None:
-        """Gives the lease back; does nothing if somebody else has it."""
-        held = self.read(lease.application)
-        if held is not None and held.epoch == lease.epoch:
-            self._write(_replaced(lease, heartbeat_ms=_now_ms(), released=True))
+        """Gives the lease back; does nothing if somebody else has it, and not much if no broker answers."""
+        self._log.clients.hurry = True
+        try:
+            held = self.read(lease.application)
+            if held is not None and held.epoch == lease.epoch:
+                self._write(_replaced(lease, heartbeat_ms=_now_ms(), released=True))
+        except LogUnavailableError as error:
+            _log.warning("the lease of %s could not be given back: %s", lease.application, error.message)
 
     def read(self, application: str) -> Lease | None:
         """Who runs, or last ran, an application."""

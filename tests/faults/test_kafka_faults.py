@@ -1,0 +1,165 @@
+"""Over a real broker: whatever dies and comes back, a read_committed consumer sees each result exactly once."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from harness import environment
+from kafka_app import settings, topology
+from penstock import KafkaStreams
+from penstock.broker.process import Broker
+from penstock.broker.settings import BrokerSettings, free_port
+
+APP = Path(__file__).with_name("kafka_app.py")
+START = 1_790_000_000_000
+PATIENCE_S = 90
+WORDS = 4
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings = BrokerSettings(tmp_path_factory.mktemp("broker"), port=free_port(), controller_port=free_port())
+    running = Broker(settings)
+    running.start()
+    yield running
+    running.stop()
+
+
+class Site:
+    """Topics of one application, written and read by plain clients: nothing of Penstock judges Penstock."""
+
+    _names = itertools.count()
+
+    def __init__(self, broker: Broker, root: Path) -> None:
+        self.name, self.root = f"faulty-{next(self._names)}", root
+        self.servers = broker.settings.bootstrap_servers
+        self.sent = 0
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        topics = [NewTopic(f"{self.name}-{t}", 2, config={"retention.ms": "-1"}) for t in ("words", "counts", "upper")]
+        for made in admin.create_topics(topics).values():
+            made.result(PATIENCE_S)
+        self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0})
+
+    def send(self, count: int) -> None:
+        for number in range(self.sent, self.sent + count):
+            self._producer.produce(
+                f"{self.name}-words", f"w{number % WORDS}", str(number), number % 2, timestamp=START + number
+            )
+        self.sent += count
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def start(self, fault: str = "") -> subprocess.Popen[str]:
+        command = [sys.executable, str(APP), self.name, self.servers, str(self.root)]
+        return subprocess.Popen(
+            command, env=environment(fault), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8"
+        )
+
+    def run(self, fault: str = "") -> int:
+        process = self.start(fault)
+        error = process.communicate(timeout=180)[1]
+        if process.returncode and not fault:
+            print(error[-3000:])
+        return process.returncode
+
+    def written(self, topic: str) -> Counter[tuple[bytes, bytes]]:
+        """All that a read_committed consumer sees now."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "judge",
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        ended, found = 0, Counter()
+        consumer.subscribe([f"{self.name}-{topic}"])
+        try:
+            while ended < 2:
+                message = consumer.poll(PATIENCE_S)
+                assert message is not None
+                if message.error() is None:
+                    found[message.key(), message.value()] += 1
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    ended += 1
+        finally:
+            consumer.close()
+        return found
+
+    def expected(self) -> tuple[Counter[Any], Counter[Any]]:
+        counts = [(f"w{n % WORDS}".encode(), (n // WORDS + 1).to_bytes(8, "big")) for n in range(self.sent)]
+        upper = [(str(n).encode(), f"W{n % WORDS}".encode()) for n in range(self.sent)]
+        return Counter(counts), Counter(upper)
+
+    def check(self) -> None:
+        """Waits until all is there, then a little for what must not be there."""
+        counts, upper = self.expected()
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := self.written("counts")).total() < counts.total() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert found == counts
+        assert self.written("upper") == upper
+
+
+@pytest.fixture
+def site(broker: Broker, tmp_path: Path) -> Site:
+    return Site(broker, tmp_path)
+
+
+def test_killed_at_step_after_step(site: Site) -> None:
+    """Each start gets one batch further than the one before, and is killed there at another step."""
+    site.send(200)
+    for fault in ("1:0:0_1", "2:1:1_0", "3:2:1_1", "5:3:driver"):
+        assert site.run(fault) != 0, f"{fault} was not reached"
+    assert site.run() == 0
+    site.check()
+
+
+def test_the_driver_dies_at_any_time(site: Site) -> None:
+    site.send(120)
+    process = site.start()
+    deadline = time.monotonic() + PATIENCE_S
+    while site.written("upper").total() == 0 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    site.send(40)
+    assert site.run() == 0
+    site.check()
+
+
+def test_a_broker_that_comes_back(site: Site, broker: Broker, spark: Any) -> None:
+    """Killed and started again, twice, while records come in and the application runs."""
+    app = KafkaStreams(topology(site.name), settings(site.name, site.servers, site.root), session=spark)
+    app.start()
+    try:
+        site.send(60)
+        deadline = time.monotonic() + PATIENCE_S
+        while site.written("counts").total() < 40 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for kill in (True, False):
+            writing = threading.Thread(target=lambda: [site.send(20) or time.sleep(0.1) for _ in range(20)])
+            writing.start()
+            time.sleep(1)
+            broker.stop(kill=kill)
+            time.sleep(1)
+            broker.start()
+            writing.join()
+        site.check()
+        assert app.error is None
+    finally:
+        assert app.close()
