@@ -109,11 +109,20 @@ def test_unknown_and_existing_topics_are_told(log, topic):
     log.create_partitions(topic, 3)
     log.alter_config(topic, {"retention.ms": None, "max.message.bytes": "2000"})
     assert (log.topic(topic).partitions, log.topic(topic).config) == (3, {"max.message.bytes": "2000"})
-    with pytest.raises(ProductionError), log.transaction(f"{topic}-tx") as transaction:
-        transaction.append(topic, 0, batch([os.urandom(5000)]))
-    assert values(log, topic) == []
     log.delete_topic(topic)
     assert topic not in {t.name for t in log.topics()}
+
+
+def test_what_is_too_large_is_told_row_by_row(log):
+    topic = f"log-{next(NAMES)}"
+    log.create_topic(topic, 1, {**FOREVER, "max.message.bytes": "2000"})
+    for large in (5_000, 5_000_000):
+        with pytest.raises(ProductionError) as caught, log.transaction(f"{topic}-tx") as transaction:
+            transaction.append(topic, 0, batch([b"a", os.urandom(large), b"b"]))
+        assert caught.value.refused == {0: [1]}
+    with log.transaction(f"{topic}-tx") as transaction:  # each is small enough, all together are not
+        transaction.append(topic, 0, batch([os.urandom(100) for _ in range(100)]))
+    assert len(values(log, topic)) == 100
 
 
 def test_groups(log, topic):

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.task import StreamTask
@@ -23,6 +22,7 @@ from penstock.spark.envelope import Envelope, Kind, pack_records
 from penstock.spark.global_stores import global_stores
 from penstock.spark.kept import KeptTask, put_back, take
 from penstock.spark.stage import run_name, slot_of
+from penstock.spark.writing import by_partition, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def run_task(
         facts.metrics["dropped_globally"] = global_stores(job, log).move_to(global_ends or None)
     outputs = steps(job, sub, run, batch, number, inbox, log, facts)
     started = time.perf_counter()
-    _write(job, run, number, outputs, log, always=not needs_segment)
+    write_outputs(job, run, number, outputs, log, always=not needs_segment)
     faults.reach(3, batch, run.task_id, job.driver_pid)
     facts.mark("write", started)
     envelopes = list(_handed_on(job, level, run, outputs))
@@ -200,29 +200,13 @@ def _process(
     return output
 
 
-def _write(job: SparkJob, run: TaskRun, number: int, outputs: Outputs, log: TopicLog, *, always: bool) -> None:
-    """Outputs and ledger entry in one transaction. ``always``: the ledger is all that tells that the batch is done."""
-    external = {t: rows for t, rows in outputs.items() if t not in job.plan.internal_topics and rows.num_rows}
-    if not external and not (always and job.exactly_once):
-        return
-    # A batch that is run again begins with its first phase, when later ones may have been written.
-    task = run.task_id if run.phase == 0 else f"{run.task_id}/{run.phase}"
-    writer, epoch = (f"{job.plan.application_id}-{task}", job.epoch) if job.exactly_once else ("", None)
-    with log.transaction(writer, epoch) as transaction:
-        for topic, rows in external.items():
-            for partition, part in _by_partition(rows):
-                transaction.append(topic, max(partition, 0), part.drop_columns(["partition"]))
-        if job.exactly_once:
-            transaction.put_ledger(job.plan.application_id, task, number)
-
-
 def _handed_on(job: SparkJob, level: int, run: TaskRun, outputs: Outputs) -> Iterator[Envelope]:
     from penstock.plan.plan import TaskRun
 
     for topic, rows in outputs.items():
         if topic not in job.plan.internal_topics:
             continue
-        for partition, part in _by_partition(rows):
+        for partition, part in by_partition(rows):
             payloads = pack_records(part.drop_columns(["partition"]))
             for reader in job.plan.readers(topic):
                 to = job.plan.entry_level(reader, after=level)
@@ -231,18 +215,6 @@ def _handed_on(job: SparkJob, level: int, run: TaskRun, outputs: Outputs) -> Ite
                 for piece, payload in enumerate(payloads):
                     origin = f"{run_name(run)}:{piece:06d}"
                     yield Envelope(to, slot, Kind.RECORDS, run_name(target), topic, partition, origin, payload)
-
-
-def _by_partition(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    partitions = rows.column("partition").to_numpy()
-    found = np.unique(partitions)
-    if len(found) == 1:
-        yield int(found[0]), rows
-        return
-    order = np.argsort(partitions, kind="stable")
-    starts = np.searchsorted(partitions[order], found)
-    for partition, start, end in zip(found, starts, [*starts[1:], len(order)], strict=True):
-        yield int(partition), rows.take(pa.array(order[start:end]))
 
 
 _logs: OrderedDict[tuple[str, int, str], TopicLog] = OrderedDict()

@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 _client_log = logging.getLogger(f"{__name__}.librdkafka")
 _DEFAULT_PATIENCE_MS = 30_000
 _HURRY_S = 3.0
+_REQUEST_BYTES = 1_048_588  # Kafka's own default for the largest batch of a topic
 _EVERYDAY = (
     "fenced", "old epoch", "Failed to acquire", "Connect to", "Disconnected", "Connection refused", "Receive failed",
     "Send failed", "timed out", "Timed out", "brokers are down", "has been destroyed",
@@ -44,6 +45,8 @@ class Clients:
         self._admin: AdminClient | None = None
         self._cluster: Cluster | None = None
         self._lock = threading.Lock()
+        self._batch_bytes = 1_000_000
+        self.max_request_bytes = int(self._translated.librdkafka("producer").get("message.max.bytes", _REQUEST_BYTES))
 
     @property
     def patience_s(self) -> float:
@@ -51,6 +54,10 @@ class Clients:
         if self.hurry:
             return _HURRY_S
         return int(self.settings.get("task.timeout.ms", _DEFAULT_PATIENCE_MS)) / 1000
+
+    def limit_batches(self, limit_bytes: int) -> None:
+        """Producers that are made from now on send batches that a topic of this limit takes."""
+        self._batch_bytes = max(1, min(self._batch_bytes, int(0.9 * limit_bytes) - 100))
 
     def admin(self) -> AdminClient:
         """The one admin client."""
@@ -83,7 +90,8 @@ class Clients:
         """
         own: dict[str, Any] = {
             "linger.ms": 20,
-            "batch.size": 1_000_000,
+            "batch.size": self._batch_bytes,
+            "message.max.bytes": _REQUEST_BYTES,
             "batch.num.messages": 100_000,
             **_BIG_QUEUE,
             **self._base("producer"),

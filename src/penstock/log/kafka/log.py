@@ -79,6 +79,10 @@ class KafkaLog:
         """One topic; raises UnknownTopicError with the nearest names."""
         return self._topics.info(name)
 
+    def topic_setting(self, topic: str, name: str) -> str:
+        """A setting of a topic, be it its own or the broker's default."""
+        return self._topics.config(topic, everything=True)[name]
+
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Removes all records below an offset; gives the new first offset."""
         return self._topics.delete_records(self._place(topic, partition), before_offset)

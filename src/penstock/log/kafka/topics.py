@@ -123,14 +123,14 @@ class Topics:
                 raise LogUnavailableError(f"waited {_SETTLE_S:.0f} s for {what}", hint="Is the cluster healthy?")
             time.sleep(0.01)
 
-    def config(self, name: str) -> dict[str, str]:
-        """The settings of a topic that are not the broker's defaults."""
+    def config(self, name: str, *, everything: bool = False) -> dict[str, str]:
+        """The settings of a topic that are not the broker's defaults, or all."""
         admin = self._clients.admin()
         resource = ConfigResource(ResourceType.TOPIC, name)
         act = lambda: admin.describe_configs([resource])[resource].result(_REQUEST_S)  # noqa: E731
-        found = self.ask(act, f"describing topic {name!r}")
+        found = self.ask(act, f"describing topic {name!r}").values()
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        return {entry.name: entry.value for entry in found.values() if entry.source == own}
+        return {entry.name: entry.value for entry in found if everything or entry.source == own}
 
     def alter_config(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Sets some of a topic's settings; None returns one to its default."""

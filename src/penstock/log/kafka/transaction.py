@@ -9,12 +9,13 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import FencedError, InvalidStateError, LogError
+from penstock.errors import FencedError, InvalidStateError, LogError, ProductionError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.failures import error_of, failure, is_fenced, is_transient
 from penstock.log.kafka.ledger import LEASE, Ledger, entry_part, partition_of
+from penstock.log.kafka.refusals import is_too_large, record_limit, refused_rows
 from penstock.log.kafka.writing import Part, checked, enqueue, flush
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ class KafkaTransaction:
             if isinstance(cause, KafkaException) and (is_fenced(cause) or is_transient(cause)):
                 self._give_up(own, cause)
             self._abort(own)
+            if isinstance(error, ProductionError) and isinstance(cause, KafkaException):
+                self._refuse(error_of(cause), str(error.topic), int(str(error.partition)))
             raise
         except BaseException:
             self._log.producers.drop(self._id)
@@ -182,7 +185,7 @@ class KafkaTransaction:
         if inner.txn_requires_abort() and not inner.fatal():
             self._abort(own)
             if refused is not None and not is_transient(refused[0]) and not is_fenced(refused[0]):
-                own.deliveries.check()
+                self._refuse(*refused)
             raise _Again(error) from error
         # Whether it was committed is open, or the producer is of no more use. A new one will know from the ledger.
         self._log.producers.drop(self._id)
@@ -190,6 +193,18 @@ class KafkaTransaction:
         if fenced or inner.fatal() or is_transient(inner):
             raise _Again(error, fenced=fenced) from error
         raise failure(error, f"transaction {self._id!r}", transactional_id=self._id) from error
+
+    def _refuse(self, error: KafkaError, topic: str, partition: int) -> None:
+        """Raises what the broker has against records of ours; which ones, is told in ``refused``."""
+        found = failure(error, f"writing to {topic}-{partition}", topic=topic, partition=partition)
+        if isinstance(found, ProductionError):
+            found.facts["refused"] = refused_rows(self._log, self._parts, topic, error.code())
+            if not found.facts["refused"] and is_too_large(error.code()):
+                # Each record is small enough, but the client packs them into batches that are not.
+                self._log.clients.limit_batches(record_limit(self._log, topic))
+                self._log.producers.drop(self._id)
+                raise _Again(KafkaException(error))
+        raise found
 
     def _abort(self, own: OwnProducer) -> None:
         try:
