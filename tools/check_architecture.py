@@ -30,7 +30,7 @@ HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "version"),
     ("durations",),
-    ("config",),
+    ("config", "registry"),
     ("serde",),
     ("state", "log", "topology"),
     ("api", "plan"),

@@ -6,6 +6,7 @@
     │   ├── UnknownTopicError      a source topic that does not exist
     │   └── CoPartitionError       joined topics with different partition counts
     ├── SerializationError     bytes that do not decode, or a value that does not encode
+    │   └── SchemaRegistryError    the schema registry refused, lacks something or cannot be reached
     ├── ProcessingError        a user's function raised; names operator, function, file, line and record
     ├── InvalidStateError      a call that the object's present state forbids (closed, not started)
     ├── StateError             state stores, segments and checkpoints
@@ -42,6 +43,7 @@ __all__ = [
     "PenstockError",
     "ProcessingError",
     "ProductionError",
+    "SchemaRegistryError",
     "SerializationError",
     "StateError",
     "TopicExistsError",
@@ -100,6 +102,10 @@ class CoPartitionError(TopologyError):
 
 class SerializationError(PenstockError, ValueError):
     """Bytes that do not decode, or a value that does not encode."""
+
+
+class SchemaRegistryError(SerializationError):
+    """The schema registry refused, lacks something or cannot be reached. Facts: ``status``, ``code``."""
 
 
 class ProcessingError(PenstockError):

@@ -17,6 +17,7 @@ __all__ = [
     "bytes_column",
     "cut",
     "fixed_width",
+    "from_ends",
     "from_fixed_width",
     "join",
     "large_binary",
@@ -42,6 +43,17 @@ def large_binary(data: pa.Array | pa.ChunkedArray) -> pa.Array:
 def bytes_column(rows: list[bytes | None]) -> pa.Array:
     """A ``large_binary`` array of these rows."""
     return pa.array(rows, LARGE_BINARY)
+
+
+def from_ends(body: object, ends: list[int], items: list[object]) -> pa.Array:
+    """Rows that stand one after the other in ``body``; ``ends`` begins with 0, and rows of no item are null."""
+    offsets = np.array(ends, np.int64)
+    valid = None
+    if None in items:
+        mask = np.fromiter((item is not None for item in items), np.bool_, len(items))
+        valid = pa.py_buffer(np.packbits(mask, bitorder="little"))
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(body)]
+    return pa.LargeBinaryArray.from_buffers(LARGE_BINARY, len(items), buffers)
 
 
 def parts(data: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

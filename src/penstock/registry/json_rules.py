@@ -1,0 +1,177 @@
+"""Rules for JSON Schema: whether every document of the old schema is one of the new.
+
+They cover types, values, bounds, properties, items and combinations by comparing keyword with keyword, as Confluent's
+do. A keyword that none of the rules knows must be the same in both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["json_differences"]
+
+_UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
+_LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+_EXACT = ("pattern", "multipleOf", "uniqueItems", "not", "if", "then", "else", "patternProperties", "dependencies")
+_NESTING = 40
+
+
+def json_differences(new: Any, old: Any) -> list[str]:
+    """Why the new schema refuses documents of the old one, each with its place; nothing if it takes all."""
+    return _Comparison(new, old).compare(new, old, "#", 0)
+
+
+def _types(schema: dict[str, Any]) -> set[str] | None:
+    kinds = schema.get("type")
+    if kinds is None:
+        return None
+    return {kinds} if isinstance(kinds, str) else set(kinds)
+
+
+class _Comparison:
+    def __init__(self, new: Any, old: Any) -> None:
+        self._new = new
+        self._old = old
+
+    def compare(self, new: Any, old: Any, place: str, depth: int) -> list[str]:
+        new, old = _followed(new, self._new), _followed(old, self._old)
+        if new in (True, {}) or old is False or new == old or depth > _NESTING:
+            return []
+        if new is False:
+            return [f"{place}: everything is refused now"]
+        old = {} if old is True else old
+        combined = self._combined(new, old, place, depth)
+        if combined is not None:
+            return combined
+        return [
+            *_type_changes(new, old, place),
+            *_value_changes(new, old, place),
+            *_bound_changes(new, old, place),
+            *self._objects(new, old, place, depth),
+            *self._arrays(new, old, place, depth),
+        ]
+
+    def _combined(self, new: Any, old: Any, place: str, depth: int) -> list[str] | None:
+        """Alternatives: each of the old ones must fit one of the new; None if neither schema has any."""
+        new_key, old_key = _alternatives(new), _alternatives(old)
+        if new_key is None and old_key is None:
+            return None
+        if "allOf" in (new_key, old_key):
+            if new_key != old_key:
+                return [f"{place}: combination changed from {old_key} to {new_key}"]
+            return self._each(
+                new["allOf"], old["allOf"], place, lambda n, o: not self.compare(n, o, place, depth + 1), swapped=True
+            )
+        news, olds = (new[new_key] if new_key else [new]), (old[old_key] if old_key else [old])
+        return self._each(news, olds, place, lambda n, o: not self.compare(n, o, place, depth + 1), swapped=False)
+
+    def _each(
+        self, news: list[Any], olds: list[Any], place: str, fits: Callable[[Any, Any], bool], *, swapped: bool
+    ) -> list[str]:
+        if swapped:
+            return [
+                f"{place}: part {number} of the combination is new"
+                for number, new in enumerate(news)
+                if not any(fits(new, old) for old in olds)
+            ]
+        return [
+            f"{place}: alternative {number} is no longer allowed"
+            for number, old in enumerate(olds)
+            if not any(fits(new, old) for new in news)
+        ]
+
+    def _objects(self, new: Any, old: Any, place: str, depth: int) -> list[str]:
+        have, had = new.get("properties", {}), old.get("properties", {})
+        found = [
+            f"{place}/required: property {name!r} is required now"
+            for name in new.get("required", [])
+            if name not in old.get("required", []) and not _has_default(_followed(have.get(name, {}), self._new))
+        ]
+        rest, old_rest = new.get("additionalProperties", True), old.get("additionalProperties", True)
+        for name, schema in have.items():
+            here = f"{place}/properties/{name}"
+            if name in had:
+                found += self.compare(schema, had[name], here, depth + 1)
+            elif old_rest is not False and self.compare(schema, old_rest, here, depth + 1):
+                found.append(f"{here}: the old schema allowed any property of this name")
+        for name, schema in had.items():
+            if name not in have and self.compare(rest, schema, f"{place}/additionalProperties", depth + 1):
+                found.append(f"{place}/properties/{name}: the property is no longer allowed")
+        return found + self.compare(rest, old_rest, f"{place}/additionalProperties", depth + 1)
+
+    def _arrays(self, new: Any, old: Any, place: str, depth: int) -> list[str]:
+        items, old_items = new.get("items", True), old.get("items", True)
+        if isinstance(items, list) or isinstance(old_items, list):
+            return [] if items == old_items else [f"{place}/items: the list of items changed"]
+        return self.compare(items, old_items, f"{place}/items", depth + 1)
+
+
+def _has_default(schema: Any) -> bool:
+    return isinstance(schema, dict) and "default" in schema
+
+
+def _alternatives(schema: dict[str, Any]) -> str | None:
+    return next((key for key in ("oneOf", "anyOf", "allOf") if key in schema), None)
+
+
+def _followed(schema: Any, root: Any) -> Any:
+    """What a ``$ref`` inside the document, or to a registered reference, stands for."""
+    for _ in range(_NESTING):
+        if not isinstance(schema, dict) or "$ref" not in schema:
+            return schema
+        target = str(schema["$ref"])
+        others = root.get("$penstock:references", {}) if isinstance(root, dict) else {}
+        if target in others:
+            return others[target]
+        if not target.startswith("#"):
+            return schema
+        found = root
+        for step in target.lstrip("#").strip("/").split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            if name:
+                found = found.get(name, {}) if isinstance(found, dict) else {}
+        schema = found
+    return schema
+
+
+def _type_changes(new: dict[str, Any], old: dict[str, Any], place: str) -> list[str]:
+    now, before = _types(new), _types(old)
+    if now is None:
+        return []
+    if before is None:
+        return [f"{place}/type: narrowed to {', '.join(sorted(now))}"]
+    lost = {kind for kind in before if kind not in now and not (kind == "integer" and "number" in now)}
+    return [f"{place}/type: {', '.join(sorted(lost))} is no longer allowed"] if lost else []
+
+
+def _value_changes(new: dict[str, Any], old: dict[str, Any], place: str) -> list[str]:
+    now, before = _values(new), _values(old)
+    if now is None:
+        return []
+    if before is None:
+        return [f"{place}/enum: narrowed to {len(now)} values"]
+    lost = sorted(before - now)
+    return [f"{place}/enum: {', '.join(lost)} is no longer allowed"] if lost else []
+
+
+def _values(schema: dict[str, Any]) -> set[str] | None:
+    if "const" in schema:
+        return {json.dumps(schema["const"], sort_keys=True)}
+    if "enum" in schema:
+        return {json.dumps(value, sort_keys=True) for value in schema["enum"]}
+    return None
+
+
+def _bound_changes(new: dict[str, Any], old: dict[str, Any], place: str) -> list[str]:
+    found = [f"{place}/{key}: changed" for key in _EXACT if key in new and new[key] != old.get(key)]
+    return [*found, *_tighter(new, old, place, _UPPER, 1), *_tighter(new, old, place, _LOWER, -1)]
+
+
+def _tighter(new: dict[str, Any], old: dict[str, Any], place: str, keys: Iterable[str], sign: int) -> list[str]:
+    return [
+        f"{place}/{key}: tightened to {new[key]}"
+        for key in keys
+        if key in new and (key not in old or new[key] * sign < old[key] * sign)
+    ]

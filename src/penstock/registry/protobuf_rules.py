@@ -1,0 +1,124 @@
+"""Rules for Protobuf: fields are told by their numbers, and a number must keep its wire type.
+
+Schemas in the form that Python clients register (a descriptor in base64) are compared in full. A ``.proto`` text,
+which Java clients register, is kept and given back as it is; it is compared by text only, as nothing here parses it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ProtobufSchema", "protobuf_differences"]
+
+_PROTO_TEXT = re.compile(r"\b(syntax|message|enum|package|edition)\b")
+_REPEATED, _REQUIRED = 3, 2
+_GROUPS = (
+    {"int32", "uint32", "int64", "uint64", "bool", "enum"},
+    {"sint32", "sint64"},
+    {"fixed32", "sfixed32"},
+    {"fixed64", "sfixed64"},
+    {"string", "bytes"},
+)
+
+
+@dataclass(frozen=True)
+class ProtobufSchema:
+    """A file; ``descriptor`` is None where only the ``.proto`` text is known."""
+
+    text: str
+    descriptor: Any
+
+    @classmethod
+    def of(cls, text: str) -> ProtobufSchema:
+        """Takes both forms.
+
+        Raises:
+            ValueError: It is neither.
+        """
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+        from google.protobuf.message import DecodeError
+
+        if _PROTO_TEXT.search(text):
+            return cls(text, None)
+        try:
+            return cls(text, FileDescriptorProto.FromString(base64.b64decode(text, validate=True)))
+        except (binascii.Error, DecodeError) as error:
+            raise ValueError("neither a .proto text nor a file descriptor in base64") from error
+
+    def messages(self) -> dict[str, Any]:
+        """All messages by their names below the package."""
+        found: dict[str, Any] = {}
+
+        def visit(prefix: str, message: Any) -> None:
+            name = f"{prefix}{message.name}"
+            found[name] = message
+            for inner in message.nested_type:
+                visit(f"{name}.", inner)
+
+        for message in self.descriptor.message_type:
+            visit("", message)
+        return found
+
+
+def protobuf_differences(new: ProtobufSchema, old: ProtobufSchema) -> list[str]:
+    """Why messages of the old schema cannot be read with the new one."""
+    if new.descriptor is None or old.descriptor is None:
+        return []
+    found: list[str] = []
+    if new.descriptor.package != old.descriptor.package:
+        found.append(f"package changed from {old.descriptor.package!r} to {new.descriptor.package!r}")
+    messages = new.messages()
+    for name, before in old.messages().items():
+        now = messages.get(name)
+        if now is None:
+            found.append(f"{name}: the message is gone")
+        else:
+            found += _fields(name, now, before)
+    return found
+
+
+def _fields(message: str, now: Any, before: Any) -> list[str]:
+    found: list[str] = []
+    fields = {field.number: field for field in now.field}
+    written = {field.number: field for field in before.field}
+    for number, old in written.items():
+        new = fields.get(number)
+        place = f"{message}.{old.name}"
+        if new is None:
+            if old.label == _REQUIRED:
+                found.append(f"{place}: the required field is gone")
+            elif _oneof(old, before) is not None and _oneof(old, before) in _oneofs(now):
+                found.append(f"{place}: the field of a oneof is gone")
+            continue
+        if _kind(old) != _kind(new) and not any({_kind(old), _kind(new)} <= group for group in _GROUPS):
+            found.append(f"{place}: the type of field {number} changed from {_kind(old)} to {_kind(new)}")
+        if (old.label == _REPEATED) != (new.label == _REPEATED) and _kind(old) not in {"string", "bytes"}:
+            found.append(f"{place}: field {number} changed between repeated and single")
+        if _oneof(old, before) is None and _oneof(new, now) in _oneofs(before) and _oneof(new, now) is not None:
+            found.append(f"{place}: the field moved into the oneof {_oneof(new, now)!r}")
+    found += [
+        f"{message}.{new.name}: a new field is required"
+        for number, new in fields.items()
+        if number not in written and new.label == _REQUIRED
+    ]
+    return found
+
+
+def _kind(field: Any) -> str:
+    """The type's name; for messages that of the message."""
+    name = str(type(field).Type.Name(field.type)).removeprefix("TYPE_").lower()
+    return field.type_name if name in {"message", "group"} else name
+
+
+def _oneof(field: Any, message: Any) -> str | None:
+    if not field.HasField("oneof_index") or field.proto3_optional:
+        return None
+    return str(message.oneof_decl[field.oneof_index].name)
+
+
+def _oneofs(message: Any) -> set[str | None]:
+    return {declared.name for declared in message.oneof_decl}

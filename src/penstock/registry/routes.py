@@ -1,0 +1,224 @@
+"""The REST interface: which request calls what of the registry, and how errors are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from penstock.errors import SchemaRegistryError
+from penstock.registry.model import Schema, refused
+from penstock.registry.service import Registry
+
+__all__ = ["ROUTES", "Request", "Route", "handle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a handler gets: the variable parts of the path, the query and the body."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    @property
+    def subject(self) -> str:
+        return self.path.get("subject", "")
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name, "").lower() == "true"
+
+    def page(self, items: list[Any]) -> list[Any]:
+        """The part that ``offset`` and ``limit`` ask for."""
+        offset, limit = int(self.query.get("offset", 0)), int(self.query.get("limit", -1))
+        return items[offset:] if limit < 0 else items[offset : offset + limit]
+
+    @property
+    def schema(self) -> Schema:
+        return Schema.of_request(self.body)
+
+    @property
+    def schema_id(self) -> int:
+        try:
+            return int(self.path["id"])
+        except ValueError:
+            raise refused(404, 404, "HTTP 404 Not Found") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path with variable parts in braces, and what answers it."""
+
+    method: str
+    path: str
+    answer: Callable[[Registry, Request], Any]
+
+
+def _by_id(registry: Registry, request: Request) -> Any:
+    schema = registry.schema(request.schema_id)
+    return {**schema.document(), "guid": schema.guid}
+
+
+def _by_guid(registry: Registry, request: Request) -> Any:
+    schema_id, schema = registry.schema_by_guid(request.path["guid"])
+    return {**schema.document(), "id": schema_id, "guid": schema.guid}
+
+
+def _uses(registry: Registry, request: Request) -> list[dict[str, Any]]:
+    found = registry.uses(request.schema_id, deleted=request.flag("deleted"))
+    return request.page([{"subject": version.subject, "version": version.number} for version in found])
+
+
+def _subjects(registry: Registry, request: Request) -> list[str]:
+    prefix = request.query.get("subjectPrefix", "")
+    found = registry.subjects(prefix, deleted=request.flag("deleted") or request.flag("deletedOnly"))
+    if request.flag("deletedOnly"):
+        live = set(registry.subjects(prefix))
+        found = [subject for subject in found if subject not in live]
+    return request.page(found)
+
+
+def _register(registry: Registry, request: Request) -> Any:
+    wanted = request.body.get("id")
+    version = registry.register(request.subject, request.schema, None if wanted is None else int(wanted))
+    shown = version.document()
+    del shown["subject"]
+    return shown
+
+
+def _lookup(registry: Registry, request: Request) -> Any:
+    return registry.lookup(request.subject, request.schema, deleted=request.flag("deleted")).document()
+
+
+def _versions(registry: Registry, request: Request) -> list[int]:
+    return request.page([v.number for v in registry.versions(request.subject, deleted=request.flag("deleted"))])
+
+
+def _version(registry: Registry, request: Request) -> Any:
+    return registry.version(request.subject, request.path["version"], deleted=request.flag("deleted"))
+
+
+def _with_metadata(registry: Registry, request: Request) -> Any:
+    """The newest version with these metadata; they come as a key and a value, or several."""
+    pairs = {name: value for name, value in request.query.items() if name not in {"key", "value", "deleted", "format"}}
+    if "key" in request.query:
+        pairs[request.query["key"]] = request.query.get("value", "")
+    for version in reversed(registry.versions(request.subject, deleted=request.flag("deleted"))):
+        properties = version.document().get("metadata", {}).get("properties", {})
+        if pairs.items() <= properties.items():
+            return version.document()
+    raise refused(404, 40403, "Schema not found")
+
+
+def _compatible(registry: Registry, request: Request) -> Any:
+    problems = registry.problems(request.subject, request.schema, request.path.get("version"))
+    return {"is_compatible": not problems, **({"messages": problems} if request.flag("verbose") else {})}
+
+
+def _all_versions(registry: Registry, request: Request) -> list[Any]:
+    found = [v for v in registry.all_versions() if v.subject.startswith(request.query.get("subjectPrefix", ""))]
+    if request.flag("latestOnly"):
+        found = list({version.subject: version for version in found}.values())
+    return request.page([version.document() for version in found])
+
+
+def _inherits(request: Request) -> bool:
+    return request.flag("defaultToGlobal")
+
+
+def _mode(registry: Registry, request: Request) -> Any:
+    own = request.subject and not _inherits(request)
+    return {"mode": registry.own_mode(request.subject) if own else registry.mode(request.subject)}
+
+
+ROUTES = (
+    Route("GET", "/", lambda *_: {}),
+    Route("GET", "/contexts", lambda *_: ["."]),
+    Route("GET", "/schemas", _all_versions),
+    Route("GET", "/schemas/types", lambda *_: ["JSON", "PROTOBUF", "AVRO"]),
+    Route("GET", "/schemas/ids/{id}", _by_id),
+    Route("GET", "/schemas/ids/{id}/schema", lambda registry, request: registry.schema(request.schema_id).text),
+    Route("GET", "/schemas/ids/{id}/subjects", lambda *at: list(dict.fromkeys(use["subject"] for use in _uses(*at)))),
+    Route("GET", "/schemas/ids/{id}/versions", _uses),
+    Route("GET", "/schemas/guids/{guid}", _by_guid),
+    Route("GET", "/subjects", _subjects),
+    Route("POST", "/subjects/{subject}", _lookup),
+    Route(
+        "DELETE",
+        "/subjects/{subject}",
+        lambda registry, request: registry.delete_subject(request.subject, permanently=request.flag("permanent")),
+    ),
+    Route("GET", "/subjects/{subject}/metadata", _with_metadata),
+    Route("GET", "/subjects/{subject}/versions", _versions),
+    Route("POST", "/subjects/{subject}/versions", _register),
+    Route("GET", "/subjects/{subject}/versions/{version}", lambda *at: _version(*at).document()),
+    Route("GET", "/subjects/{subject}/versions/{version}/schema", lambda *at: _version(*at).schema.text),
+    Route("GET", "/subjects/{subject}/versions/{version}/referencedby", lambda *at: at[0].referenced_by(_version(*at))),
+    Route(
+        "DELETE",
+        "/subjects/{subject}/versions/{version}",
+        lambda registry, request: registry.delete_version(
+            request.subject, request.path["version"], permanently=request.flag("permanent")
+        ),
+    ),
+    Route("POST", "/compatibility/subjects/{subject}/versions", _compatible),
+    Route("POST", "/compatibility/subjects/{subject}/versions/{version}", _compatible),
+    *(
+        Route(method, path, answer)
+        for path in ("/config", "/config/{subject}")
+        for method, answer in (
+            (
+                "GET",
+                lambda registry, request: registry.config(request.subject, inherit=request.flag("defaultToGlobal")),
+            ),
+            ("PUT", lambda registry, request: registry.set_config(request.subject, dict(request.body))),
+            ("DELETE", lambda registry, request: registry.delete_config(request.subject)),
+        )
+    ),
+    *(
+        Route(method, path, answer)
+        for path in ("/mode", "/mode/{subject}")
+        for method, answer in (
+            ("GET", _mode),
+            (
+                "PUT",
+                lambda registry, request: {"mode": registry.set_mode(request.subject, str(request.body.get("mode")))},
+            ),
+            ("DELETE", lambda registry, request: {"mode": registry.delete_mode(request.subject)}),
+        )
+    ),
+)
+_PATTERNS = [(route, route.path.strip("/").split("/")) for route in ROUTES]
+
+
+def handle(
+    registry: Registry, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None
+) -> tuple[int, Any]:
+    """Answers one request: HTTP status and JSON document.
+
+    Args:
+        registry: What to ask.
+        method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.
+        path: As sent: parts may be percent-encoded, so a subject may hold slashes.
+        query: Names and values.
+        body: The JSON object of a request that has one.
+    """
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    known = False
+    for route, pattern in _PATTERNS:
+        if len(pattern) != len(parts):
+            continue
+        if any(not want.startswith("{") and want != part for want, part in zip(pattern, parts, strict=True)):
+            continue
+        known = True
+        if route.method != method:
+            continue
+        named = {want[1:-1]: part for want, part in zip(pattern, parts, strict=True) if want.startswith("{")}
+        try:
+            return 200, route.answer(registry, Request(named, query, body or {}))
+        except SchemaRegistryError as error:
+            status = int(error.facts.get("status", 500))  # type: ignore[call-overload]
+            return status, {"error_code": error.facts.get("code", status), "message": error.message}
+    status = 405 if known else 404
+    return status, {"error_code": status, "message": f"HTTP {status} {'Method Not Allowed' if known else 'Not Found'}"}

@@ -1,0 +1,298 @@
+"""The registry itself: registers, finds, deletes, and refuses what is not compatible."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.registry.compatibility import differences, parsed
+from penstock.registry.model import Reference, Schema, Version, refused
+from penstock.registry.store import Store
+
+__all__ = ["LEVELS", "Registry"]
+
+LEVELS = (
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+)
+_MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+
+
+class Registry:
+    """Subjects with versions of schemas, as Confluent's registry has them.
+
+    >>> registry = Registry()
+    >>> version = registry.register("orders-value", Schema('"string"'))
+    >>> version.number, version.schema_id, registry.subjects()
+    (1, 1, ['orders-value'])
+
+    Args:
+        path: An SQLite file; None keeps everything in memory.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._store = Store(path)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
+        return [name for name, gone in self._store.subjects() if name.startswith(prefix) and (deleted or not gone)]
+
+    def schema(self, schema_id: int) -> Schema:
+        schema = self._store.schema(schema_id)
+        if schema is None:
+            raise refused(404, 40403, f"Schema {schema_id} not found")
+        return schema
+
+    def schema_by_guid(self, guid: str) -> tuple[int, Schema]:
+        found = self._store.schema_by_guid(guid.lower())
+        if found is None:
+            raise refused(404, 40403, f"Schema {guid} not found")
+        return found
+
+    def uses(self, schema_id: int, *, deleted: bool = False) -> list[Version]:
+        """The versions that have a schema."""
+        self.schema(schema_id)
+        return [version for version in self._store.uses(schema_id) if deleted or not version.deleted]
+
+    def all_versions(self) -> list[Version]:
+        return [version for version in self._store.all_versions() if not version.deleted]
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
+        """The versions of a subject, oldest first.
+
+        Raises:
+            SchemaRegistryError: 40401, there is none.
+        """
+        found = [version for version in self._store.versions(subject) if deleted or not version.deleted]
+        if not found:
+            raise refused(404, 40401, f"Subject '{subject}' not found.")
+        return found
+
+    def version(self, subject: str, number: str | int, *, deleted: bool = False) -> Version:
+        """One version; "latest" or -1 is the newest.
+
+        Raises:
+            SchemaRegistryError: 40401, 40402 or 42202.
+        """
+        wanted = _version_number(number)
+        found = self.versions(subject, deleted=deleted)
+        if wanted is None:
+            return found[-1]
+        for version in found:
+            if version.number == wanted:
+                return version
+        raise refused(404, 40402, f"Version {wanted} not found.")
+
+    def register(self, subject: str, schema: Schema, schema_id: int | None = None) -> Version:
+        """Makes the schema the subject's newest version, unless the subject has it.
+
+        Raises:
+            SchemaRegistryError: 42201, it is no schema; 409, it is not compatible; 42205, the mode forbids it.
+        """
+        mode = self.mode(subject)
+        parsed(schema, self._resolve)
+        with self._store.transaction():
+            everything = self._store.versions(subject)
+            live = [version for version in everything if not version.deleted]
+            for version in live:
+                if version.schema.guid == schema.guid:
+                    return version
+            if mode.startswith("READONLY"):
+                raise refused(422, 42205, f"Subject {subject} is in read-only mode")
+            problems = self._problems(subject, schema, live)
+            if problems:
+                raise refused(
+                    409,
+                    409,
+                    f'Schema being registered is incompatible with an earlier schema for subject "{subject}", '
+                    f"details: {problems}",
+                )
+            number = everything[-1].number + 1 if everything else 1
+            found = self._store.add_schema(schema, schema_id if mode == "IMPORT" else None)
+            self._store.add_version(subject, number, found)
+        return Version(subject, number, found, schema, deleted=False)
+
+    def lookup(self, subject: str, schema: Schema, *, deleted: bool = False) -> Version:
+        """The version of a subject that has this schema.
+
+        Raises:
+            SchemaRegistryError: 40401 or 40403.
+        """
+        for version in self.versions(subject, deleted=deleted):
+            if version.schema.guid == schema.guid:
+                return version
+        raise refused(404, 40403, "Schema not found")
+
+    def delete_subject(self, subject: str, *, permanently: bool = False) -> list[int]:
+        """Deletes all versions; for good only those that have been deleted before."""
+        with self._store.transaction():
+            found = self._store.versions(subject)
+            if not found:
+                raise refused(404, 40401, f"Subject '{subject}' not found.")
+            live = [version for version in found if not version.deleted]
+            if permanently and live:
+                raise refused(404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
+            if not permanently and not live:
+                raise refused(
+                    404, 40404, f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
+                )
+            doomed = found if permanently else live
+            self._delete(doomed, permanently=permanently)
+        return [version.number for version in doomed]
+
+    def delete_version(self, subject: str, number: str | int, *, permanently: bool = False) -> int:
+        """Deletes one version; for good only if it has been deleted before."""
+        with self._store.transaction():
+            found = self.version(subject, number, deleted=True)
+            if permanently and not found.deleted:
+                raise refused(
+                    404,
+                    40407,
+                    f"Subject '{subject}' Version {found.number} was not deleted first "
+                    "before being permanently deleted",
+                )
+            if not permanently and found.deleted:
+                raise refused(
+                    404,
+                    40406,
+                    f"Subject '{subject}' Version {found.number} was soft deleted. "
+                    "Set permanent=true to delete permanently",
+                )
+            self._delete([found], permanently=permanently)
+        return found.number
+
+    def _delete(self, versions: Sequence[Version], *, permanently: bool) -> None:
+        for version in versions:
+            if self.mode(version.subject).startswith("READONLY"):
+                raise refused(422, 42205, f"Subject {version.subject} is in read-only mode")
+            users = self.referenced_by(version)
+            if users:
+                raise refused(422, 42206, f"One or more references exist to the schema: {sorted(users)}")
+            self._store.delete(version, permanently=permanently)
+
+    def referenced_by(self, version: Version) -> list[int]:
+        """Ids of the schemas that refer to a version."""
+        return sorted(
+            {
+                user.schema_id
+                for user in self.all_versions()
+                if any((r.subject, r.version) == (version.subject, version.number) for r in user.schema.references)
+            }
+        )
+
+    def problems(self, subject: str, schema: Schema, number: str | int | None = None) -> list[str]:
+        """Why a schema could not become the subject's next version; none if it could.
+
+        Args:
+            subject: The subject.
+            schema: The new schema.
+            number: The one version to compare with; None takes those that the level asks for.
+        """
+        parsed(schema, self._resolve)
+        if number is not None:
+            return self._problems(subject, schema, [self.version(subject, number)])
+        return self._problems(subject, schema, [v for v in self._store.versions(subject) if not v.deleted])
+
+    def _problems(self, subject: str, schema: Schema, live: list[Version]) -> list[str]:
+        level = self.level(subject)
+        if level == "NONE" or not live:
+            return []
+        if not level.endswith("_TRANSITIVE"):
+            live = live[-1:]
+        found: list[str] = []
+        for version in live:
+            if level.startswith(("BACKWARD", "FULL")):
+                found += differences(schema, version.schema, self._resolve)
+            if level.startswith(("FORWARD", "FULL")):
+                found += differences(version.schema, schema, self._resolve)
+            if found:
+                return [*found, f"oldSchemaVersion: {version.number}", f"compatibility: {level}"]
+        return found
+
+    def _resolve(self, reference: Reference) -> Schema:
+        return self.version(reference.subject, reference.version, deleted=True).schema
+
+    def level(self, subject: str = "") -> str:
+        """The compatibility level of a subject (default: of all)."""
+        return str(self.config(subject, inherit=True)["compatibilityLevel"])
+
+    def config(self, subject: str = "", *, inherit: bool = False) -> dict[str, Any]:
+        """The settings of a subject as the REST interface shows them.
+
+        Raises:
+            SchemaRegistryError: 40408, the subject has none of its own.
+        """
+        own = self._store.setting(subject, "config")
+        if own is None and subject and not inherit:
+            raise refused(404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured")
+        if own is None and subject:
+            own = self._store.setting("", "config")
+        return {"compatibilityLevel": "BACKWARD"} if own is None else dict(json.loads(own))
+
+    def set_config(self, subject: str, config: dict[str, Any]) -> dict[str, Any]:
+        """Sets a subject's compatibility (the empty subject: that of all); other settings are kept and given back.
+
+        Raises:
+            SchemaRegistryError: 42203, there is no such level.
+        """
+        level = str(config.get("compatibility") or config.get("compatibilityLevel") or self.level(subject)).upper()
+        if level not in LEVELS:
+            raise refused(422, 42203, f"Invalid compatibility level. Valid values are {', '.join(LEVELS).lower()}")
+        others = {name: value for name, value in config.items() if name not in {"compatibility", "compatibilityLevel"}}
+        self._store.put_setting(subject, "config", json.dumps({"compatibilityLevel": level, **others}))
+        return {"compatibility": level, **others}
+
+    def delete_config(self, subject: str = "") -> dict[str, Any]:
+        before = self.config(subject)
+        self._store.put_setting(subject, "config", None)
+        return before
+
+    def mode(self, subject: str = "") -> str:
+        """READWRITE, READONLY or IMPORT; a subject without a mode has that of all."""
+        return self._store.setting(subject, "mode") or self._store.setting("", "mode") or _MODES[0]
+
+    def own_mode(self, subject: str) -> str:
+        """The subject's own mode; 40409 if it has none."""
+        found = self._store.setting(subject, "mode")
+        if found is None:
+            raise refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
+        return found
+
+    def set_mode(self, subject: str, mode: str) -> str:
+        mode = mode.upper()
+        if mode not in _MODES:
+            raise refused(422, 42204, f"Invalid mode. Valid values are {', '.join(_MODES)}")
+        self._store.put_setting(subject, "mode", mode)
+        return mode
+
+    def delete_mode(self, subject: str = "") -> str:
+        before = self.own_mode(subject) if subject else self.mode()
+        self._store.put_setting(subject, "mode", None)
+        return before
+
+
+def _version_number(number: str | int) -> int | None:
+    """The number; None for the latest."""
+    if str(number) in {"latest", "-1"}:
+        return None
+    try:
+        wanted = int(number)
+    except ValueError:
+        wanted = 0
+    if not 1 <= wanted < 1 << 31:
+        raise refused(
+            422,
+            42202,
+            f"The specified version '{number}' is not a valid version id. Allowed values are between "
+            '[1, 2^31-1] and the string "latest"',
+        )
+    return wanted

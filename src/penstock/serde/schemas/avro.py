@@ -1,0 +1,217 @@
+"""Avro values, with a schema registry and without."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from penstock.errors import ConfigError, SerializationError
+from penstock.serde.buffers import from_ends
+from penstock.serde.schemas.avro_columns import Unsupported, compiled
+from penstock.serde.schemas.avro_types import Parsed, column_schema, column_type, parse
+from penstock.serde.schemas.base import SchemaSerde
+from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema
+
+__all__ = ["AvroSerde"]
+
+_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, EOFError, RecursionError, struct.error)
+
+
+class AvroSerde(SchemaSerde):
+    """Avro's binary form; records are dicts.
+
+    A value is read with the schema it was written with, and resolved to the serde's own if it has one. Without one
+    it only reads.
+
+    Args:
+        schema: JSON text, a dict or list, or the path of an ``.avsc`` file; None reads whatever comes.
+        framing: See `SchemaSerde`.
+        registry: See `SchemaSerde`.
+    """
+
+    def __init__(
+        self,
+        schema: str | Mapping[str, Any] | list[Any] | Path | None = None,
+        framing: str | None = None,
+        registry: str | Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(framing, registry)
+        self._text = None if schema is None else SchemaText(_schema_text(schema))
+        if self._text is None and framing == "none":
+            raise ConfigError("Avro without a registry needs a schema", hint="Give Serdes.avro the schema.")
+        if self._text is not None:
+            try:
+                parse(self._text)
+            except ValueError as error:
+                raise ConfigError(f"this is no Avro schema: {error}") from error
+            except ImportError as error:
+                raise ConfigError(
+                    f"Avro needs fastavro: {error}", hint='Run: pip install "penstock[schemas]"'
+                ) from error
+
+    @property
+    def name(self) -> str:
+        if self._text is None:
+            return "avro"
+        shown = self.record_name or parse(self._text).type_of(parse(self._text).schema)[0]
+        if self.framing != "none":
+            return f"avro<{shown}>"
+        return f"avro<{shown}#{hashlib.blake2b(self._text.text.encode(), digest_size=4).hexdigest()}>"
+
+    @property
+    def schema_key(self) -> Any:
+        return self._text
+
+    @property
+    def record_name(self) -> str | None:
+        if self._text is None:
+            return None
+        schema = parse(self._text).schema
+        return schema.get("name") if isinstance(schema, dict) else None
+
+    def to_register(self, client: RegistryClient) -> Schema | None:  # noqa: ARG002 - needs no references
+        from confluent_kafka.schema_registry import Schema
+
+        return None if self._text is None else Schema(self._text.text, "AVRO")
+
+    def write(self, value: Any, registered: Registered | None) -> bytes:
+        plan = self._plan(registered)
+        if plan.is_bytes:
+            if not isinstance(value, bytes):
+                self.refuse(value, "bytes")
+            return value
+        out = BytesIO()
+        try:
+            plan.write(out, plan.writer.schema, value)
+        except _ERRORS as error:
+            self.refuse(value, f"values of its schema ({type(error).__name__}: {error})", error)
+        return out.getvalue()
+
+    def encode_items(self, items: list[Any], registered: Registered | None, frame: bytes) -> pa.Array | None:
+        plan = self._plan(registered)
+        if plan.is_bytes:
+            return None
+        out, write, schema = BytesIO(), plan.write, plan.writer.schema
+        ends = [0]
+        try:
+            for item in items:
+                if item is not None:
+                    out.write(frame)
+                    write(out, schema, item)
+                ends.append(out.tell())
+        except _ERRORS:
+            return None  # the rows one by one tell which one is wrong
+        return from_ends(out.getbuffer(), ends, items)
+
+    def read(self, data: bytes, start: int, registered: Registered | None) -> Any:
+        plan = self._plan(registered)
+        return data[start:] if plan.is_bytes else self._read_row(data, start, plan)
+
+    def _read_row(self, data: bytes, start: int, plan: _Plan) -> Any:
+        stream = BytesIO(data)
+        stream.seek(start)
+        try:
+            value = plan.read(stream, plan.writer.schema, plan.reader_schema)
+        except _ERRORS as error:
+            self.reject(data, f"Avro ({type(error).__name__}: {error})", error)
+        except Exception as error:
+            if type(error).__name__ != "SchemaResolutionError":
+                raise
+            self.reject(data, f"Avro that its schema can be made of ({error})", error)
+        if stream.tell() != len(data):
+            self.reject(data, f"one Avro value, which ends at byte {stream.tell()}")
+        return value
+
+    def read_column(self, data: pa.Array, skip: int, registered: Registered | None) -> pl.Series | None:
+        plan = self._plan(registered, columns=True)
+        if plan.is_bytes or plan.kind is None:
+            return None
+        try:
+            return compiled(plan.writer, plan.reader)(data, skip)
+        except Unsupported:
+            pass
+        rows = [self._read_row(row, skip, plan) for row in data.to_pylist()]
+        try:
+            return pl.Series("", pl.from_arrow(pa.array(rows, plan.kind)))
+        except (pa.ArrowException, OverflowError, pl.exceptions.PolarsError) as error:
+            raise SerializationError(f"these values have no column type: {error}", serde=self.name) from error
+
+    def _plan(self, registered: Registered | None, *, columns: bool = False) -> _Plan:
+        """How to read and write values of a schema (None: the serde's own, without a registry)."""
+        key = (id(registered), columns)
+        found: _Plan | None = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = self._planned(registered, column_schema if columns else parse)
+        return found
+
+    def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], Parsed]) -> _Plan:
+        from fastavro import schemaless_reader, schemaless_writer
+
+        text = self._text if registered is None else registered.schema
+        if text is None:
+            raise ConfigError("Avro without a registry needs a schema", hint="Give Serdes.avro the schema.")
+        if text.kind != "AVRO":
+            raise SerializationError(
+                f"the {self.name} serde reads Avro, and schema {_shown(registered)} is {text.kind}",
+                hint="Give the topic the serde it was written with.",
+                serde=self.name,
+            )
+        writer = parsed(text)
+        reader = None if registered is None or self._text in (None, text) else parsed(self._text)
+        is_bytes = registered is not None and _is_bytes(writer.schema)
+        return _Plan(
+            writer, reader, is_bytes, column_type(reader or writer), schemaless_reader, schemaless_writer, registered
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Schemas and what reads and writes them; ``registered`` is kept, as it is found by its identity."""
+
+    writer: Parsed
+    reader: Parsed | None
+    is_bytes: bool
+    kind: pa.DataType | None
+    read: Callable[..., Any]
+    write: Callable[..., None]
+    registered: Registered | None
+
+    @property
+    def reader_schema(self) -> Any:
+        return None if self.reader is None else self.reader.schema
+
+
+def _shown(registered: Registered | None) -> str:
+    return "" if registered is None else str(registered.guid or registered.schema_id)
+
+
+def _is_bytes(schema: Any) -> bool:
+    """Kafka's serializers write a value that is bytes as it is, without Avro's length."""
+    return schema == "bytes" or (isinstance(schema, dict) and schema.get("type") == "bytes")
+
+
+def _schema_text(schema: str | Mapping[str, Any] | list[Any] | Path) -> str:
+    if isinstance(schema, Path):
+        try:
+            return schema.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"the Avro schema {schema} cannot be read: {error}") from error
+    if not isinstance(schema, str):
+        return json.dumps(schema)
+    try:
+        json.loads(schema)
+    except ValueError:
+        return json.dumps(schema)  # a primitive by its name, such as string
+    return schema

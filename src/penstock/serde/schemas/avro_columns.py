@@ -1,0 +1,271 @@
+"""Avro by the column: all rows at once, field after field, each row with a position of its own.
+
+Avro has no lengths before its fields, so a row is read from its start; but all rows have the same fields, so each step
+of the schema is one step of numpy over all rows. Texts are not copied: a view points to them where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from penstock.serde.buffers import large_binary, parts
+from penstock.serde.schemas.avro_cursor import (
+    LOGICAL,
+    PADDING,
+    PRIMITIVES,
+    Cursor,
+    Reader,
+    Unsupported,
+    bad,
+    decimal,
+    fixed,
+    series,
+    text,
+)
+from penstock.serde.schemas.avro_types import Parsed, optional
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Unsupported", "compiled"]
+
+_MOST_ITEMS = 256  # of one array: each is a step over the rows that have so many
+_PROMOTIONS = {"int": {"long", "float", "double"}, "long": {"float", "double"}, "float": {"double"}}
+_NUMBERS = {"int": pl.Int32, "long": pl.Int64, "float": pl.Float32, "double": pl.Float64}
+
+
+def compiled(writer: Parsed, reader: Parsed | None) -> Callable[[pa.Array, int], pl.Series]:
+    """What reads a column of values, none of them null, each after ``skip`` bytes of frame.
+
+    Args:
+        writer: The schema that they were written with.
+        reader: The schema to give them; None is the writer's.
+
+    Raises:
+        Unsupported: Some part of the schema needs the reader of single rows.
+    """
+    key = id(reader)
+    plans = _PLANS.setdefault(writer, {})
+    if key not in plans:
+        try:
+            plans[key] = (reader, _compile(writer.schema, writer, None if reader is None else reader.schema, reader))
+        except Unsupported:
+            plans[key] = (reader, None)
+    plan = plans[key][1]
+    if plan is None:
+        raise Unsupported
+
+    def read(data: pa.Array, skip: int) -> pl.Series:
+        data = large_binary(data)
+        body, offsets = parts(data)
+        if len(body) >= 1 << 31:
+            raise Unsupported
+        padded = np.concatenate([body, np.zeros(PADDING, np.uint8)])
+        cursor = Cursor(padded, offsets[:-1] + skip, offsets[1:])
+        found = plan(cursor)
+        if (cursor.positions != cursor.ends).any():
+            raise bad("bytes after its value")
+        return found
+
+    return read
+
+
+_PLANS: dict[Parsed, dict[int, tuple[Parsed | None, Reader | None]]] = {}
+
+
+def _compile(schema: Any, writer: Parsed, wanted: Any, reader: Parsed | None) -> Reader:
+    kind, found = writer.type_of(schema)
+    target_kind, target = (kind, None) if reader is None else reader.type_of(wanted)
+    if kind == "union":
+        return _union(found, writer, target_kind, target, reader)
+    if target_kind == "union" and reader is not None and target is not None:
+        branch = optional(target, reader)
+        if branch is None:
+            raise Unsupported
+        return _compile(schema, writer, branch[1], reader)
+    if target is not None and found.get("logicalType") != target.get("logicalType"):
+        raise Unsupported
+    if kind != target_kind:
+        if target_kind not in _PROMOTIONS.get(kind, ()):
+            raise Unsupported
+        plain, dtype = PRIMITIVES[kind], _NUMBERS[target_kind]
+        return lambda cursor: plain(cursor).cast(dtype)
+    if kind == "record":
+        return _record(found, writer, target, reader)
+    if kind == "array":
+        item = _compile(found["items"], writer, None if target is None else target["items"], reader)
+        return lambda cursor: _array(cursor, item)
+    if kind == "map":
+        value = _compile(found["values"], writer, None if target is None else target["values"], reader)
+        return lambda cursor: _map(cursor, value)
+    if kind == "enum":
+        return _enum(found, target)
+    return _leaf(kind, found, target)
+
+
+def _union(branches: Any, writer: Parsed, target_kind: str, target: Any, reader: Parsed | None) -> Reader:
+    branch = optional(branches, writer)
+    if branch is None:
+        raise Unsupported
+    number, schema = branch
+    wanted = None
+    if reader is not None:
+        found = optional(target, reader) if target_kind == "union" else None
+        if found is None or len(target) < len(branches):
+            raise Unsupported
+        wanted = found[1]
+    inner = _compile(schema, writer, wanted, reader)
+    count = len(branches)
+
+    def read(cursor: Cursor) -> pl.Series:
+        chosen = cursor.longs()
+        if len(chosen) and (int(chosen.min()) < 0 or int(chosen.max()) >= count):
+            raise bad("a union branch that its schema lacks")
+        rows = np.flatnonzero(chosen == number)
+        if len(rows) == len(chosen):
+            return inner(cursor)
+        some = cursor.at(rows)
+        values = inner(some)
+        cursor.positions[rows] = some.positions
+        places = np.zeros(len(chosen), np.int64)
+        places[rows] = np.arange(len(rows))
+        if not len(rows):
+            return pl.Series("", [None] * len(chosen), values.dtype)
+        there = pl.Series("", chosen == number)
+        return values.gather(pl.Series("", places).zip_with(there, pl.Series([None], dtype=pl.Int64)))
+
+    return read
+
+
+def _record(schema: Any, writer: Parsed, target: Any, reader: Parsed | None) -> Reader:
+    wanted = None if target is None else {field["name"]: field for field in target["fields"]}
+    if wanted is not None and any(field.get("aliases") for field in wanted.values()):
+        raise Unsupported
+    if not schema["fields"] or (wanted is not None and not wanted):
+        raise Unsupported
+    steps: list[tuple[str, Reader]] = []
+    for field in schema["fields"]:
+        name = field["name"]
+        if wanted is None or name not in wanted:
+            steps.append((name, _compile(field["type"], writer, None, None)))
+        else:
+            steps.append((name, _compile(field["type"], writer, wanted[name]["type"], reader)))
+    order = [name for name, _ in steps] if wanted is None else list(wanted)
+    written = {name for name, _ in steps}
+    defaults = {name: _default(wanted[name], reader) for name in order if wanted is not None and name not in written}
+
+    def read(cursor: Cursor) -> pl.Series:
+        length = len(cursor.positions)
+        columns = {name: step(cursor) for name, step in steps}
+        for name, (value, dtype) in defaults.items():
+            columns[name] = pl.Series(name, [value], dtype).new_from_index(0, length)
+        return pl.DataFrame([columns[name].alias(name) for name in order]).to_struct("")
+
+    return read
+
+
+def _default(field: Any, reader: Parsed | None) -> tuple[Any, Any]:
+    """A default and its column type, for the simple ones."""
+    if "default" not in field or reader is None:
+        raise Unsupported
+    kind, found = reader.type_of(field["type"])
+    value = field["default"]
+    if kind == "union":
+        branch = optional(found, reader)
+        if branch is None:
+            raise Unsupported
+        kind, found = reader.type_of(branch[1])
+    dtype = {**_NUMBERS, "string": pl.String, "enum": pl.String, "boolean": pl.Boolean}.get(kind)
+    if dtype is None or found.get("logicalType"):
+        raise Unsupported
+    return value, dtype
+
+
+def _array(cursor: Cursor, item: Reader) -> pl.Series:
+    values, offsets = _items(cursor, [item])
+    if values is None:
+        empty = item(cursor.at(np.empty(0, np.int64)))
+        return pl.Series("", [[]] * len(cursor.positions), pl.List(empty.dtype))
+    return series(pa.LargeListArray.from_arrays(pa.array(offsets), values[0].to_arrow()))
+
+
+def _map(cursor: Cursor, value: Reader) -> pl.Series:
+    values, offsets = _items(cursor, [text, value])
+    if values is None:
+        nothing = cursor.at(np.empty(0, np.int64))
+        values = [text(nothing), value(nothing)]
+    keys, found = values[0].to_arrow(), values[1].to_arrow()
+    return series(pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, found))
+
+
+def _items(cursor: Cursor, readers: list[Reader]) -> tuple[list[pl.Series] | None, NDArray[np.int64]]:
+    """The items of all rows, row by row, and where each row's begin: all first items at once, then all second ones."""
+    count = len(cursor.positions)
+    chunks: list[list[pl.Series]] = []
+    owners: list[NDArray[np.int64]] = []
+    rows = np.arange(count)
+    while len(rows):
+        some = cursor.at(rows)
+        left = some.longs()
+        sized = np.flatnonzero(left < 0)  # a negative count has the block's size after it
+        if len(sized):
+            blocks = some.at(sized)
+            blocks.longs()
+            some.positions[sized] = blocks.positions
+        cursor.positions[rows] = some.positions
+        left = np.abs(left)
+        if len(left) and (int(left.max()) > _MOST_ITEMS or len(chunks) > _MOST_ITEMS):
+            raise Unsupported
+        rows, left = rows[left > 0], left[left > 0]
+        current = rows
+        while len(current):
+            some = cursor.at(current)
+            chunks.append([read(some) for read in readers])
+            owners.append(current)
+            cursor.positions[current] = some.positions
+            left = left - 1
+            current, left = current[left > 0], left[left > 0]
+    offsets = np.zeros(count + 1, np.int64)
+    if not chunks:
+        return None, offsets
+    owner = np.concatenate(owners)
+    np.cumsum(np.bincount(owner, minlength=count), out=offsets[1:])
+    order = np.argsort(owner, kind="stable")
+    return [pl.concat(list(pieces)).gather(order) for pieces in zip(*chunks, strict=True)], offsets
+
+
+def _enum(schema: Any, target: Any) -> Reader:
+    symbols = schema["symbols"]
+    if target is not None and target["symbols"] != symbols:
+        raise Unsupported
+    names = pl.Series("", symbols, pl.String)
+
+    def read(cursor: Cursor) -> pl.Series:
+        numbers = cursor.longs()
+        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(symbols)):
+            raise bad("an enum symbol that its schema lacks")
+        return names.gather(numbers)
+
+    return read
+
+
+def _leaf(kind: str, schema: Any, target: Any) -> Reader:
+    logical = schema.get("logicalType")
+    if kind == "fixed":
+        size = schema["size"]
+        if target is not None and target["size"] != size:
+            raise Unsupported
+        if logical == "decimal":
+            return lambda cursor: decimal(cursor, np.full(len(cursor.positions), size, np.int64), schema)
+        return lambda cursor: fixed(cursor, size)
+    if logical == "decimal" and kind == "bytes":
+        same = target is None or all(target.get(name, 0) == schema.get(name, 0) for name in ("precision", "scale"))
+        if not same:
+            raise Unsupported
+        return lambda cursor: decimal(cursor, cursor.lengths(), schema)
+    return LOGICAL.get((kind, logical)) or PRIMITIVES[kind]

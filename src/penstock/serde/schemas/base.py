@@ -1,0 +1,314 @@
+"""What Avro, Protobuf and JSON Schema share: the frame, the subject, the registry."""
+
+from __future__ import annotations
+
+import copy
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from penstock.errors import ConfigError, SerializationError
+from penstock.serde.buffers import bytes_column, large_binary
+from penstock.serde.column import Column
+from penstock.serde.rowwise import BaseSerde
+from penstock.serde.schemas.client import Registered, RegistryClient, client_for
+from penstock.serde.schemas.column import EncodedColumn
+from penstock.serde.schemas.framing import frame, groups, read_frame, starts_with
+from penstock.serde.schemas.settings import SchemaSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema
+
+__all__ = ["FRAMINGS", "SchemaSerde"]
+
+FRAMINGS = ("prefix", "header", "none")
+
+
+@dataclass(slots=True)
+class _Live:
+    """A process's client, and the schema that it writes with once that is known."""
+
+    pid: int
+    client: RegistryClient
+    target: Registered | None = None
+    frame: bytes = b""
+
+
+class SchemaSerde(BaseSerde):
+    """A serde whose bytes begin with the id of their schema, or that has one fixed schema (framing "none").
+
+    It holds settings and texts only, so it pickles; the registry's client is the process's.
+
+    Attributes:
+        framing: Where the schema's id goes: "prefix", "header" or "none".
+
+    Args:
+        framing: One of these; None takes ``value.schema.id.serializer``, by default the prefix.
+        registry: The registry's URL, or settings by Kafka's names; the application's config gives what is missing.
+    """
+
+    def __init__(self, framing: str | None, registry: str | Mapping[str, Any] | None) -> None:
+        if framing is not None and framing not in FRAMINGS:
+            raise ConfigError(f"{framing!r} is no framing", hint=f"One of {', '.join(FRAMINGS)}.")
+        self._framing = framing
+        self.settings = SchemaSettings.of(registry)
+        self.topic: str | None = None
+        self.part: str | None = None
+        self._live: _Live | None = None
+        self._plans: dict[Any, Any] = {}  # what a kind of schema makes of a schema, once per process
+        self.framing = framing or self.settings.framing("value")
+
+    def for_topic(self, topic: str, part: str) -> Self:
+        """This serde for the keys or values of a topic: subjects are named after it.
+
+        Args:
+            topic: The topic's name.
+            part: "key" or "value".
+        """
+        return self._with(topic=topic, part=part)
+
+    def configured(self, config: Mapping[str, Any]) -> Self:
+        """This serde with the settings of an application where it has none of its own."""
+        settings = self.settings.with_defaults(config)
+        return self if settings is self.settings else self._with(settings=settings)
+
+    def _with(self, **changes: Any) -> Self:
+        changed = copy.copy(self)
+        vars(changed).update(changes, _live=None, _plans={})
+        changed.framing = self._framing or changed.settings.framing(changed.part or "value")
+        return changed
+
+    def _process(self) -> _Live:
+        """What this process has of the registry; not pickled, and not taken over by a forked process."""
+        live = self._live
+        if live is None or live.pid != os.getpid():
+            live = self._live = _Live(os.getpid(), client_for(self.settings))
+        return live
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_live": None, "_plans": {}}
+
+    # What a kind of schema gives ------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def record_name(self) -> str | None:
+        """The full name of the record or message, for subjects that are named after it."""
+
+    @abstractmethod
+    def to_register(self, client: RegistryClient) -> Schema | None:
+        """The schema to write with, its references registered; None if the serde has none of its own."""
+
+    @abstractmethod
+    def write(self, value: Any, registered: Registered | None) -> bytes:
+        """The bytes of a value without the frame; ``registered`` is the schema in the registry (None: no framing)."""
+
+    @abstractmethod
+    def read(self, data: bytes, start: int, registered: Registered | None) -> Any:
+        """The value of the bytes from ``start`` on."""
+
+    @abstractmethod
+    def read_column(self, data: pa.Array, skip: int, registered: Registered | None) -> pl.Series | None:
+        """The values of rows of one schema, none of them null; None if they have no column type."""
+
+    # One at a time --------------------------------------------------------------------------------------------------
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        if self.framing == "none":
+            return self.write(value, None)
+        registered = self.target()
+        return self._process().frame + self.write(value, registered)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        if self.framing == "none":
+            return self.read(data, 0, None)
+        schema_id, start = read_frame(data, self.name)
+        return self.read(data, start, self._process().client.schema(schema_id))
+
+    def target(self) -> Registered:
+        """The schema in the registry with which values are written.
+
+        Raises:
+            SchemaRegistryError: The registry refuses it, lacks it or cannot be reached.
+            ConfigError: The subject cannot be named, or there is no schema.
+        """
+        live = self._process()
+        if live.target is None:
+            target = self._target(live.client)
+            live.frame = self.frame_of(target)
+            live.target = target
+        return live.target
+
+    def _target(self, client: RegistryClient) -> Registered:
+        subject = self.subject()
+        if self.settings.flag("use.latest.version", default=False):
+            return client.latest(subject)
+        schema = self.to_register(client)
+        if schema is None:
+            raise ConfigError(
+                f"the {self.name} serde has no schema to write {subject} with",
+                hint="Give it one, or set use.latest.version to write with the subject's newest.",
+            )
+        return client.register(
+            subject,
+            schema,
+            auto_register=self.auto_register,
+            normalize=self.settings.flag("normalize.schemas", default=False),
+        )
+
+    @property
+    def auto_register(self) -> bool:
+        """Whether new schemas are registered; else they must be there."""
+        return self.settings.flag("auto.register.schemas", default=True)
+
+    def frame_of(self, registered: Registered) -> bytes:
+        """The frame before a value that is written with this schema."""
+        if self.framing != "header":
+            return frame(registered.schema_id)
+        if registered.guid is None:
+            raise ConfigError(
+                f"the registry {self.settings.url} gives no GUIDs, which headers need",
+                hint='Use framing="prefix", or a registry of version 8.',
+            )
+        return frame(registered.guid)
+
+    def subject(self) -> str:
+        """The subject under which schemas are registered."""
+        strategy = self.settings.strategy(self.part or "value")
+        if callable(strategy):
+            named = strategy(self.topic, self.part, self.record_name)
+        elif strategy == "record":
+            named = self.record_name
+        elif self.topic is None:
+            raise ConfigError(
+                f"the {self.name} serde does not know its topic, so it cannot name the subject",
+                hint='Use serde.for_topic("orders", "value"), or the record as value.subject.name.strategy.',
+            )
+        elif strategy == "topic":
+            named = f"{self.topic}-{self.part}"
+        else:
+            named = None if self.record_name is None else f"{self.topic}-{self.record_name}"
+        if named is None:
+            raise ConfigError(
+                f"the {self.name} serde's schema has no record name, so it cannot name the subject",
+                hint='Use "topic" as subject.name.strategy.',
+            )
+        return named
+
+    # By the column --------------------------------------------------------------------------------------------------
+
+    def encode(self, column: Column) -> pa.Array:
+        if type(column) is EncodedColumn and self._hands_on(column):
+            return column.raw
+        items = column.items()
+        if self.framing == "none":
+            encoded = self.encode_items(items, None, b"")
+        else:
+            registered = self.target()
+            encoded = self.encode_items(items, registered, self._process().frame)
+        return bytes_column(self.serialize_rows(items)) if encoded is None else encoded
+
+    def encode_items(self, items: list[Any], registered: Registered | None, frame: bytes) -> pa.Array | None:  # noqa: ARG002
+        """All values at once, where that is faster; None leaves it to the single ones."""
+        return None
+
+    def _hands_on(self, column: EncodedColumn) -> bool:
+        """Whether the bytes that the values came as are those that they would be written as."""
+        if not isinstance(column.decoder, SchemaSerde) or type(column.decoder) is not type(self):
+            return False
+        if column.decoder.schema_key != self.schema_key or column.decoder.settings.url != self.settings.url:
+            return False
+        if self.framing == "none" or column.decoder.framing == "none":
+            return self.framing == column.decoder.framing
+        self.target()
+        return starts_with(column.raw, self._process().frame)
+
+    def decode(self, data: pa.Array) -> Column:
+        data = large_binary(data)
+        try:
+            series = self.read_series(data)
+        except SerializationError:
+            return super().decode(data)  # raises, and names the row
+        if series is not None:
+            return EncodedColumn(data, self, series=series)
+        return EncodedColumn(data, self, items=self.deserialize_rows(data.to_pylist()))
+
+    def read_series(self, data: pa.Array) -> pl.Series | None:
+        """The values as one series; None if they have no column type.
+
+        Raises:
+            SerializationError: Some row does not decode; it does not say which.
+        """
+        if self.framing == "none":
+            rows = np.flatnonzero(np.asarray(data.is_valid()))
+            return self._placed([(rows, 0, None)], data)
+        found = groups(data)
+        if found is None:
+            raise SerializationError(f"a row is not framed as the {self.name} serde wants", serde=self.name)
+        client = self._process().client
+        return self._placed([(group.rows, group.skip, client.schema(group.schema_id)) for group in found], data)
+
+    def _placed(self, wanted: list[tuple[Any, int, Registered | None]], data: pa.Array) -> pl.Series | None:
+        """Reads each group of rows and puts the values where their rows are."""
+        pieces: list[pl.Series] = []
+        index = np.zeros(len(data), np.int64)
+        filled = 0
+        for rows, skip, registered in wanted:
+            part = data if len(rows) == len(data) else data.take(pa.array(rows))
+            series = self.read_column(part, skip, registered)
+            if series is None:
+                return None
+            index[rows] = filled + np.arange(len(rows))
+            filled += len(rows)
+            pieces.append(series)
+        if len(pieces) == 1 and filled == len(data):
+            return pieces[0]
+        if not pieces:
+            return pl.Series("", [None] * len(data))
+        together = _together(pieces)
+        if together is None:
+            return None
+        valid = np.asarray(data.is_valid())
+        places = pl.Series("", index, pl.Int64)
+        if not valid.all():
+            places = places.zip_with(pl.Series("", valid), pl.Series([None], dtype=pl.Int64))
+        return together.gather(places)
+
+    # Identity -------------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def schema_key(self) -> Any:
+        """What makes two serdes of this class read and write alike; hashable."""
+
+    def _identity(self) -> Any:
+        return (type(self), self.schema_key, self.framing, self.settings.given, self.topic, self.part)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SchemaSerde) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.schema_key, self.topic, self.part))
+
+
+def _together(pieces: list[pl.Series]) -> pl.Series | None:
+    """One series of several; structs of different fields get the fields of all."""
+    if len({piece.dtype for piece in pieces}) == 1:
+        return pl.concat(pieces)
+    if all(isinstance(piece.dtype, pl.Struct) for piece in pieces):
+        try:
+            frames = pl.concat([piece.struct.unnest() for piece in pieces], how="diagonal_relaxed")
+        except pl.exceptions.PolarsError:
+            return None
+        return frames.select(pl.struct(pl.all()).alias("")).to_series()
+    return None

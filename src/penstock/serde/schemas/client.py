@@ -1,0 +1,269 @@
+"""The registry as serdes see it: confluent-kafka's client, one per process and settings, nothing asked twice."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+
+    from penstock.serde.schemas.settings import SchemaSettings
+
+__all__ = ["Registered", "RegistryClient", "SchemaText", "client_for", "confluent_client"]
+
+_MISSING_FOR_S = 10.0  # so long an id that the registry does not know is not asked for again
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True)
+class SchemaText:
+    """A schema's text and those that it refers to (by name), first what needs nothing."""
+
+    text: str
+    kind: str = "AVRO"
+    referred: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A schema in the registry; ``extra`` is for what a serde makes of it, once per process."""
+
+    schema_id: int
+    guid: str | None
+    schema: SchemaText
+    extra: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+class RegistryClient:
+    """Asks a registry, and remembers the answers for ever: ids and the schemas behind them never change.
+
+    Args:
+        url: For messages.
+        client: confluent-kafka's.
+    """
+
+    def __init__(self, url: str, client: SchemaRegistryClient) -> None:
+        self.url = url
+        self._client = client
+        self._by_id: dict[int | str, Registered] = {}
+        self._by_subject: dict[tuple[Any, ...], Registered] = {}
+        self._missing: dict[int | str, float] = {}
+        self._lock = threading.RLock()
+
+    def schema(self, schema_id: int | str) -> Registered:
+        """The schema of an id (number) or GUID (text).
+
+        Raises:
+            SerializationError: The registry does not know it.
+            SchemaRegistryError: The registry does not answer.
+        """
+        found = self._by_id.get(schema_id)
+        if found is not None:
+            return found
+        with self._lock:
+            if time.monotonic() < self._missing.get(schema_id, 0.0):
+                raise self._unknown(schema_id)
+            found = self._by_id.get(schema_id) or self._fetch(schema_id)
+            self._by_id[schema_id] = found
+        return found
+
+    def _fetch(self, schema_id: int | str) -> Registered:
+        try:
+            if isinstance(schema_id, int):
+                schema = self._ask(f"look up schema id {schema_id}", self._client.get_schema, schema_id)
+                return Registered(schema_id, None, self._text(schema))
+            schema = self._ask(f"look up schema {schema_id}", self._client.get_schema_by_guid, schema_id)
+            return Registered(-1, schema_id, self._text(schema))
+        except SchemaRegistryError as error:
+            if error.facts.get("status") == _NOT_FOUND:
+                self._missing[schema_id] = time.monotonic() + _MISSING_FOR_S
+                raise self._unknown(schema_id) from error
+            raise
+
+    def _unknown(self, schema_id: int | str) -> SerializationError:
+        return SerializationError(
+            f"the registry {self.url} has no schema {schema_id}",
+            hint="The record was written with another registry, or the bytes are no registry framing at all.",
+            schema_id=schema_id,
+        )
+
+    def register(self, subject: str, schema: Schema, *, auto_register: bool, normalize: bool) -> Registered:
+        """The id of a schema under a subject; registers it if it is new and may be.
+
+        Raises:
+            SchemaRegistryError: The registry refuses it (it is not compatible), lacks it, or does not answer.
+        """
+        key = (subject, schema.schema_str, schema.schema_type, normalize)
+        found = self._by_subject.get(key)
+        if found is None:
+            with self._lock:
+                ask = self._client.register_schema_full_response if auto_register else self._client.lookup_schema
+                what = "register" if auto_register else "find"
+                answer = self._ask(f"{what} the schema of subject {subject!r}", ask, subject, schema, normalize)
+                found = self._registered(answer, schema)
+                self._by_subject[key] = found
+        return found
+
+    def latest(self, subject: str) -> Registered:
+        """The newest version of a subject, as it was when it was first asked for."""
+        key = (subject,)
+        found = self._by_subject.get(key)
+        if found is None:
+            with self._lock:
+                answer = self._ask(
+                    f"find the latest version of subject {subject!r}", self._client.get_latest_version, subject
+                )
+                found = self._by_subject[key] = self._registered(answer, answer.schema)
+        return found
+
+    def _registered(self, answer: Any, schema: Schema) -> Registered:
+        return Registered(answer.schema_id, answer.guid, self._text(schema))  # older registries give no GUID
+
+    def reference(self, subject: str, schema: Schema, *, auto_register: bool) -> SchemaReference:
+        """What a schema that builds on this one has to name; registers this one if it is new and may be."""
+        from confluent_kafka.schema_registry import SchemaReference
+
+        self.register(subject, schema, auto_register=auto_register, normalize=False)
+        found = self._ask(f"find the schema of subject {subject!r}", self._client.lookup_schema, subject, schema)
+        return SchemaReference(subject, subject, found.version)
+
+    def _text(self, schema: Schema) -> SchemaText:
+        texts: dict[str, str] = {}
+
+        def visit(one: Schema) -> None:
+            for reference in one.references or ():
+                if str(reference.name) not in texts:
+                    found = self._ask(
+                        f"look up the reference {reference.name!r}",
+                        self._client.get_version,
+                        reference.subject,
+                        reference.version,
+                        True,  # noqa: FBT003 - deleted ones too
+                    )
+                    visit(found.schema)
+                    texts[str(reference.name)] = found.schema.schema_str
+
+        visit(schema)
+        return SchemaText(schema.schema_str or "", schema.schema_type or "AVRO", tuple(texts.items()))
+
+    def _ask(self, what: str, call: Any, *arguments: Any) -> Any:
+        from confluent_kafka.schema_registry import SchemaRegistryError as Refused
+        from httpx import HTTPError
+
+        try:
+            return call(*arguments)
+        except Refused as error:
+            raise SchemaRegistryError(
+                f"the registry {self.url} refuses to {what}: {error.error_message} ({error.error_code})",
+                hint=_hint(error.http_status_code),
+                status=error.http_status_code,
+                code=error.error_code,
+            ) from error
+        except (HTTPError, OSError) as error:
+            raise SchemaRegistryError(
+                f"the registry {self.url} cannot be reached to {what}: {type(error).__name__} {error}",
+                hint="Check schema.registry.url and that the registry runs (`penstock registry start` starts one).",
+            ) from error
+
+
+def _hint(status: int) -> str:
+    if status in {401, 403}:
+        return "Check basic.auth.user.info, and what that user may do."
+    if status == _NOT_FOUND:
+        return "Register the schema first, or set auto.register.schemas to true."
+    if status == 409:
+        return "Change the schema so that it is compatible (new fields need defaults), or the subject's compatibility."
+    return "The registry's log says more."
+
+
+_clients: dict[Any, RegistryClient] = {}
+_clients_lock = threading.Lock()
+
+
+def client_for(settings: SchemaSettings) -> RegistryClient:
+    """This process's client for these settings.
+
+    Raises:
+        ConfigError: No registry is named, or its client is not installed or refuses the settings.
+    """
+    conf = settings.client()
+    key = (os.getpid(), tuple(sorted((name, str(value)) for name, value in conf.items())))
+    found = _clients.get(key)
+    if found is None:
+        with _clients_lock:
+            found = _clients.get(key)
+            if found is None:
+                found = _clients[key] = RegistryClient(shown_url(str(conf.get("url"))), confluent_client(conf))
+    return found
+
+
+def shown_url(url: str) -> str:
+    """A URL without what stands before its host."""
+    return re.sub(r"//[^/,@]*@", "//", url)
+
+
+def confluent_client(conf: Mapping[str, Any]) -> SchemaRegistryClient:
+    """confluent-kafka's client; ``mock://name`` asks the registry of that name in this process."""
+    if not conf.get("url"):
+        raise ConfigError(
+            "a schema serde has no registry",
+            hint='Set schema.registry.url, give the serde registry="http://...", or framing="none" for bare bytes.',
+        )
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise ConfigError(
+            f"the schema registry's client is not installed: {error}", hint='Run: pip install "penstock[schemas]"'
+        ) from error
+    url = str(conf["url"])
+    try:
+        if not url.startswith("mock://"):
+            return SchemaRegistryClient(dict(conf))
+        client = SchemaRegistryClient({"url": "http://mock"})
+    except (ValueError, TypeError, OSError) as error:
+        raise ConfigError(f"the schema registry's client refuses its settings: {error}") from error
+    vars(client)["_rest_client"] = _InProcess(url.removeprefix("mock://"))  # it has no other seam
+    return client
+
+
+class _InProcess:
+    """Stands in for the client's HTTP: the same requests, answered in this process."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def get(self, url: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self._ask("GET", url, query)
+
+    def post(self, url: str, body: Mapping[str, Any] | None, **_: Any) -> Any:
+        return self._ask("POST", url, None, body)
+
+    def put(self, url: str, body: Mapping[str, Any] | None = None) -> Any:
+        return self._ask("PUT", url, None, body)
+
+    def delete(self, url: str, query: Mapping[str, Any] | None = None) -> Any:
+        return self._ask("DELETE", url, query)
+
+    def _ask(
+        self, method: str, url: str, query: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
+    ) -> Any:
+        from confluent_kafka.schema_registry import SchemaRegistryError as Refused
+
+        from penstock.registry.local import named
+        from penstock.registry.routes import handle
+
+        parts = urlsplit(url)
+        asked = {**dict(parse_qsl(parts.query)), **{name: str(value) for name, value in (query or {}).items()}}
+        status, answer = handle(named(self._name), method, parts.path, asked, body)
+        if status >= 300:
+            raise Refused(status, answer["error_code"], answer["message"])
+        return answer

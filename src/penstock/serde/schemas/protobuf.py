@@ -1,0 +1,267 @@
+"""Protobuf messages, with a schema registry and without."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from penstock.errors import ConfigError, SerializationError
+from penstock.serde.buffers import large_binary
+from penstock.serde.column import Column
+from penstock.serde.schemas.base import SchemaSerde
+from penstock.serde.schemas.client import Registered, RegistryClient
+from penstock.serde.schemas.column import EncodedColumn
+from penstock.serde.schemas.protobuf_values import column_type, fill, to_series
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema
+
+__all__ = ["ProtobufSerde"]
+
+_KNOWN_FILES = ("google/protobuf/", "google/type/", "confluent/")
+
+
+class ProtobufSerde(SchemaSerde):
+    """Protobuf's binary form. Values are messages; dicts are taken too, and messages in expressions are structs.
+
+    What a message holds in fields that its class does not know stays in it, and is written again.
+
+    Args:
+        message: The class of the messages, as generated from a ``.proto`` file.
+        framing: See `SchemaSerde`.
+        registry: See `SchemaSerde`.
+    """
+
+    def __init__(
+        self, message: type, framing: str | None = None, registry: str | Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(framing, registry)
+        if not isinstance(message, type) or not hasattr(message, "DESCRIPTOR"):
+            raise ConfigError(
+                f"{message!r} is no class of Protobuf messages",
+                hint="Give the class that protoc generated, e.g. Serdes.protobuf(order_pb2.Order).",
+            )
+        self.message: Any = message
+        self._indexes = _index_bytes(_indexes_of(self.message.DESCRIPTOR))
+
+    @property
+    def name(self) -> str:
+        shown = self.message.DESCRIPTOR.full_name
+        if self.framing != "none":
+            return f"protobuf<{shown}>"
+        data = self.message.DESCRIPTOR.file.serialized_pb
+        return f"protobuf<{shown}#{hashlib.blake2b(data, digest_size=4).hexdigest()}>"
+
+    @property
+    def schema_key(self) -> Any:
+        return self.message.DESCRIPTOR.full_name, self.message.DESCRIPTOR.file.serialized_pb
+
+    @property
+    def record_name(self) -> str | None:
+        return str(self.message.DESCRIPTOR.full_name)
+
+    def to_register(self, client: RegistryClient) -> Schema | None:
+        return self._schema(client, self.message.DESCRIPTOR.file)
+
+    def _schema(self, client: RegistryClient, file: Any) -> Schema:
+        """The file as a schema, all that it imports registered by file name, as Confluent's serializers do."""
+        from confluent_kafka.schema_registry import Schema
+
+        references = [
+            client.reference(other.name, self._schema(client, other), auto_register=self.auto_register)
+            for other in file.dependencies
+            if not other.name.startswith(_KNOWN_FILES)
+        ]
+        return Schema(base64.b64encode(file.serialized_pb).decode(), "PROTOBUF", references)
+
+    def frame_of(self, registered: Registered) -> bytes:
+        return super().frame_of(registered) + self._indexes
+
+    def write(self, value: Any, registered: Registered | None) -> bytes:  # noqa: ARG002 - the class says all
+        if not isinstance(value, self.message):
+            value = self._message(value)
+        try:
+            data: bytes = value.SerializeToString(deterministic=True)
+        except Exception as error:  # noqa: BLE001 - EncodeError: a required field is missing
+            self.refuse(value, f"complete {self.record_name} messages ({error})", error)
+        return data
+
+    def _message(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            made = self.message()
+            try:
+                fill(made, value)
+            except (TypeError, ValueError, LookupError, AttributeError) as error:
+                self.refuse(value, f"dicts of {self.record_name} ({error})", error)
+            return made
+        descriptor = getattr(value, "DESCRIPTOR", None)
+        if descriptor is None or descriptor.full_name != self.record_name:
+            self.refuse(value, f"{self.record_name} messages or dicts")
+        return value
+
+    def read(self, data: bytes, start: int, registered: Registered | None) -> Any:
+        if registered is not None:
+            start = self._message_start(data, start, registered)
+        return self._parsed(data, start)
+
+    def _parsed(self, data: bytes, start: int) -> Any:
+        from google.protobuf.message import DecodeError
+
+        try:
+            return self.message.FromString(data[start:])
+        except (DecodeError, RuntimeError) as error:
+            self.reject(data, f"{self.record_name} messages ({error})", error)
+
+    def _message_start(self, data: bytes, start: int, registered: Registered) -> int:
+        """Skips the path that says which message of its file this is.
+
+        Raises:
+            SerializationError: It is another message than the serde's.
+        """
+        end = _skip_indexes(data, start)
+        if end < 0:
+            self.reject(data, "the path of a message in its file")
+        path = data[start:end]
+        key = (id(registered), path)
+        if key not in self._plans:
+            self._plans[key] = (registered, _name_in(registered, _read_indexes(path)))
+        found = self._plans[key][1]
+        if found not in (None, self.record_name):
+            raise SerializationError(
+                f"the {self.name} serde reads {self.record_name}, and these bytes are a {found}",
+                hint="Give the topic the serde it was written with.",
+                serde=self.name,
+            )
+        return end
+
+    def decode(self, data: pa.Array) -> Column:
+        data = large_binary(data)
+        return EncodedColumn(data, self, items=self.deserialize_rows(data.to_pylist()))
+
+    def read_column(self, data: pa.Array, skip: int, registered: Registered | None) -> pl.Series | None:
+        kind = column_type(self.message.DESCRIPTOR)
+        if kind is None:
+            return None
+        return to_series([self.read(row, skip, registered) for row in data.to_pylist()], self.message.DESCRIPTOR)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Classes made at run time have no module to import them from: the descriptors go along.
+        return {**super().__getstate__(), "message": _packed(self.message)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, message=_unpacked(*state["message"]))
+
+
+def _indexes_of(descriptor: Any) -> list[int]:
+    """The message's place in its file: its number, or those of the messages around it and its own."""
+    if descriptor.containing_type is None:
+        return [list(descriptor.file.message_types_by_name.values()).index(descriptor)]
+    around = descriptor.containing_type
+    return [*_indexes_of(around), [inner.name for inner in around.nested_types].index(descriptor.name)]
+
+
+def _index_bytes(indexes: list[int]) -> bytes:
+    """Zigzag varints: how many, then each; the usual [0] is one zero."""
+    if indexes == [0]:
+        return b"\x00"
+    out = bytearray()
+    for number in (len(indexes), *indexes):
+        rest = number << 1
+        while rest >= 0x80:
+            out.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        out.append(rest)
+    return bytes(out)
+
+
+def _varint(data: bytes, start: int) -> tuple[int, int]:
+    """A zigzag varint and where it ends; -1 as the end if it is none."""
+    number = 0
+    for at, byte in enumerate(data[start : start + 5]):
+        number |= (byte & 0x7F) << (7 * at)
+        if byte < 0x80:
+            return number >> 1 ^ -(number & 1), start + at + 1
+    return 0, -1
+
+
+def _skip_indexes(data: bytes, start: int) -> int:
+    count, at = _varint(data, start)
+    if count < 0 or count > len(data):
+        return -1
+    for _ in range(count):
+        if at < 0:
+            return -1
+        _, at = _varint(data, at)
+    return at
+
+
+def _read_indexes(path: bytes) -> list[int]:
+    count, at = _varint(path, 0)
+    found = []
+    for _ in range(count):
+        number, at = _varint(path, at)
+        found.append(number)
+    return found or [0]
+
+
+def _name_in(registered: Registered, indexes: list[int]) -> str | None:
+    """The full name of the message at these places of a registered file; None if only its text is known."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(registered.schema.text, validate=True))
+    except (binascii.Error, DecodeError, ValueError):
+        return None
+    names, messages = [file.package] if file.package else [], file.message_type
+    for number in indexes:
+        if not 0 <= number < len(messages):
+            return f"message {indexes} that its file lacks"
+        names.append(messages[number].name)
+        messages = messages[number].nested_type
+    return ".".join(names)
+
+
+def _packed(message: Any) -> tuple[str, str, str, tuple[bytes, ...]]:
+    """Where the class may be imported from, its full name, and all files that it needs."""
+    files: dict[str, bytes] = {}
+
+    def visit(file: Any) -> None:
+        for other in file.dependencies:
+            visit(other)
+        files.setdefault(file.name, file.serialized_pb)
+
+    visit(message.DESCRIPTOR.file)
+    return message.__module__, message.__qualname__, message.DESCRIPTOR.full_name, tuple(files.values())
+
+
+_made: dict[tuple[str, tuple[bytes, ...]], Any] = {}
+
+
+def _unpacked(module: str, qualified_name: str, full_name: str, files: tuple[bytes, ...]) -> Any:
+    """The class itself where it can be imported, else one made of the files, once per process."""
+    import importlib
+
+    from google.protobuf import descriptor_pool, message_factory
+
+    try:
+        found: Any = importlib.import_module(module)
+        for part in qualified_name.split("."):
+            found = getattr(found, part)
+        if found.DESCRIPTOR.file.serialized_pb == files[-1]:
+            return found
+    except (ImportError, AttributeError):
+        pass  # made at run time, or its module is not here
+    key = (full_name, files)
+    if key not in _made:
+        pool = descriptor_pool.DescriptorPool()
+        for file in files:
+            pool.AddSerializedFile(file)
+        _made[key] = message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
+    return _made[key]

@@ -1,0 +1,153 @@
+"""The settings of schema serdes: Kafka's names, given to the serde or in the application's config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.errors import ConfigError
+
+__all__ = ["SchemaSettings", "Strategy"]
+
+Strategy = str | Callable[[str | None, str | None, str | None], str | None]
+
+_STRATEGIES = {
+    "topic": "topic",
+    "topicname": "topic",
+    "record": "record",
+    "recordname": "record",
+    "topicrecord": "topic_record",
+    "topicrecordname": "topic_record",
+}
+_OWN = (
+    "auto.register.schemas",
+    "use.latest.version",
+    "normalize.schemas",
+    "json.fail.invalid.schema",
+    "key.subject.name.strategy",
+    "value.subject.name.strategy",
+    "key.schema.id.serializer",
+    "value.schema.id.serializer",
+)
+# Java's names of what the registry's client has its own names for.
+_CLIENT_NAMES = {
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.keystore.location": "ssl.certificate.location",
+    "latest.cache.ttl.sec": "cache.latest.ttl.sec",
+}
+_JAVA_ONLY = ("ssl.truststore.type", "ssl.keystore.type", "basic.auth.credentials.source")
+_CLIENT_PREFIXES = ("basic.auth.", "bearer.auth.", "ssl.")
+_NUMBERS = {"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms", "cache.latest.ttl.sec"}
+_PREFIX = "schema.registry."
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSettings:
+    """What was given, by Kafka's names; equal settings make equal serdes.
+
+    >>> SchemaSettings.of("http://localhost:8081").url
+    'http://localhost:8081'
+    """
+
+    given: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, registry: str | Mapping[str, Any] | None) -> SchemaSettings:
+        """Settings of a URL or of names and values.
+
+        Raises:
+            ConfigError: A name is unknown, or a value is none that the setting can have.
+        """
+        given = {"url": registry} if isinstance(registry, str) else dict(registry or {})
+        read = {_plain(name): value for name, value in given.items()}
+        unknown = [name for name in read if not _is_known(name)]
+        if unknown:
+            raise ConfigError(
+                f"there is no setting {unknown[0]!r} of schema serdes",
+                hint=f"Known: schema.registry.url, {', '.join(_OWN)}, basic.auth.*, bearer.auth.*, "
+                "schema.registry.ssl.*.",
+            )
+        made = cls(tuple(sorted(read.items(), key=lambda pair: pair[0])))
+        for part in ("key", "value"):
+            made.strategy(part)
+            made.framing(part)
+        return made
+
+    def with_defaults(self, config: Mapping[str, Any]) -> SchemaSettings:
+        """These settings over those of an application: StreamsConfig's ``given``."""
+        own = dict(self.given)
+        found = {}
+        for name, value in config.items():
+            plain = name.removeprefix(_PREFIX)
+            prefixed = plain != name or name.startswith(("basic.auth.", "bearer.auth."))
+            if value is not None and (name in _OWN or (prefixed and _is_known(plain))):
+                found[plain] = value
+        merged = {**SchemaSettings.of(found).as_dict(), **own} if found else own
+        return self if merged == own else replace(self, given=tuple(sorted(merged.items(), key=lambda pair: pair[0])))
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self.given)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return next((value for key, value in self.given if key == name), default)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self.get(name, default)
+        return value.strip().lower() == "true" if isinstance(value, str) else bool(value)
+
+    @property
+    def url(self) -> str | None:
+        given = self.get("url")
+        return None if given is None else str(given)
+
+    def strategy(self, part: str) -> Strategy:
+        """How the subject is named: "topic", "record", "topic_record", or a function (topic, part, record name)."""
+        given = self.get(f"{part}.subject.name.strategy", "topic")
+        if callable(given):
+            return given  # type: ignore[no-any-return]
+        text = str(given).rpartition(".")[2].replace("_", "").lower().removesuffix("strategy")
+        if text not in _STRATEGIES:
+            raise ConfigError(
+                f"{given!r} is no strategy for subject names",
+                hint='Use "topic", "record", "topic_record", Kafka\'s class names, or a function.',
+            )
+        return _STRATEGIES[text]
+
+    def framing(self, part: str) -> str:
+        """Where the schema's id goes: "prefix" or "header"."""
+        text = str(self.get(f"{part}.schema.id.serializer", "prefix")).rpartition(".")[2]
+        plain = text.removesuffix("SchemaIdSerializer").lower()
+        if plain not in {"prefix", "header"}:
+            raise ConfigError(
+                f"{text!r} is no place for schema ids", hint='Use "prefix", "header", or Kafka\'s class names.'
+            )
+        return plain
+
+    def client(self) -> dict[str, Any]:
+        """The settings of the registry's client, by its own names."""
+        conf = {
+            _CLIENT_NAMES.get(name, name): float(value) if name in _NUMBERS else value
+            for name, value in self.given
+            if name not in _OWN and name not in _JAVA_ONLY
+        }
+        for kind in ("truststore", "keystore"):
+            if self.get(f"ssl.{kind}.location") and str(self.get(f"ssl.{kind}.type", "PEM")).upper() != "PEM":
+                raise ConfigError(
+                    f"schema.registry.ssl.{kind}.type is {self.get(f'ssl.{kind}.type')}, and only PEM can be read",
+                    hint="Convert the store (keytool -exportcert -rfc) and set the type to PEM.",
+                )
+        conf.pop("ssl.truststore.password", None)
+        return conf
+
+    def __repr__(self) -> str:
+        return f"SchemaSettings({', '.join(name for name, _ in self.given)})"  # values may be secrets
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix(_PREFIX)
+
+
+def _is_known(name: str) -> bool:
+    known = name in {"url", "proxy"} or name in _OWN or name in _CLIENT_NAMES or name in _NUMBERS
+    return known or name.startswith(_CLIENT_PREFIXES)
