@@ -6,7 +6,7 @@
     │   ├── UnknownTopicError      a source topic that does not exist
     │   └── CoPartitionError       joined topics with different partition counts
     ├── SerializationError     bytes that do not decode, or a value that does not encode
-    │   └── SchemaRegistryError    the schema registry refused, lacks something or cannot be reached
+    ├── SchemaRegistryError    the schema registry refused, lacks something or cannot be reached
     ├── ProcessingError        a user's function raised; names operator, function, file, line and record
     ├── InvalidStateError      a call that the object's present state forbids (closed, not started)
     ├── StateError             state stores, segments and checkpoints
@@ -104,7 +104,7 @@ class SerializationError(PenstockError, ValueError):
     """Bytes that do not decode, or a value that does not encode."""
 
 
-class SchemaRegistryError(SerializationError):
+class SchemaRegistryError(PenstockError):
     """The schema registry refused, lacks something or cannot be reached. Facts: ``status``, ``code``."""
 
 

@@ -50,6 +50,9 @@ PREFIXES: Mapping[str, str] = MappingProxyType(
         "topic.": "topics that the app creates (changelogs, repartition topics)",
         "spark.": "the Spark session",
         "client.tag.": "free labels of this instance",
+        "schema.registry.": "the schema registry's client",
+        "basic.auth.": "the schema registry's client",
+        "bearer.auth.": "the schema registry's client",
         "__": "internal settings of Kafka Streams",
     }
 )
@@ -243,6 +246,22 @@ _CLIENTS = (
     ("reconnect.backoff.max.ms", DURATION, 1_000, "Longest pause before a connection is tried again."),
     ("connections.max.idle.ms", DURATION, 540_000, "When idle connections are closed."),
 )
+_SCHEMAS = (
+    ("schema.registry.url", STRING, None, "The schema registry of Avro, Protobuf and JSON Schema serdes."),
+    ("auto.register.schemas", BOOLEAN, True, "Whether schemas that are written are registered, or must be there."),
+    ("use.latest.version", BOOLEAN, False, "Write with the subject's newest schema, not with the serde's own."),
+    ("normalize.schemas", BOOLEAN, False, "Whether the registry brings schemas into a normal form first."),
+    (
+        "key.subject.name.strategy",
+        OBJECT,
+        "topic",
+        "How subjects of keys are named: `topic`, `record`, `topic_record`, Kafka's class name, or a function.",
+    ),
+    ("value.subject.name.strategy", OBJECT, "topic", "How subjects of values are named."),
+    ("key.schema.id.serializer", STRING, "prefix", "Where the id of a key's schema goes: `prefix` or `header`."),
+    ("value.schema.id.serializer", STRING, "prefix", "Where the id of a value's schema goes: `prefix` or `header`."),
+    ("json.fail.invalid.schema", BOOLEAN, False, "Whether values are checked against their JSON Schema."),
+)
 # Settings of Kafka Streams whose job Spark does, or that only concern Java: accepted, so that a config can be shared.
 _WITHOUT_EFFECT = (
     "allow.os.group.write.access", "buffered.records.per.partition", "built.in.metrics.version", "config.providers",
@@ -264,6 +283,7 @@ def _table() -> dict[str, ConfigDef]:
         "Errors": _ERRORS,
         "State": _STATE,
         "Penstock": _PENSTOCK,
+        "Schemas": _SCHEMAS,
         "Clients": _CLIENTS,
     }
     table = {row[0]: ConfigDef(*row, group) for group, rows in groups.items() for row in rows}

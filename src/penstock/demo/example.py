@@ -12,7 +12,7 @@ from penstock.app import KafkaStreams
 from penstock.config import StreamsConfig
 from penstock.log.open import open_log
 from penstock.log.producer import Producer
-from penstock.topology.default_serdes import with_default_serdes
+from penstock.topology.configured_serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -59,7 +59,7 @@ def run_example(
             "num.partitions": partitions,
         }
     )
-    typed = with_default_serdes(topology, settings.get("default.key.serde"), settings.get("default.value.serde"))
+    typed = with_serdes(topology, settings)
     with open_log(str(settings["bootstrap.servers"])) as log:
         outputs = {n.topic: n for n in typed.sinks if not n.internal and n.topic is not None}
         for topic in dict.fromkeys([*(t for n in typed.sources for t in n.topics), *outputs]):

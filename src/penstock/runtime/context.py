@@ -83,6 +83,10 @@ class RunningContext:
     def config(self) -> StreamsConfig:
         return self._config
 
+    def physical_name(self, topic: str) -> str:
+        """A topic's name in the log; internal ones have the application's prefix."""
+        return f"{self._config['application.id']}-{topic}" if topic in self.topology.internal_topics else topic
+
     @property
     def caching(self) -> bool:
         return self._caching

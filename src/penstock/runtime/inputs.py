@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import ProcessingError, SerializationError, TopologyError
+from penstock.errors import ConfigError, ProcessingError, SchemaRegistryError, SerializationError, TopologyError
 from penstock.runtime.place import Place
 from penstock.runtime.rows import Headers, Rows
+from penstock.serde.binding import bound, has_schema, joined, schema_at_front
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
 
@@ -105,6 +106,8 @@ class SourceReader:
         self._context = context
         self._by_column = by_column
         self._pattern = re.compile(node.pattern) if node.pattern else None
+        self._has_schema = has_schema(key_serde) or has_schema(value_serde)
+        self._by_topic: dict[str, tuple[Serde[Any], Serde[Any]]] = {}
 
     def reads(self, topic: str) -> bool:
         return topic in self.node.topics or (self._pattern is not None and self._pattern.fullmatch(topic) is not None)
@@ -113,9 +116,18 @@ class SourceReader:
         """Decodes; records that do not decode, or have no valid time, are left out as the handlers say."""
         records = batch.records
         failures: dict[int, Exception] = {}
-        keys = self._decode(self._key_serde, records.column("key"), failures)
-        values = self._decode(self._value_serde, records.column("value"), failures)
+        key_data, value_data = records.column("key"), records.column("value")
         headers = headers_of(records.column("headers"))
+        key_serde, value_serde = self._key_serde, self._value_serde
+        if self._has_schema:
+            key_serde, value_serde = self._bound(batch.topic)
+            if headers is not None:
+                if schema_at_front(key_serde) is not None:
+                    key_data, headers = joined(key_data, headers, "key")
+                if schema_at_front(value_serde) is not None:
+                    value_data, headers = joined(value_data, headers, "value")
+        keys = self._decode(key_serde, key_data, failures)
+        values = self._decode(value_serde, value_data, failures)
         timestamps = records.column("timestamp").to_numpy(zero_copy_only=False)
         piece = Piece(self.node.name, batch, None, timestamps, keys, values, headers)
         if failures:
@@ -128,6 +140,15 @@ class SourceReader:
             piece.olds = Column.of_items([old for _, old in changes])
         return self._stamp(piece)
 
+    def _bound(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
+        """The serdes for a topic; with schemas they differ, as subjects are named after topics."""
+        found = self._by_topic.get(topic)
+        if found is None:
+            name = self._context.physical_name(topic)
+            found = bound(self._key_serde, name, "key"), bound(self._value_serde, name, "value")
+            self._by_topic[topic] = found
+        return found
+
     def _decode(self, serde: Serde[Any], data: pa.Array, failures: dict[int, Exception]) -> Column:
         if self._by_column or len(data) > _SMALL:
             try:
@@ -138,6 +159,8 @@ class SourceReader:
         for row, one in enumerate(data.to_pylist()):
             try:
                 items.append(serde.deserialize(one))
+            except (ConfigError, SchemaRegistryError):
+                raise  # no fault of the record
             except Exception as error:  # noqa: BLE001 - a user's serde may raise anything
                 items.append(None)
                 failures.setdefault(row, error)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import SerializationError
+from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.log.base import HEADERS_TYPE
 from penstock.runtime.place import Place
 from penstock.runtime.rows import Headers, Rows
+from penstock.serde.binding import bound, has_schema, header_frame, split
+from penstock.serde.buffers import cut
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
@@ -149,6 +151,8 @@ class Sink:
         self._context = context
         # Kafka's WindowedStreamPartitioner: a windowed key goes where its plain key goes.
         self._plain_serde: Serde[Any] | None = getattr(key_serde, "inner", None) if _is_windowed(key_serde) else None
+        self._has_schema = has_schema(key_serde) or has_schema(value_serde)
+        self._by_topic: dict[str, tuple[Serde[Any], Serde[Any]]] = {}
 
     def write(self, rows: Rows) -> None:
         """Sends rows to the topic; with a topic function, to the topics that it names."""
@@ -181,11 +185,12 @@ class Sink:
 
     def _write(self, topic: str, rows: Rows) -> None:
         failures: dict[int, Exception] = {}
-        keys = _encode(self._key_serde, rows.keys, failures)
-        if isinstance(self._value_serde, ChangeSerde):
-            values = _encode_changes(self._value_serde, rows, failures)
+        key_serde, value_serde = self._bound(topic) if self._has_schema else (self._key_serde, self._value_serde)
+        keys = _encode(key_serde, rows.keys, failures)
+        if isinstance(value_serde, ChangeSerde):
+            values = _encode_changes(value_serde, rows, failures)
         else:
-            values = _encode(self._value_serde, rows.values, failures)
+            values = _encode(value_serde, rows.values, failures)
         if failures:
             for row, error in sorted(failures.items()):
                 self._context.unencodable(self._node.name, topic, rows, row, error)
@@ -194,9 +199,26 @@ class Sink:
             rows, keys, values = rows.filter(mask), keys.filter(pa.array(mask)), values.filter(pa.array(mask))
         if not len(rows):
             return
+        headers = rows.headers
+        if self._has_schema:
+            for part, serde in (("key", key_serde), ("value", value_serde)):
+                frame = header_frame(serde)
+                if frame is not None and part == "key":
+                    keys, headers = split(keys, frame, headers, part)
+                elif frame is not None:
+                    values, headers = split(values, frame, headers, part)
         count = self._partitions.get(topic, 0)
         targets = self._targets(topic, rows, keys, count)
-        self._collector.add(topic, _Chunk(rows.place, targets, rows.timestamps, keys, values, rows.headers))
+        self._collector.add(topic, _Chunk(rows.place, targets, rows.timestamps, keys, values, headers))
+
+    def _bound(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
+        """The serdes for a topic; with schemas they differ, as subjects are named after topics."""
+        found = self._by_topic.get(topic)
+        if found is None:
+            name = self._context.physical_name(topic)
+            found = bound(self._key_serde, name, "key"), bound(self._value_serde, name, "value")
+            self._by_topic[topic] = found
+        return found
 
     def _targets(self, topic: str, rows: Rows, keys: pa.Array, count: int) -> NDArray[np.int32]:
         function = self._node.partitioner
@@ -204,8 +226,10 @@ class Sink:
             return _answered(rows.values.partitions, keys, count)
         if function is None:
             if self._plain_serde is not None and count > 1:
-                plain = [None if k is None else k.key for k in rows.keys.items()]
-                return _partitions(_encode(self._plain_serde, Column.of_items(plain), {}), count)
+                plain = Column.of_items([None if k is None else k.key for k in rows.keys.items()])
+                serde = bound(self._plain_serde, self._context.physical_name(topic), "key")
+                encoded, frame = _encode(serde, plain, {}), header_frame(serde)
+                return _partitions(encoded if frame is None else cut(encoded, len(frame), 0), count)
             return _partitions(keys, count)
         targets = np.empty(len(rows), np.int32)
         default: NDArray[np.int32] | None = None
@@ -247,6 +271,8 @@ def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -
     for row, item in enumerate(column.items()):
         try:
             data.append(serde.serialize(item))
+        except (ConfigError, SchemaRegistryError):
+            raise  # no fault of the record
         except Exception as error:  # noqa: BLE001 - a user's serde may raise anything
             data.append(None)
             failures.setdefault(row, error)

@@ -20,7 +20,7 @@ from penstock.runtime.rows import Rows
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, Sink
 from penstock.runtime.slicing import slicing_reason
-from penstock.topology.default_serdes import with_default_serdes
+from penstock.topology.configured_serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -74,7 +74,7 @@ class StreamTask:
         wall_clock_ms: int | None = None,
         global_stores: GlobalViews | None = None,
     ) -> None:
-        topology = with_default_serdes(topology, config.get("default.key.serde"), config.get("default.value.serde"))
+        topology = with_serdes(topology, config)
         self.task_id = task_id
         self._sensor = sensor or Sensor()
         self._partitions = partitions

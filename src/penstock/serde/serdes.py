@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.durations import DurationLike, duration_ms
@@ -83,6 +83,58 @@ class Serdes:
         return JsonSerde() if schema is None else StructSerde(schema)
 
     @staticmethod
+    def avro(
+        schema: Any = None, *, framing: str | None = None, registry: str | Mapping[str, Any] | None = None
+    ) -> Serde[Any]:
+        """Avro values (Kafka: ``GenericAvroSerde``); records are dicts.
+
+        >>> serde = Serdes.avro({"type": "record", "name": "Hit", "fields": [{"name": "status", "type": "int"}]},
+        ...                     framing="none")
+        >>> serde.serialize({"status": 404})
+        b'\\xa8\\x06'
+
+        Args:
+            schema: JSON text, a dict, or the path of an ``.avsc`` file; without one, values are read with the schema
+                they were written with.
+            framing: Where the id of the schema in the registry goes: "prefix" (the default) or "header"; "none": there
+                is no registry, the bytes are bare.
+            registry: The registry's URL, or settings by Kafka's names; the application's config gives the rest.
+        """
+        from penstock.serde.schemas.avro import AvroSerde
+
+        return AvroSerde(schema, framing, registry)
+
+    @staticmethod
+    def protobuf(
+        message: type, *, framing: str | None = None, registry: str | Mapping[str, Any] | None = None
+    ) -> Serde[Any]:
+        """Protobuf messages (Kafka: ``KafkaProtobufSerde``); dicts are written too.
+
+        Args:
+            message: The class that protoc generated.
+            framing: As for `avro`.
+            registry: As for `avro`.
+        """
+        from penstock.serde.schemas.protobuf import ProtobufSerde
+
+        return ProtobufSerde(message, framing, registry)
+
+    @staticmethod
+    def json_schema(
+        schema: Any = None, *, framing: str | None = None, registry: str | Mapping[str, Any] | None = None
+    ) -> Serde[Any]:
+        """JSON values with a JSON Schema (Kafka: ``KafkaJsonSchemaSerde``).
+
+        Args:
+            schema: JSON text, a dict, or the path of a file; without one, any value is read.
+            framing: As for `avro`.
+            registry: As for `avro`.
+        """
+        from penstock.serde.schemas.json_schema import JsonSchemaSerde
+
+        return JsonSchemaSerde(schema, framing, registry)
+
+    @staticmethod
     def list(inner: Serde[Any] | str) -> Serde[Any]:
         """Lists of one type (Kafka: ``ListSerde`` of ``ArrayList``)."""
         return ListSerde(Serdes.of(inner))
@@ -153,6 +205,8 @@ _SIMPLE: dict[str, Callable[[], Serde[Any]]] = {
     "json": Serdes.json,
     "text_long": Serdes.text_long,
     "auto": Serdes.auto,
+    "avro": Serdes.avro,
+    "json_schema": Serdes.json_schema,
 }
 _PYTHON: dict[type, str] = {
     str: "string",
@@ -170,6 +224,8 @@ _ALIASES = {
     "bool": "boolean",
     "none": "void",
     "str": "string",
+    "genericavro": "avro",
+    "kafkajsonschema": "json_schema",
 }
 _NESTED: dict[str, Callable[[Serde[Any]], Serde[Any]]] = {
     "list": ListSerde,

@@ -16,10 +16,11 @@ from penstock.runtime.inputs import headers_of
 from penstock.runtime.place import Place
 from penstock.runtime.task import StreamTask, TaskOutput
 from penstock.serde import Serdes
+from penstock.serde.binding import bound, configured
 from penstock.state.memory import MemoryTaskState
 from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
-from penstock.topology.default_serdes import with_default_serdes
+from penstock.topology.configured_serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.runtime.sensor import Sensor
@@ -75,8 +76,7 @@ class TopologyTestDriver:
         if batch_size < 1:
             raise InvalidStateError(f"batch_size is at least 1, not {batch_size}")
         self.config = _config(config)
-        defaults = (self.config.get("default.key.serde"), self.config.get("default.value.serde"))
-        self.topology = topology = with_default_serdes(topology, *defaults)
+        self.topology = topology = with_serdes(topology, self.config)
         self.wall_clock_ms = timestamp_ms(initial_wall_clock_ms)
         self._batch_size = batch_size
         self._prefix = f"{self.config['application.id']}-"
@@ -129,7 +129,7 @@ class TopologyTestDriver:
         if source is None:
             known = sorted({t for n in self.topology.sources for t in n.topics})
             raise TopologyError(f"no source reads topic {name!r}", hint=f"Source topics are {known}.", topic=name)
-        return TestInputTopic(self, name, *self._serdes(source, key_serde, value_serde), auto_advance)
+        return TestInputTopic(self, name, *self._serdes(name, source, key_serde, value_serde), auto_advance)
 
     def output_topic(
         self, name: str, key_serde: Serde[Any] | str | None = None, value_serde: Serde[Any] | str | None = None
@@ -139,7 +139,7 @@ class TopologyTestDriver:
         sink = next((n for n in self.topology.sinks if n.topic == name), None)
         if sink is None:
             sink = next((n for n in self.topology.sinks if n.topic_fn is not None), None)
-        return TestOutputTopic(self, name, *self._serdes(sink, key_serde, value_serde))
+        return TestOutputTopic(self, name, *self._serdes(name, sink, key_serde, value_serde))
 
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
         """Writes a record given as bytes."""
@@ -290,13 +290,19 @@ class TopologyTestDriver:
 
     def _serdes(
         self,
+        topic: str,
         node: SourceNode | SinkNode | None,
         key_serde: Serde[Any] | str | None,
         value_serde: Serde[Any] | str | None,
     ) -> tuple[Serde[Any], Serde[Any]]:
         key = key_serde or (node.key_serde if node else None) or self.config.get("default.key.serde")
         value = value_serde or (node.value_serde if node else None) or self.config.get("default.value.serde")
-        return _serde(key, "key"), _serde(value, "value")
+        name = self._prefix + topic if topic in self.topology.internal_topics else topic
+        serdes = (_serde(key, "key"), _serde(value, "value"))
+        return tuple(  # type: ignore[return-value]
+            bound(configured(serde, self.config.given), name, part)
+            for serde, part in zip(serdes, ("key", "value"), strict=True)
+        )
 
 
 def _config(config: StreamsConfig | Mapping[str, Any] | None) -> StreamsConfig:

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.errors import InvalidStateError
 from penstock.runtime.rows import Headers
+from penstock.serde.binding import header_frame, joined, schema_at_front, split
 
 if TYPE_CHECKING:
     from penstock.serde.base import Serde
@@ -82,9 +85,10 @@ class TestInputTopic(Generic[K, V]):
             self._now_ms += self._auto_advance_ms
         else:
             stamp = timestamp_ms(timestamp)
-        self._driver.pipe_raw(
-            self._name, self._key_serde.serialize(key), self._value_serde.serialize(value), stamp, _headers(headers)
-        )
+        found = _headers(headers)
+        key_data, found = _to_headers(self._key_serde, self._key_serde.serialize(key), found, "key")
+        value_data, found = _to_headers(self._value_serde, self._value_serde.serialize(value), found, "value")
+        self._driver.pipe_raw(self._name, key_data, value_data, stamp, found)
 
     def pipe_many(
         self, records: Iterable[TestRecord[Any, Any] | tuple[Any, Any] | tuple[Any, Any, TimestampLike]]
@@ -106,6 +110,23 @@ def _headers(headers: HeadersLike | None) -> Headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in pairs)
+
+
+def _to_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: str) -> tuple[bytes | None, Headers]:
+    """Moves the id of a schema into the headers, where the serde wants it there."""
+    frame = None if data is None else header_frame(serde)
+    if frame is None:
+        return data, headers
+    rest, (found,) = split(pa.array([data], pa.large_binary()), frame, [headers], part)
+    return rest[0].as_py(), found
+
+
+def _from_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: str) -> tuple[bytes | None, Headers]:
+    """The bytes with the id of their schema before them."""
+    if not headers or schema_at_front(serde) is None:
+        return data, headers
+    whole, (rest,) = joined(pa.array([data], pa.large_binary()), [headers], part)
+    return whole[0].as_py(), rest
 
 
 class TestOutputTopic(Generic[K, V]):
@@ -133,8 +154,10 @@ class TestOutputTopic(Generic[K, V]):
                 hint=f"Check is_empty() first, or flush() if batch_size is set. Topics written so far: {written}.",
                 topic=self._name,
             )
-        key = self._key_serde.deserialize(raw.key)
-        return TestRecord(key, self._value_serde.deserialize(raw.value), raw.timestamp, raw.headers)  # type: ignore[arg-type]
+        key_data, headers = _from_headers(self._key_serde, raw.key, raw.headers, "key")
+        value_data, headers = _from_headers(self._value_serde, raw.value, headers, "value")
+        key, value = self._key_serde.deserialize(key_data), self._value_serde.deserialize(value_data)
+        return TestRecord(key, value, raw.timestamp, headers)
 
     def read_value(self) -> V:
         """The next record's value."""

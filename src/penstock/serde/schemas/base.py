@@ -167,6 +167,12 @@ class SchemaSerde(BaseSerde):
         )
 
     @property
+    def write_frame(self) -> bytes:
+        """What stands before every value that it writes."""
+        self.target()
+        return self._process().frame
+
+    @property
     def auto_register(self) -> bool:
         """Whether new schemas are registered; else they must be there."""
         return self.settings.flag("auto.register.schemas", default=True)
@@ -214,8 +220,7 @@ class SchemaSerde(BaseSerde):
         if self.framing == "none":
             encoded = self.encode_items(items, None, b"")
         else:
-            registered = self.target()
-            encoded = self.encode_items(items, registered, self._process().frame)
+            encoded = self.encode_items(items, self.target(), self.write_frame)
         return bytes_column(self.serialize_rows(items)) if encoded is None else encoded
 
     def encode_items(self, items: list[Any], registered: Registered | None, frame: bytes) -> pa.Array | None:  # noqa: ARG002
@@ -230,8 +235,7 @@ class SchemaSerde(BaseSerde):
             return False
         if self.framing == "none" or column.decoder.framing == "none":
             return self.framing == column.decoder.framing
-        self.target()
-        return starts_with(column.raw, self._process().frame)
+        return starts_with(column.raw, self.write_frame)
 
     def decode(self, data: pa.Array) -> Column:
         data = large_binary(data)

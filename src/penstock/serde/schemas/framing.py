@@ -19,9 +19,8 @@ from penstock.serde.rowwise import show
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HEADER_NAMES", "Group", "frame", "groups", "read_frame", "starts_with"]
+__all__ = ["Group", "frame", "groups", "read_frame", "starts_with"]
 
-HEADER_NAMES = {"key": "__key_schema_id", "value": "__value_schema_id"}
 _BY_ID, _BY_GUID = 0, 1
 _SIZES = {_BY_ID: 5, _BY_GUID: 17}
 
