@@ -74,9 +74,7 @@ def header_frame(serde: Any) -> bytes | None:
     return found.write_frame if found is not None and found.framing == "header" else None
 
 
-def split(
-    data: pa.Array, frame: bytes, headers: Sequence[Headers] | None, part: str
-) -> tuple[pa.Array, list[Headers]]:
+def split(data: pa.Array, frame: bytes, headers: Sequence[Headers] | None, part: str) -> tuple[pa.Array, list[Headers]]:
     """The bytes without their frame, and the headers with it; null rows have none."""
     name = HEADER_NAMES[part]
     there = data.is_valid().to_pylist()

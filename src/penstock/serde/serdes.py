@@ -88,10 +88,10 @@ class Serdes:
     ) -> Serde[Any]:
         """Avro values (Kafka: ``GenericAvroSerde``); records are dicts.
 
-        >>> serde = Serdes.avro({"type": "record", "name": "Hit", "fields": [{"name": "status", "type": "int"}]},
-        ...                     framing="none")
-        >>> serde.serialize({"status": 404})
-        b'\\xa8\\x06'
+        >>> hit = {"type": "record", "name": "Hit", "fields": [{"name": "status", "type": "int"}]}
+        >>> serde = Serdes.avro(hit, framing="none")
+        >>> serde.serialize({"status": 404}).hex()
+        'a806'
 
         Args:
             schema: JSON text, a dict, or the path of an ``.avsc`` file; without one, values are read with the schema

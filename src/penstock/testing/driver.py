@@ -299,10 +299,8 @@ class TopologyTestDriver:
         value = value_serde or (node.value_serde if node else None) or self.config.get("default.value.serde")
         name = self._prefix + topic if topic in self.topology.internal_topics else topic
         serdes = (_serde(key, "key"), _serde(value, "value"))
-        return tuple(  # type: ignore[return-value]
-            bound(configured(serde, self.config.given), name, part)
-            for serde, part in zip(serdes, ("key", "value"), strict=True)
-        )
+        key, value = (configured(serde, self.config.given) for serde in serdes)
+        return bound(key, name, "key"), bound(value, name, "value")
 
 
 def _config(config: StreamsConfig | Mapping[str, Any] | None) -> StreamsConfig:

@@ -156,7 +156,8 @@ class TestOutputTopic(Generic[K, V]):
             )
         key_data, headers = _from_headers(self._key_serde, raw.key, raw.headers, "key")
         value_data, headers = _from_headers(self._value_serde, raw.value, headers, "value")
-        key, value = self._key_serde.deserialize(key_data), self._value_serde.deserialize(value_data)
+        key: Any = self._key_serde.deserialize(key_data)
+        value: Any = self._value_serde.deserialize(value_data)
         return TestRecord(key, value, raw.timestamp, headers)
 
     def read_value(self) -> V:

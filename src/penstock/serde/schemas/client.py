@@ -157,7 +157,6 @@ class RegistryClient:
 
     def _ask(self, what: str, call: Any, *arguments: Any) -> Any:
         from confluent_kafka.schema_registry import SchemaRegistryError as Refused
-        from httpx import HTTPError
 
         try:
             return call(*arguments)
@@ -168,7 +167,10 @@ class RegistryClient:
                 status=error.http_status_code,
                 code=error.error_code,
             ) from error
-        except (HTTPError, OSError) as error:
+        except Exception as error:
+            # The client uses httpx or httpx2, whichever is installed.
+            if not isinstance(error, OSError) and not type(error).__module__.startswith("httpx"):
+                raise
             raise SchemaRegistryError(
                 f"the registry {self.url} cannot be reached to {what}: {type(error).__name__} {error}",
                 hint="Check schema.registry.url and that the registry runs (`penstock registry start` starts one).",
