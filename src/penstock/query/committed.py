@@ -27,7 +27,7 @@ from penstock.topology.stores import StoreSpec
 __all__ = ["CommittedState", "GlobalReader"]
 
 _PLAN = "plan.json"
-_TRIES = 4
+_TRIES = 3
 
 
 class GlobalReader(Protocol):
@@ -113,6 +113,8 @@ class CommittedState:
                     f"store {name!r} holds nothing yet: the application has not run with it",
                     hint="Start the application; a topology that has changed makes its stores at its next start.",
                     store=name,
+                    code="STORE_NOT_READY",
+                    status=503,
                 )
             raise unknown_store(name, known)
         return known[name]
@@ -163,11 +165,13 @@ class CommittedState:
 
     def _views(self, store: str, partitions: list[int]) -> tuple[Commit | None, dict[int, TaskView]]:
         """All partitions at the end of one and the same batch."""
-        for attempt in range(_TRIES):
-            commit = self.commits.newest(now=attempt > 0)
+        stuck, before = 0, -1
+        while True:
+            commit = self.commits.newest(now=before >= 0)
             self._check_generation()
             if commit is None:
                 return None, {}
+            stuck, before = (0 if commit.batch > before else stuck + 1), commit.batch
             sub = self._tasks()[store]
             readers = {number: self._reader(sub, number) for number in partitions}
             target = commit.batch * sub.runs + sub.runs - 1
@@ -175,13 +179,12 @@ class CommittedState:
                 views: dict[int, TaskView] = {}
                 try:
                     for number, reader in readers.items():
-                        views[number] = reader.view(target, insist=attempt == _TRIES - 1)
+                        views[number] = reader.view(target, insist=stuck >= _TRIES)
                         opened.callback(views[number].close)
-                except AheadError:
+                except AheadError:  # a newer batch was committed, or a worker is in the second phase of a batch
                     continue
                 opened.pop_all()
                 return commit, views
-        raise AssertionError("the last attempt insists")
 
     def _reader(self, sub: _Tasks, number: int) -> TaskReader:
         task_id = f"{sub.number}_{number}"

@@ -74,4 +74,6 @@ def unknown_store(store: str, known: Collection[str]) -> StateError:
     """The error for a store that is not there, with the nearest names."""
     near = difflib.get_close_matches(store, known)
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"The stores are {sorted(known) or 'none'}."
-    return StateError(f"there is no store {store!r} to query", hint=hint, store=store, near=near)
+    return StateError(
+        f"there is no store {store!r} to query", hint=hint, store=store, code="STORE_NOT_FOUND", status=404
+    )

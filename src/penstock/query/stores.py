@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.durations import TimestampLike, timestamp_ms
 from penstock.errors import StateError
@@ -22,15 +23,55 @@ from penstock.state.views import ValueAndTimestamp, VersionedRecord
 from penstock.state.views.keyvalue import key_bytes
 
 __all__ = [
+    "Found",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
     "ReadOnlyStore",
     "ReadOnlyVersionedStore",
     "ReadOnlyWindowStore",
+    "lookup",
+    "merged_entries",
     "open_store",
 ]
 
 Entries = Iterator[tuple[Any, Any]]
+
+
+class Found(NamedTuple):
+    """What a partition had under a key: None if none had anything. The reading is over."""
+
+    value: Any
+    partition: int
+    reading: Reading
+
+
+def lookup(
+    source: StateSource, info: StoreInfo, key: Any, read: Callable[[Any], Any], partition: int | None = None
+) -> Found:
+    """The first thing that a partition has, the key's own partition first."""
+    own = partition_for(key_bytes(info.spec, key), info.partitions)
+    if partition is not None or info.is_global or info.partitions == 1:
+        order = [[partition or 0]]
+    else:
+        order = [[own], [number for number in range(info.partitions) if number != own]]
+    for numbers in order:
+        with source.reading(info.spec.name, numbers) as reading:
+            for number in [GLOBAL] if info.is_global else numbers:
+                view = reading.views.get(number)
+                found = None if view is None else read(view)
+                if found is not None:
+                    return Found(found, number, reading)
+    return Found(None, GLOBAL if info.is_global else order[0][0], reading)
+
+
+def merged_entries(
+    reading: Reading, read: Callable[[Any], Iterable[Any]], sort: Callable[[Any], Any] | None, *, reverse: bool
+) -> Iterator[Any]:
+    """The entries of all partitions of a reading, in one order if ``sort`` gives one, else one after the other."""
+    parts = [iter(read(view)) for _, view in sorted(reading.views.items())]
+    if sort is None or len(parts) < 2:
+        return chain.from_iterable(parts)
+    return iter(heapq.merge(*parts, key=sort, reverse=reverse))
 
 
 class _Composite:
@@ -57,21 +98,7 @@ class _Composite:
         return value.value if isinstance(value, ValueAndTimestamp) and not self._has_timestamps else value
 
     def _lookup(self, key: Any, read: Callable[[Any], Any]) -> Any:
-        """The first thing that a partition has, the key's own partition first."""
-        for numbers in self._order(key):
-            with self._source.reading(self.name, numbers) as reading:
-                for number in [GLOBAL] if self._info.is_global else numbers:
-                    view = reading.views.get(number)
-                    found = None if view is None else read(view)
-                    if found is not None:
-                        return found
-        return None
-
-    def _order(self, key: Any) -> list[list[int]]:
-        own = partition_for(key_bytes(self._spec, key), self._info.partitions)
-        if self._partition is not None or self._info.is_global or self._info.partitions == 1:
-            return [[self._partition or 0]]
-        return [[own], [number for number in range(self._info.partitions) if number != own]]
+        return lookup(self._source, self._info, key, read, self._partition).value
 
     def _entries(
         self, read: Callable[[Any], Iterable[Any]], sort: Callable[[Any], Any] | None, *, reverse: bool
@@ -80,16 +107,11 @@ class _Composite:
         with ExitStack() as stack:
             wanted = None if self._partition is None else [self._partition]
             reading: Reading = stack.enter_context(self._source.reading(self.name, wanted))
-            parts = [iter(read(view)) for _, view in sorted(reading.views.items())]
+            found = merged_entries(reading, read, sort, reverse=reverse)
             if reading.is_shared:
-                found = [list(part) for part in parts]
+                found = iter(list(found))
                 stack.close()
-                parts = [iter(part) for part in found]
-            if sort is None or len(parts) < 2:
-                for part in parts:
-                    yield from part
-            else:
-                yield from heapq.merge(*parts, key=sort, reverse=reverse)
+            yield from found
 
     def _by_key(self, entry: tuple[Any, Any]) -> bytes:
         return key_bytes(self._spec, entry[0])

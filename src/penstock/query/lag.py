@@ -1,0 +1,74 @@
+"""How many records the committed state is behind, without a query ever waiting for the log."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from penstock.query.commits import Commit
+
+__all__ = ["Ends", "LagWatch"]
+
+_log = logging.getLogger(__name__)
+_EVERY_S = 1.0
+_IDLE_S = 10.0
+
+Ends = Mapping[str, Mapping[int, int]]
+
+
+class LagWatch:
+    """Asks for the ends of topics in a thread of its own, while somebody wants to know.
+
+    Args:
+        ends: Gives topic -> partition -> end offset for these topics; called in the thread.
+    """
+
+    def __init__(self, ends: Callable[[list[str]], Ends]) -> None:
+        self._ends = ends
+        self._topics: list[str] = []
+        self._found: Ends | None = None
+        self._wanted = 0.0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def behind(self, commit: Commit | None) -> int | None:
+        """How many records lie behind the committed batch; None if that is not known (yet)."""
+        if commit is None:
+            return None
+        self._topics = list(commit.ends)
+        self._wanted = time.monotonic()
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._watch, name="penstock-lag", daemon=True)
+                self._thread.start()
+        found = self._found
+        if found is None:
+            return None
+        return sum(
+            max(0, end - commit.ends[topic].get(partition, 0))
+            for topic, parts in found.items()
+            if topic in commit.ends
+            for partition, end in parts.items()
+        )
+
+    def _watch(self) -> None:
+        while time.monotonic() - self._wanted < _IDLE_S:
+            try:
+                self._found = self._ends(self._topics)
+            except Exception as error:  # noqa: BLE001 - a log may fail in many ways, and queries go on
+                _log.debug("the ends of the topics are not known: %s", error)
+                self._found = None
+            if self._stop.wait(_EVERY_S):
+                break
+        with self._lock:
+            self._thread = None
+            self._found = None
+
+    def close(self) -> None:
+        self._stop.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(5)

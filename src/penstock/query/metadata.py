@@ -1,0 +1,203 @@
+"""Who answers queries of an application: instances that note themselves in its checkpoint.
+
+The driver of a running application is the active host of all its partitions, for a lease lets only one run. Query
+servers beside it are standbys: the committed state is theirs to read as well. Each writes a small document under
+``instances`` in the checkpoint, again every few seconds; who has not done so for a while, or whose process on this very
+machine is gone, does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
+
+from penstock.errors import ConfigError, PenstockError
+from penstock.query.source import GLOBAL, StoreInfo
+from penstock.serde.partitioner import partition_for
+from penstock.state.documents import delete_document, list_documents, read_document, write_document
+
+__all__ = ["HostInfo", "Instance", "Instances", "KeyQueryMetadata", "Registration", "StreamsMetadata", "key_metadata"]
+
+_log = logging.getLogger(__name__)
+_FOLDER = "instances"
+_BEAT_S = 3.0
+_ALIVE_MS = 15_000
+_FORGOTTEN_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostInfo:
+    """Kafka's ``HostInfo``: where an instance answers."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, text: str) -> HostInfo:
+        """From ``host:port``.
+
+        >>> HostInfo.of("localhost:7070")
+        HostInfo(host='localhost', port=7070)
+        """
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConfigError(f"application.server is {text!r}, not host:port", hint='For example "localhost:7070".')
+        return cls(host.strip("[]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def unavailable(cls) -> HostInfo:
+        """No instance is known."""
+        return cls("unavailable", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance, as it has noted itself."""
+
+    host: str
+    port: int
+    role: Literal["active", "standby"]
+    machine: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    heartbeat_ms: int = 0
+    serves_http: bool = True
+
+    @property
+    def host_info(self) -> HostInfo:
+        return HostInfo(self.host, self.port)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host_info}"
+
+    @property
+    def document(self) -> str:
+        return f"{_FOLDER}/{self.machine}-{self.pid}-{self.port}.json"
+
+    def is_alive(self, now_ms: int) -> bool:
+        """Whether it has been heard of, and its process is there as far as can be told."""
+        if now_ms - self.heartbeat_ms > _ALIVE_MS:
+            return False
+        if self.machine == socket.gethostname():
+            try:
+                os.kill(self.pid, 0)
+            except ProcessLookupError:
+                return False
+            except PermissionError:
+                pass
+        return True
+
+
+class Instances:
+    """The instances of one application.
+
+    Args:
+        checkpoint: Its checkpoint location.
+        refresh_s: How old an answer may be.
+    """
+
+    def __init__(self, checkpoint: str, refresh_s: float = 1.0) -> None:
+        self._checkpoint = checkpoint
+        self._refresh_s = refresh_s
+        self._looked = float("-inf")
+        self._found: list[Instance] = []
+
+    def alive(self) -> list[Instance]:
+        """All that answer, the active one first, the one that started last before others."""
+        if time.monotonic() - self._looked > self._refresh_s:
+            self._found = self._read()
+            self._looked = time.monotonic()
+        now = time.time_ns() // 1_000_000
+        found = [one for one in self._found if one.is_alive(now)]
+        return sorted(found, key=lambda one: (one.role != "active", -one.started_ms))
+
+    def active(self) -> Instance | None:
+        """The one that runs the application; None while nobody does."""
+        return next((one for one in self.alive() if one.role == "active"), None)
+
+    def _read(self) -> list[Instance]:
+        found = []
+        for name in list_documents(self._checkpoint, _FOLDER):
+            text = read_document(self._checkpoint, f"{_FOLDER}/{name}")
+            with suppress(ValueError, TypeError):  # one of another version
+                found.append(Instance(**json.loads(text or "")))
+        return found
+
+    def forget_dead(self) -> None:
+        """Removes the documents of instances that have not been heard of for long."""
+        now = time.time_ns() // 1_000_000
+        for one in self._read():
+            if now - one.heartbeat_ms > _FORGOTTEN_MS:
+                delete_document(self._checkpoint, one.document)
+
+
+class Registration:
+    """Keeps one instance noted while it lives."""
+
+    def __init__(self, checkpoint: str, instance: Instance) -> None:
+        self._checkpoint = checkpoint
+        self._instance = instance
+        self._stop = threading.Event()
+        self._write()
+        with suppress(PenstockError, OSError):
+            Instances(checkpoint).forget_dead()
+        self._thread = threading.Thread(target=self._beat, name="penstock-instance", daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        beating = replace(self._instance, heartbeat_ms=time.time_ns() // 1_000_000)
+        write_document(self._checkpoint, self._instance.document, json.dumps(asdict(beating)))
+
+    def _beat(self) -> None:
+        while not self._stop.wait(_BEAT_S):
+            try:
+                self._write()
+            except (PenstockError, OSError) as error:
+                _log.warning("This instance could not be noted in the checkpoint: %s", error)
+
+    def close(self) -> None:
+        """Takes it out."""
+        self._stop.set()
+        self._thread.join()
+        with suppress(PenstockError, OSError):
+            delete_document(self._checkpoint, self._instance.document)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQueryMetadata:
+    """Kafka's ``KeyQueryMetadata``: who answers for a key."""
+
+    active_host: HostInfo
+    standby_hosts: frozenset[HostInfo]
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMetadata:
+    """Kafka's ``StreamsMetadata``: what an instance answers for."""
+
+    host_info: HostInfo
+    state_store_names: frozenset[str]
+    topic_partitions: frozenset[tuple[str, int]]
+    standby_state_store_names: frozenset[str] = frozenset()
+    standby_topic_partitions: frozenset[tuple[str, int]] = frozenset()
+
+
+def key_metadata(info: StoreInfo, key: bytes, alive: Iterable[Instance]) -> KeyQueryMetadata:
+    """The partition of a key's bytes, by Kafka's partitioner, and the hosts that answer for it."""
+    hosts = list(alive)
+    active = next((one.host_info for one in hosts if one.role == "active"), HostInfo.unavailable())
+    standbys = frozenset(one.host_info for one in hosts if one.host_info != active)
+    return KeyQueryMetadata(active, standbys, GLOBAL if info.is_global else partition_for(key, info.partitions))

@@ -1,0 +1,190 @@
+"""Queries over HTTP: what is answered, by whom, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from penstock.query.http import make_app
+from penstock.query.metadata import HostInfo, Instance, Instances, Registration
+from penstock.query.server import QueryServer
+from penstock.query.service import QueryService
+from penstock.serde.windowed import Window, Windowed
+
+T = 1_790_000_000_000
+
+
+def filled(checkpoint):
+    def change(task, store):
+        for n in range(task, 6, 2):
+            store("counts").put(f"k{n}", n, T + n)
+            store("plain").put(f"k{n}", f"v{n}")
+            store("windows").put(f"k{n}", n, T, T)
+            store("windows").put(f"k{n}", n + 10, T + 1000, T + 1000)
+            store("sessions").put(Windowed(f"k{n}", Window(T, T + 50)), n)
+            store("versions").put(f"k{n}", "old", T)
+            store("versions").put(f"k{n}", "new", T + 100)
+
+    checkpoint.batch(change)
+
+
+@pytest.fixture
+def service(checkpoint, state):
+    return QueryService(state)
+
+
+@pytest.fixture
+def client(service):
+    return TestClient(make_app(service))
+
+
+def test_keys(checkpoint, client):
+    filled(checkpoint)
+    answer = client.get("/stores/counts/keys/k3").json()
+    assert (answer["key"], answer["value"], answer["timestamp"], answer["partition"]) == ("k3", 3, T + 3, 1)
+    assert (answer["batch"], answer["position"], answer["role"]) == (0, {"events": {"1": 9}}, "standby")
+    assert answer["staleness_ms"] >= 0
+    assert client.get("/stores/plain/keys/6b33", params={"encoding": "hex"}).json()["value"] == "v3"
+    versions = client.get("/stores/versions/keys/k1", params={"as_of": T + 50}).json()
+    assert (versions["value"], versions["valid_to"]) == ("old", T + 100)
+    found = client.get("/stores/versions/versions/k1").json()["entries"]
+    assert [entry["value"] for entry in found] == ["new", "old"]
+
+
+def test_ranges_are_cut_into_pages(checkpoint, client):
+    filled(checkpoint)
+
+    def pages(path, **params):
+        cursor, found = None, []
+        while True:
+            page = client.get(path, params={**params, "limit": 2} | ({"cursor": cursor} if cursor else {})).json()
+            assert len(page["entries"]) <= 2
+            found += page["entries"]
+            cursor = page["next"]
+            if cursor is None:
+                return [entry["key"] for entry in found]
+
+    everything = [f"k{n}" for n in range(6)]
+    assert pages("/stores/counts/range") == everything
+    assert pages("/stores/counts/range", reverse=True) == everything[::-1]
+    assert pages("/stores/counts/range", **{"from": "k1", "to": "k4"}) == everything[1:5]
+    assert pages("/stores/counts/range", **{"from": "k1", "to": "k4", "reverse": True}) == everything[4:0:-1]
+    assert pages("/stores/plain/prefix", prefix="k") == everything
+    assert sorted(pages("/stores/windows/windows", **{"from": T + 1000})) == everything
+    assert sorted(pages("/stores/sessions/sessions")) == everything
+
+
+def test_windows_and_sessions_of_a_key(checkpoint, client):
+    filled(checkpoint)
+    windows = client.get("/stores/windows/windows", params={"key": "k2"}).json()
+    assert [(e["start"], e["end"], e["value"]) for e in windows["entries"]] == [
+        (T, T + 1000, 2),
+        (T + 1000, T + 2000, 12),
+    ]
+    first = client.get("/stores/windows/windows", params={"key": "k2", "limit": 1, "reverse": True}).json()
+    assert [e["value"] for e in first["entries"]] == [12]
+    assert first["next"] == "1"
+    sessions = client.get("/stores/sessions/sessions", params={"key": "k2"}).json()
+    assert [(e["start"], e["end"], e["value"]) for e in sessions["entries"]] == [(T, T + 50, 2)]
+
+
+def test_what_there_is(checkpoint, client):
+    filled(checkpoint)
+    stores = {store["name"]: store for store in client.get("/stores").json()}
+    assert stores["windows"]["window_size_ms"] == 1000
+    assert client.get("/stores/plain").json()["approximate_entries"] == 6
+    about = client.get("/").json()
+    assert (about["application"], about["batch"], about["instances"]) == ("app", 0, [])
+    assert client.get("/health").json()["records_behind"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code", "text"),
+    [
+        ("/stores/count/keys/k", 404, "STORE_NOT_FOUND", "Did you mean 'counts'"),
+        ("/stores/counts/keys/none", 404, "KEY_NOT_FOUND", "nothing under 'none'"),
+        ("/stores/windows/keys/k1", 400, "UNKNOWN_QUERY_TYPE", "queried by windows"),
+        ("/stores/counts/windows", 400, "UNKNOWN_QUERY_TYPE", "keys, range and prefix"),
+        ("/stores/counts/keys/zz?encoding=hex", 400, "BAD_KEY", "hex"),
+        ("/stores/counts/keys/zz?encoding=roman", 400, "BAD_REQUEST", "encoding"),
+        ("/stores/counts/range?limit=0", 400, "BAD_REQUEST", "limit"),
+        ("/stores/windows/windows?cursor=x", 400, "BAD_CURSOR", "next"),
+        ("/stores/counts/keys/k1?min_position=7", 400, "BAD_REQUEST", "topic, partition, offset"),
+        ("/stores/counts/keys/k1?route=x", 400, "BAD_REQUEST", "redirect"),
+    ],
+)
+def test_refusals_say_what_to_do(checkpoint, client, path, status, code, text):
+    filled(checkpoint)
+    answer = client.get(path)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert error["code"] == code
+    assert text in f"{error['message']} {error['hint']}"
+
+
+def test_an_answer_must_be_fresh_enough(checkpoint, client):
+    filled(checkpoint)
+    seen = json.dumps({"events": {"0": 9}})
+    assert client.get("/stores/counts/keys/k0", params={"min_position": seen}).status_code == 200
+    later = client.get("/stores/counts/keys/k0", params={"min_position": json.dumps({"events": {"0": 10}})})
+    assert later.status_code == 503
+    assert later.json()["error"]["code"] == "NOT_UP_TO_BOUND"
+    assert later.json()["position"] == {"events": {"0": 9, "1": 9}}
+    assert client.get("/stores/counts/keys/k0?max_staleness_ms=60000").status_code == 200
+    os.utime(f"{checkpoint.location}/spark/commits/0", (1, 1))
+    assert client.get("/stores/counts/keys/k0?max_staleness_ms=60000").status_code == 503
+
+
+def test_nothing_has_been_committed(checkpoint, client):
+    assert client.get("/stores/counts/keys/k0").json()["error"]["code"] == "KEY_NOT_FOUND"
+    assert client.get("/stores/counts/range").json()["entries"] == []
+
+
+def test_routing_to_the_instance_that_runs_the_application(checkpoint, state):
+    filled(checkpoint)
+    active_state = checkpoint.state(own_root=checkpoint.root / "another")
+    active = QueryServer(QueryService(active_state, is_active=lambda: True), role="active")
+    active.start()
+    standby = QueryServer(QueryService(state))
+    standby.start()
+    try:
+        with httpx.Client(base_url=standby.url, trust_env=False) as http:
+            assert http.get("/stores/counts/keys/k1").json()["role"] == "standby"
+            forwarded = http.get("/stores/counts/keys/k1", params={"route": "forward"})
+            assert (forwarded.json()["role"], forwarded.json()["host"]) == ("active", str(active.host_info))
+            redirect = http.get("/stores/counts/keys/k1", params={"route": "redirect"})
+            assert redirect.status_code == 307
+            assert redirect.json()["active_host"] == str(active.host_info)
+            assert httpx.get(redirect.headers["location"], trust_env=False).json()["value"] == 1
+            metadata = http.get("/metadata/counts/k1").json()
+            assert metadata["active_host"] == str(active.host_info)
+            assert metadata["standby_hosts"] == [str(standby.host_info)]
+            active.close()
+            time.sleep(1.1)  # how long a server may remember who is alive
+            again = http.get("/stores/counts/keys/k1", params={"route": "forward"})
+            assert (again.status_code, again.json()["role"]) == (200, "standby")
+            assert http.get("/metadata/counts/k1").json()["active_host"] is None
+    finally:
+        active.close()
+        standby.close()
+        active_state.close()
+
+
+def test_instances_that_have_died_do_not_count(checkpoint):
+    found = Instances(checkpoint.location, refresh_s=0)
+    noted = Registration(checkpoint.location, Instance("localhost", 7070, "active"))
+    assert [one.host_info for one in found.alive()] == [HostInfo("localhost", 7070)]
+    gone = Instance("localhost", 7071, "active", machine=socket.gethostname(), pid=2**22 + 1, heartbeat_ms=2**62)
+    checkpoint.write(gone.document, json.dumps({f: getattr(gone, f) for f in gone.__dataclass_fields__}))
+    silent = Instance("elsewhere", 7072, "standby", machine="elsewhere", heartbeat_ms=1)
+    checkpoint.write(silent.document, json.dumps({f: getattr(silent, f) for f in silent.__dataclass_fields__}))
+    assert len(found.alive()) == 1
+    found.forget_dead()
+    noted.close()
+    assert found.alive() == []
