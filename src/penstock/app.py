@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.config import StreamsConfig
 from penstock.errors import AppFailedError, InvalidStateError, PenstockError
+from penstock.spark.interactive import InteractiveQueries
 from penstock.topology.dataframes import for_application, session_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ StateListener = Callable[[State, State], None]
 _ENDED = (State.NOT_RUNNING, State.ERROR)
 
 
-class KafkaStreams:
+class KafkaStreams(InteractiveQueries):
     """Runs a topology on Spark; Kafka's ``KafkaStreams``.
 
     Args:
@@ -87,6 +88,9 @@ class KafkaStreams:
         """The present state."""
         return self._state
 
+    def _state_name(self) -> str:
+        return self._state.value
+
     @property
     def error(self) -> PenstockError | None:
         """What made the application fail; None while it has not."""
@@ -126,8 +130,10 @@ class KafkaStreams:
         run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners)
         try:
             run.launch(until_latest=until == "latest")
+            self._serve()
         except BaseException as error:
             self._error = error if isinstance(error, PenstockError) else None
+            self._stop_serving()
             run.release()
             self._become(State.NOT_RUNNING if isinstance(error, KeyboardInterrupt) else State.ERROR)
             raise
@@ -151,6 +157,7 @@ class KafkaStreams:
                 self._fail(error)
                 return
         self._become(State.PENDING_SHUTDOWN)
+        self._stop_serving()
         run.commit_group()
         run.release()
         self._become(State.NOT_RUNNING)
@@ -163,6 +170,7 @@ class KafkaStreams:
                 self._on_error(error)
             except Exception:  # noqa: BLE001 - logged; the application goes on
                 _log.exception("the uncaught exception handler raised")
+        self._stop_serving()
         if self._run is not None:
             self._run.release()
         self._become(State.ERROR)
@@ -178,10 +186,12 @@ class KafkaStreams:
         """
         if self._state is State.CREATED:
             self._become(State.NOT_RUNNING)
-            return True
         self._stop.set()
         wait_ms = self.config["penstock.shutdown.timeout.ms"] if timeout_ms is None else timeout_ms
-        return self._await_end(wait_ms / 1000)
+        ended = self._await_end(wait_ms / 1000)
+        if ended:
+            self._stop_serving()  # stores that were opened after the end
+        return ended
 
     def wait(self, timeout_ms: int | None = None) -> bool:
         """Waits until it has stopped; raises what made it fail. Gives whether it has stopped."""

@@ -206,6 +206,13 @@ _PENSTOCK = (
         "fail",
         "When retention has removed records before they were read: end with an error, or warn and go on.",
     ),
+    (
+        "penstock.http.port",
+        integer(0),
+        None,
+        "Port of the query server that the application runs; 0: a free one. Not set: no server.",
+    ),
+    ("penstock.http.host", STRING, "127.0.0.1", "Address that the query server listens on; it knows no passwords."),
     ("penstock.snapshot.interval.batches", integer(1), 100, "Batches between two full snapshots of a task's state."),
     ("penstock.segments.retained", integer(1), 200, "State segments that are kept behind the newest snapshot."),
     ("penstock.tick.interval.ms", DURATION, 1_000, "How often wall-clock work gets a batch when no records come."),

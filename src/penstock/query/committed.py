@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from penstock.query.commits import Commit, CommitLog
 from penstock.query.position import Position
 from penstock.query.source import GLOBAL, QUERYABLE, Reading, StoreInfo, unknown_store
 from penstock.query.tasks import AheadError, TaskReader, TaskView
-from penstock.state.documents import read_document
+from penstock.state.documents import document_time_ms, read_document
 from penstock.state.overlay import OverlayMap
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
@@ -28,6 +29,7 @@ __all__ = ["CommittedState", "GlobalReader"]
 
 _PLAN = "plan.json"
 _TRIES = 3
+_PLAN_REFRESH_S = 1.0  # a restart may add stores, and topics may get more partitions
 
 
 class GlobalReader(Protocol):
@@ -88,6 +90,8 @@ class CommittedState:
         self._globals = globals_reader
         self._lock = threading.Lock()
         self._plan: dict[str, _Tasks] = {}
+        self._plan_written: int | None = None
+        self._planned = float("-inf")
         self._readers: dict[str, TaskReader] = {}
         self._generation = 0
         self._closed = False
@@ -172,7 +176,9 @@ class CommittedState:
             if commit is None:
                 return None, {}
             stuck, before = (0 if commit.batch > before else stuck + 1), commit.batch
-            sub = self._tasks()[store]
+            sub = self._tasks().get(store)
+            if sub is None:
+                return None, {}
             readers = {number: self._reader(sub, number) for number in partitions}
             target = commit.batch * sub.runs + sub.runs - 1
             with ExitStack() as opened:
@@ -210,14 +216,18 @@ class CommittedState:
                 return
             self._generation = self.commits.generation
             gone, self._readers, self._plan = list(self._readers.values()), {}, {}
+            self._plan_written = None
         for reader in gone:
             reader.close()
 
     def _tasks(self) -> dict[str, _Tasks]:
         """Store -> its sub-topology, by the plan in the checkpoint."""
         with self._lock:
-            if any(name not in self._plan for name in self._specs if name not in self._global_stores):
-                self._plan = self._read_plan()
+            if time.monotonic() - self._planned > _PLAN_REFRESH_S or not self._plan:
+                written = document_time_ms(self.checkpoint, _PLAN)
+                if written != self._plan_written:
+                    self._plan, self._plan_written = self._read_plan(), written
+                self._planned = time.monotonic()
             return self._plan
 
     def _read_plan(self) -> dict[str, _Tasks]:

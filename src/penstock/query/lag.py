@@ -72,3 +72,5 @@ class LagWatch:
         thread = self._thread
         if thread is not None:
             thread.join(5)
+        if hasattr(self._ends, "close"):
+            self._ends.close()

@@ -57,7 +57,7 @@ class GlobalStores:
         topics = source_topics(topology, [t.name for t in log.topics()])
         groups = [group for group in topology.node_groups if topology.is_global(group)]
         self._nodes = {name for group in groups for name in group}
-        self._topics = sorted({t for name in self._nodes if name in topics for t in topics[name]})
+        self.topics = sorted({t for name in self._nodes if name in topics for t in topics[name]})
         self._names = sorted(topology.global_stores)
         place = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
         self._directory = Path(root) / f"global-{place}"
@@ -81,8 +81,8 @@ class GlobalStores:
             self._close_reader()
             replica = self._opened()
             try:
-                ends = self._log.end_offsets(self._topics) if ends is None else ends
-                beginnings = self._log.beginning_offsets(self._topics)
+                ends = self._log.end_offsets(self.topics) if ends is None else ends
+                beginnings = self._log.beginning_offsets(self.topics)
                 if any(_offset(replica, tp) > end for tp, end in ends.items()):
                     replica.reset()
                 dropped = 0

@@ -15,12 +15,14 @@ from penstock.log.open import open_log
 from penstock.plan.document import document_of, fingerprint_of
 from penstock.plan.evolution import require_compatible
 from penstock.plan.plan import PhysicalPlan, plan_of
+from penstock.query.from_plan import stores_for_plan
 from penstock.spark.feed import feed_partitions
 from penstock.spark.job import SparkJob
 from penstock.spark.moves import take_up_moves
 from penstock.spark.program import pickle_program
 from penstock.spark.reading import reading_of
 from penstock.state.documents import read_document, write_document
+from penstock.topology.default_serdes import with_default_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -143,7 +145,7 @@ def prepare_job(
     places = Places.of(config)
     document = document_of(plan, topology)
     fingerprint = fingerprint_of(document)
-    accepts = _continue(places.checkpoint, document, fingerprint, plan, log)
+    accepts = _continue(places.checkpoint, document, fingerprint, plan, log, _for_queries(topology, config))
     return SparkJob(
         plan=plan,
         program=program,
@@ -164,8 +166,19 @@ def prepare_job(
     )
 
 
+def _for_queries(topology: Topology, config: StreamsConfig) -> dict[str, Any]:
+    """What those need who read the stores without the topology."""
+    typed = with_default_serdes(topology, config.get("default.key.serde"), config.get("default.value.serde"))
+    return {"stores": stores_for_plan(typed.stores), "global_stores": sorted(typed.global_stores)}
+
+
 def _continue(
-    checkpoint: str, document: Mapping[str, Any], fingerprint: str, plan: PhysicalPlan, log: TopicLog
+    checkpoint: str,
+    document: Mapping[str, Any],
+    fingerprint: str,
+    plan: PhysicalPlan,
+    log: TopicLog,
+    more: Mapping[str, Any],
 ) -> list[str]:
     """Fingerprints whose segments may be continued; writes the plan if it is new or has changed."""
     stored = read_document(checkpoint, "plan.json")
@@ -184,5 +197,5 @@ def _continue(
         history = list(old["fingerprints"])
     if fingerprint not in history:
         history.append(fingerprint)
-    write_document(checkpoint, "plan.json", json.dumps({"fingerprints": history, "plan": document}, indent=1))
+    write_document(checkpoint, "plan.json", json.dumps({"fingerprints": history, "plan": document, **more}, indent=1))
     return history

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import UnknownTopicError
+from penstock.spark.committed import query_root
 from penstock.spark.launch import Places, open_app_log
 from penstock.state.documents import remove_tree
 
@@ -27,6 +28,7 @@ def forget_application(topology: Topology, config: StreamsConfig, lease_ttl_ms: 
         lease = log.acquire_lease(application, "reset", lease_ttl_ms)
         remove_tree(places.checkpoint)
         remove_tree(places.replicas)
+        remove_tree(str(query_root(config)))
         for source in topology.dataframes.values():  # the DataFrames are read again from their beginning
             try:
                 log.delete_topic(source.topic)

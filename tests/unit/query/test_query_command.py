@@ -1,0 +1,98 @@
+"""`penstock query` over a checkpoint alone, and over a server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli.main import app
+from penstock.errors import ConfigError, StateError
+from penstock.query.from_plan import specs_in_plan, stores_for_plan
+from penstock.query.server import QueryServer
+from penstock.query.service import QueryService
+
+from .conftest import SPECS
+from .test_query_http import T, filled
+
+
+@pytest.fixture
+def asked(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    document = json.loads((tmp_path / "checkpoint" / "plan.json").read_text())
+    checkpoint.write("plan.json", json.dumps({**document, "stores": stores_for_plan(SPECS)}))
+    filled(checkpoint)
+    return lambda *args: run("query", *args, "--checkpoint", checkpoint.location)
+
+
+def run(*args):
+    result = CliRunner().invoke(app, list(args))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+def test_what_the_checkpoint_notes_of_stores_is_enough():
+    found = specs_in_plan(json.loads(json.dumps(stores_for_plan(SPECS))))
+    assert {name: (spec.kind, spec.ttl_ms, spec.key_serde.name) for name, spec in found.items()} == {
+        name: (spec.kind, spec.ttl_ms, spec.key_serde.name) for name, spec in SPECS.items()
+    }
+
+
+def test_keys_ranges_and_prefixes(asked):
+    assert json.loads(asked("counts", "k3", "--json"))["value"] == 3
+    assert asked("counts", "k3").split("\n")[1].split() == ["k3", "3", str(T + 3)]
+    entries = json.loads(asked("plain", "--range", "k1..k3", "--json"))["entries"]
+    assert [entry["key"] for entry in entries] == ["k1", "k2", "k3"]
+    assert json.loads(asked("plain", "--prefix", "k5", "--json"))["entries"][0]["value"] == "v5"
+    text = asked("plain", "--limit", "2")
+    assert "there are more" in text
+    assert "batch 0" in text
+
+
+def test_windows_sessions_and_versions(asked):
+    found = json.loads(asked("windows", "k2", "--window", f"{T + 1}..", "--json"))["entries"]
+    assert [(entry["start"], entry["value"]) for entry in found] == [(T + 1000, 12)]
+    assert len(json.loads(asked("windows", "--json"))["entries"]) == 12
+    assert json.loads(asked("sessions", "k2", "--json"))["entries"][0]["end"] == T + 50
+    assert json.loads(asked("versions", "k2", "--as-of", str(T + 1), "--json"))["value"] == "old"
+
+
+def test_stores(asked):
+    assert "session" in asked("stores")
+    assert {store["name"] for store in json.loads(asked("stores", "--json"))} == set(SPECS)
+
+
+def test_of_a_server(asked, state):
+    server = QueryServer(QueryService(state))
+    server.start()
+    try:
+
+        def ask(*args):
+            return json.loads(run("query", *args, "--url", server.url, "--json"))
+
+        assert ask("counts", "k3")["value"] == 3
+        assert len(ask("counts", "--range", "k1..")["entries"]) == 5
+        assert len(ask("counts", "--prefix", "k")["entries"]) == 6
+        assert len(ask("windows", "k2")["entries"]) == 2
+        assert len(ask("sessions")["entries"]) == 6
+        assert len(ask("stores")) == len(SPECS)
+        with pytest.raises(StateError, match="Did you mean 'counts'"):
+            ask("count", "k3")
+    finally:
+        server.close()
+    with pytest.raises(StateError, match="does not answer"):
+        ask("counts", "k3")
+
+
+def test_errors(asked, tmp_path):
+    with pytest.raises(StateError, match="nothing under 'none'"):
+        asked("counts", "none")
+    with pytest.raises(ConfigError, match="nothing says whose"):
+        run("query", "counts", "k")
+    with pytest.raises(StateError, match="no checkpoint of an application"):
+        run("query", "counts", "k", "--checkpoint", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match=r"not FROM\.\.TO"):
+        asked("plain", "--range", "a-b")
