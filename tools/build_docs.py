@@ -298,7 +298,10 @@ def parity(results: dict[str, Any]) -> str:
             [
                 ("Kafka as the log", "not built yet"),
                 ("changelog topics", "not built yet; segments under the checkpoint keep the state"),
-                ("interactive queries of a running application", "not built yet; the test driver reads stores"),
+                (
+                    "interactive queries, versions 1 and 2",
+                    "built: of committed state, in the process and over HTTP; tests kill the driver and go on asking",
+                ),
                 ("standby replicas as a setting", "not built yet; a machine that hosted a task keeps its replica"),
                 ("exactly once", "built, on the embedded log; tests kill the process at each step"),
                 ("exception handlers, dead letter topic", "built"),
@@ -314,6 +317,7 @@ def parity(results: dict[str, Any]) -> str:
                 ("calls of coroutine functions, many at once", "`map_async`, `map_values_async`"),
                 ("functions that work on whole batches", "Polars expressions in place of functions, `agg`"),
                 ("streaming DataFrames in and out", "`stream_dataframe`, `to_dataframe`"),
+                ("queries over HTTP, of a stopped application too", "`penstock query`, `penstock query serve`"),
             ],
             "extra",
             "by",

@@ -23,6 +23,7 @@ from penstock.testing.topics import TestInputTopic, TestOutputTopic
 from penstock.topology.configured_serdes import with_serdes
 
 if TYPE_CHECKING:
+    from penstock.query import StateQueryRequest, StateQueryResult
     from penstock.runtime.sensor import Sensor
     from penstock.serde.base import Serde
     from penstock.topology.nodes import SinkNode, SourceNode
@@ -226,6 +227,29 @@ class TopologyTestDriver:
         return self._main.store(name)
 
     store = get_state_store
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Answers an interactive query as ``KafkaStreams.query`` does; all stores have one partition.
+
+        >>> from penstock import Materialized, StreamsBuilder
+        >>> from penstock.query import KeyQuery, StateQueryRequest
+        >>> builder = StreamsBuilder()
+        >>> counts = builder.stream("words").group_by_key().count(Materialized("counts"))
+        >>> serdes = {"default.key.serde": "string", "default.value.serde": "string"}
+        >>> with TopologyTestDriver(builder.build(), serdes) as driver:
+        ...     driver.input_topic("words").pipe("x", key="a")
+        ...     driver.query(StateQueryRequest("counts", KeyQuery("a"))).only_partition_result.get()
+        1
+        """
+        from penstock.query.execute import run_query
+        from penstock.testing.queries import DriverState
+
+        return run_query(DriverState(self), request, is_active=not self._closed)
+
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Topic -> partition -> the offset of the last record that has been processed."""
+        self.flush()
+        return {topic: {0: following - 1} for topic, following in self._offsets.items() if following}
 
     @property
     def dropped_records(self) -> int:
