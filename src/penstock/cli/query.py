@@ -23,9 +23,11 @@ __all__ = ["app"]
 class _Group(TyperGroup):
     """``penstock query STORE ...`` is ``penstock query get STORE ...``."""
 
+    default = "get"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and not args[0].startswith("-") and args[0] not in self.commands:
-            args = ["get", *args]
+            args = [self.default, *args]
         found: list[str] = super().parse_args(ctx, args)
         return found
 
