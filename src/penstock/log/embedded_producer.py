@@ -6,15 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.errors import LogError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicPartition
 from penstock.log.membership import Membership
-from penstock.log.producing import Delivery, Headers, OnDelivery
-from penstock.serde.partitioner import partition_for, partitions_for
+from penstock.log.producing import Delivery, Headers, OnDelivery, parts_of
+from penstock.serde.partitioner import partition_for
 
 if TYPE_CHECKING:
     from penstock.log.embedded import EmbeddedLog
@@ -79,18 +77,9 @@ class EmbeddedProducer:
             self.poll()
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
-        count = self._partitions(topic)
-        if not records.num_rows:
-            return
-        targets = np.full(records.num_rows, self._sticky(topic), dtype=np.int32)
-        if "key" in records.schema.names:
-            keys = records.column("key").cast(pa.large_binary())
-            targets = np.where(np.asarray(pc.is_valid(keys)), partitions_for(keys, count), targets)
+        for partition, part in parts_of(records, self._partitions(topic), self._turn.get(topic, 0)):
+            self._waiting.setdefault(TopicPartition(topic, partition), []).append(part)
         self._turn[topic] = self._turn.get(topic, 0) + 1
-        for partition in np.unique(targets):
-            chosen = np.flatnonzero(targets == partition)
-            part = records if len(chosen) == records.num_rows else records.take(pa.array(chosen))
-            self._waiting.setdefault(TopicPartition(topic, int(partition)), []).append(part)
         if not self._in_transaction:
             self.flush()
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.log.base import TopicPartition
+from penstock.serde.partitioner import partitions_for
 
-__all__ = ["Delivery", "Headers", "OnDelivery", "ProducerPort"]
+__all__ = ["Delivery", "Headers", "OnDelivery", "ProducerPort", "parts_of"]
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -26,6 +29,19 @@ class Delivery:
 
 
 OnDelivery = Callable[[Delivery | None, Exception | None], None]
+
+
+def parts_of(records: pa.RecordBatch, partitions: int, turn: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Records by the partitions of their keys; those without a key all to one partition, another one each ``turn``."""
+    if not records.num_rows:
+        return
+    targets = np.full(records.num_rows, turn % partitions, dtype=np.int32)
+    if "key" in records.schema.names:
+        keys = records.column("key").cast(pa.large_binary())
+        targets = np.where(np.asarray(pc.is_valid(keys)), partitions_for(keys, partitions), targets)
+    for partition in np.unique(targets):
+        chosen = np.flatnonzero(targets == partition)
+        yield int(partition), records if len(chosen) == records.num_rows else records.take(pa.array(chosen))
 
 
 class ProducerPort(Protocol):

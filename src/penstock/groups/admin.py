@@ -1,0 +1,203 @@
+"""Consumer groups from outside: what there is, how far each is, moving and deleting their offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import FencedError, LogError
+from penstock.groups.lag import PartitionLag, lag
+from penstock.groups.resets import Target, new_offsets, places_of
+from penstock.log.base import GroupMember, TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.log.base import GroupState, Lease, TopicLog
+
+__all__ = ["GroupAdmin", "GroupDescription", "GroupSummary", "OffsetMove"]
+
+_LEASE_TTL_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group in a list; the state is Kafka's: Empty, Stable, PreparingRebalance."""
+
+    group: str
+    state: str
+    members: int
+    application: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its members and its lag; an application that runs is its own member."""
+
+    group: str
+    state: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+    partitions: tuple[PartitionLag, ...]
+    application: bool
+
+    def owner(self, topic: str, partition: int) -> GroupMember | None:
+        """Who reads a partition at present."""
+        place = TopicPartition(topic, partition)
+        return next((member for member in self.members if place in member.owned), None)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMove:
+    """What a reset does, or would do, to one partition; ``lag`` is what it leaves."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    lag: int
+
+
+class GroupAdmin:
+    """What ``penstock groups`` does, for any log; Kafka's ``kafka-consumer-groups``.
+
+    Example:
+        >>> from penstock.log.open import open_log
+        >>> log = open_log("memory://doc-groups")
+        >>> log.create_topic("orders")
+        >>> log.commit_offsets("stock", {TopicPartition("orders", 0): 0})
+        >>> [each.group for each in GroupAdmin(log).groups()]
+        ['stock']
+    """
+
+    def __init__(self, log: TopicLog) -> None:
+        self._log = log
+
+    def groups(self) -> list[GroupSummary]:
+        """All groups by name."""
+        found = []
+        for name in self._log.groups():
+            state, lease = self._log.group_state(name), self._log.lease(name)
+            runs = lease is not None and _is_fresh(lease)
+            count = len(state.members) + runs
+            found.append(GroupSummary(name, "Stable" if runs else state.state, count, lease is not None))
+        return found
+
+    def describe(self, group: str) -> GroupDescription:
+        """State, members and lag.
+
+        Raises:
+            LogError: There is no such group.
+        """
+        state = self._require(group)
+        lease = self._log.lease(group)
+        members = state.members
+        rows = tuple(lag(self._log, group, sorted({topic for each in members for topic in each.topics})))
+        if lease is not None and _is_fresh(lease):
+            owned = tuple(TopicPartition(row.topic, row.partition) for row in rows)
+            topics = tuple(sorted({row.topic for row in rows}))
+            members = (*members, GroupMember(lease.owner, "", "penstock", lease.host, lease.pid, topics, (), owned))
+        named = "Stable" if members and state.state == "Empty" else state.state
+        return GroupDescription(group, named, state.assignor, members, rows, lease is not None)
+
+    def lag(self, group: str) -> list[PartitionLag]:
+        """How far the group is behind, by partition."""
+        self._require(group)
+        return lag(self._log, group)
+
+    def plan_reset(self, group: str, target: Target, topics: Sequence[str] = ()) -> list[OffsetMove]:
+        """What a reset would do.
+
+        Args:
+            group: It may be new: then it begins there.
+            target: Where to.
+            topics: ``orders``, or ``orders:0,2`` for some partitions; by default all that the group has offsets of.
+        """
+        committed = self._log.committed_offsets(group)
+        existing = {topic.name for topic in self._log.topics()}
+        if target.named:
+            places = list(target.named)
+        elif topics:
+            places = places_of(self._log, topics)
+        else:
+            places = [place for place in committed if place.topic in existing]
+        if not places:
+            self._require(group)
+        return [
+            OffsetMove(place.topic, place.partition, bounds.committed, after, bounds.end - after)
+            for place, (bounds, after) in new_offsets(self._log, target, places, committed).items()
+        ]
+
+    def reset(self, group: str, moves: Sequence[OffsetMove]) -> None:
+        """Does what ``plan_reset`` has planned.
+
+        Raises:
+            FencedError: The group has members, or the application runs.
+        """
+        offsets = {TopicPartition(move.topic, move.partition): move.after for move in moves}
+        with self.stopped(group):
+            self._log.commit_offsets(group, offsets)
+
+    def delete_offsets(self, group: str, topics: Sequence[str]) -> list[TopicPartition]:
+        """Forgets where the group is in these topics (``orders`` or ``orders:0,2``)."""
+        self._require(group)
+        known = self._log.committed_offsets(group)
+        places = [place for place in places_of(self._log, topics) if place in known]
+        with self.stopped(group):
+            self._log.delete_offsets(group, places)
+        return places
+
+    def delete(self, group: str) -> None:
+        """Forgets the group and its offsets.
+
+        Raises:
+            FencedError: The group has members, or the application runs.
+        """
+        self._require(group)
+        with self.stopped(group):
+            self._log.delete_group(group)
+
+    def is_application(self, group: str) -> bool:
+        """Whether a Penstock application of this ``application.id`` has run over this log."""
+        return self._log.lease(group) is not None
+
+    @contextmanager
+    def stopped(self, group: str) -> Iterator[None]:
+        """Nobody of the group runs, and the application cannot start meanwhile.
+
+        Raises:
+            FencedError: Somebody runs.
+        """
+        members = self._log.group_state(group).members
+        if members:
+            first = members[0]
+            raise FencedError(
+                f"group {group!r} has {len(members)} member(s): {first.client or first.member} on {first.host}",
+                hint="Stop its consumers first; a silent one is out when its session ends.",
+                group=group,
+            )
+        if self._log.lease(group) is None:
+            yield
+            return
+        lease = self._log.acquire_lease(group, "penstock groups", _LEASE_TTL_MS)
+        try:
+            yield
+        finally:
+            self._log.release_lease(lease)
+
+    def _require(self, group: str) -> GroupState:
+        state = self._log.group_state(group)
+        if not state.members and group not in self._log.groups():
+            known = ", ".join(self._log.groups()) or "none"
+            raise LogError(f"there is no group {group!r}", hint=f"Groups: {known}.", group=group)
+        return state
+
+
+def _is_fresh(lease: Lease) -> bool:
+    return not lease.released and time.time() * 1000 - lease.heartbeat_ms <= lease.ttl_ms
+
+
+def as_offsets(moves: Sequence[OffsetMove]) -> Mapping[TopicPartition, int]:
+    """The offsets after a reset."""
+    return {TopicPartition(move.topic, move.partition): move.after for move in moves}
