@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -196,8 +196,3 @@ class GroupAdmin:
 
 def _is_fresh(lease: Lease) -> bool:
     return not lease.released and time.time() * 1000 - lease.heartbeat_ms <= lease.ttl_ms
-
-
-def as_offsets(moves: Sequence[OffsetMove]) -> Mapping[TopicPartition, int]:
-    """The offsets after a reset."""
-    return {TopicPartition(move.topic, move.partition): move.after for move in moves}

@@ -127,7 +127,9 @@ def read_offsets_file(path: Path) -> dict[TopicPartition, int]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", hint="Check the path.") from error
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}", hint="Its lines are topic,partition,offset, such as orders,0,42") from error
+        raise ConfigError(
+            f"{path}: {error}", hint="Its lines are topic,partition,offset, such as orders,0,42"
+        ) from error
 
 
 def places_of(log: TopicLog, selections: Iterable[str]) -> list[TopicPartition]:

@@ -5,7 +5,7 @@ Offsets are sparse: compaction and transactions leave gaps, so the next offset a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self
@@ -16,6 +16,8 @@ __all__ = [
     "HEADERS_TYPE",
     "RECORD_SCHEMA",
     "Fetched",
+    "GroupMember",
+    "GroupState",
     "Isolation",
     "Lease",
     "LogTransaction",
@@ -64,6 +66,40 @@ class OffsetAndMetadata:
 
     offset: int
     metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A consumer in a group.
+
+    Attributes:
+        member: The id that the group gave it.
+        instance: The ``group.instance.id`` of a static member.
+        client: Its ``client.id``.
+        host: Where it runs.
+        pid: Its process, where the log knows that; else 0.
+        topics: What it has subscribed to, where the log knows that; else what it reads.
+        assignors: Those that it knows.
+        owned: What it reads.
+    """
+
+    member: str
+    instance: str
+    client: str
+    host: str
+    pid: int
+    topics: tuple[str, ...]
+    assignors: tuple[str, ...]
+    owned: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group at this moment; ``state`` is Empty, Stable or PreparingRebalance, as Kafka says it."""
+
+    state: str
+    assignor: str
+    members: tuple[GroupMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +246,17 @@ class TopicLog(Protocol):
         ...
 
     def groups(self) -> list[str]: ...
-    def delete_group(self, group: str) -> None: ...
+    def group_state(self, group: str) -> GroupState:
+        """State and members; Empty also if there is no such group."""
+        ...
+
+    def delete_offsets(self, group: str, places: Iterable[TopicPartition]) -> None:
+        """Forgets where the group is in these partitions; it must have no members."""
+        ...
+
+    def delete_group(self, group: str) -> None:
+        """Forgets a group and its offsets; raises LogError if it has members."""
+        ...
 
     # Applications
 

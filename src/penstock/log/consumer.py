@@ -10,13 +10,13 @@ from typing import Self
 
 import pyarrow as pa
 
-from penstock.durations import DurationLike, TimestampLike, timestamp_ms
+from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.errors import ConfigError, InvalidStateError, LogError
 from penstock.log.assignors import check_assignors
 from penstock.log.base import Isolation, OffsetAndTime, TopicLog, TopicPartition
 from penstock.log.consuming import ConsumerOptions, ConsumerRecord, OffsetReset, RebalanceListener, records_of
 from penstock.log.ports import consumer_port
-from penstock.log.time_range import offsets_of, span_of, within
+from penstock.log.time_range import first_from, offsets_of, span_of, within
 
 __all__ = ["Consumer", "ConsumerRecord"]
 
@@ -82,6 +82,7 @@ class Consumer:
         self._port, self._opened = consumer_port(log, options, self._hears)
         self._ends: dict[TopicPartition, int] = {}
         self._span: tuple[int, int] | None = None
+        self._too_new: int | None = None
         self._auto_commit_s = None if auto_commit_interval_ms is None or not group else auto_commit_interval_ms / 1000
         self._next_commit = time.monotonic() + (self._auto_commit_s or 0)
         self._subscribed = self._closed = False
@@ -99,7 +100,7 @@ class Consumer:
         """
         self._check_open()
         self._hears.listener = listener or RebalanceListener()
-        self._ends, self._span = {}, None
+        self._ends, self._span, self._too_new = {}, None, None
         if isinstance(topics, re.Pattern):
             self._port.subscribe([], topics)
         else:
@@ -120,7 +121,7 @@ class Consumer:
         self._check_open()
         if self._subscribed:
             raise InvalidStateError("this consumer has subscribed", hint="call unsubscribe first")
-        self._ends, self._span = dict(ends or {}), None
+        self._ends, self._span, self._too_new = dict(ends or {}), None, None
         self._port.assign(places if isinstance(places, Mapping) else dict.fromkeys(places))
         self._pause_finished()
 
@@ -185,10 +186,11 @@ class Consumer:
         if not places:
             raise InvalidStateError("this consumer has no partitions", hint="give the topics, or call assign first")
         span = span_of(start, end)
-        starts, ends = offsets_of(self._port, places, span, disorder)
+        slack = None if disorder is None else duration_ms(disorder, "disorder")
+        starts, ends = offsets_of(self._port, places, span, to_end=slack is not None)
         self.unsubscribe()
         self.assign(starts, ends)
-        self._span = span
+        self._span, self._too_new = span, None if slack is None else span[1] + slack
         deadline = time.monotonic() + timeout_s
         while not self.finished:
             found = self.poll_batches(timeout_s=_SLICE_S, max_records=100_000)
@@ -239,6 +241,8 @@ class Consumer:
 
     def _cut(self, place: TopicPartition, batch: pa.RecordBatch) -> tuple[TopicPartition, pa.RecordBatch]:
         end = self._ends.get(place)
+        if self._too_new is not None and (first := first_from(batch, self._too_new)) is not None:
+            end = self._ends[place] = first
         if end is not None and batch.num_rows and batch.column("offset")[-1].as_py() >= end:
             batch = batch.slice(0, int(batch.column("offset").to_numpy().searchsorted(end)))
         return place, batch if self._span is None else within(batch, self._span)

@@ -5,25 +5,14 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from penstock.errors import LogError
 from penstock.log import membership
-from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.base import GroupState, OffsetAndMetadata, TopicPartition
 from penstock.log.database import Database
-from penstock.log.membership import GroupMember, Membership, Share
+from penstock.log.membership import Membership, Share
 
-__all__ = ["GroupState", "Groups", "write_offsets"]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupState:
-    """A group at this moment; ``state`` is Empty, Stable or PreparingRebalance, as Kafka says it."""
-
-    state: str
-    assignor: str
-    generation: int
-    members: tuple[GroupMember, ...]
+__all__ = ["Groups", "write_offsets"]
 
 
 class Groups:
@@ -87,8 +76,7 @@ class Groups:
                 membership.expire(connection, group, _now_ms())
         with self._database.reading() as connection:
             state, assignor = membership.state_of(connection, group)
-            members = tuple(membership.members_of(connection, group))
-            return GroupState(state, assignor, membership.generation_of(connection, group), members)
+            return GroupState(state, assignor, tuple(membership.members_of(connection, group)))
 
     def delete_group(self, group: str) -> None:
         """Forgets a group and its offsets.

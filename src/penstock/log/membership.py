@@ -17,11 +17,10 @@ from dataclasses import dataclass
 
 from penstock.errors import FencedError, InvalidStateError
 from penstock.log.assignors import Subscriber, agreed_assignor, assign
-from penstock.log.base import TopicPartition
+from penstock.log.base import GroupMember, TopicPartition
 from penstock.log.processes import process_start, runs_here
 
 __all__ = [
-    "GroupMember",
     "Membership",
     "Share",
     "check_owner",
@@ -58,20 +57,6 @@ class Share:
     generation: int
     target: frozenset[TopicPartition]
     owned: frozenset[TopicPartition]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A member as ``penstock groups describe`` shows it."""
-
-    member: str
-    instance: str
-    client: str
-    host: str
-    pid: int
-    topics: tuple[str, ...]
-    assignors: tuple[str, ...]
-    owned: tuple[TopicPartition, ...]
 
 
 def join(

@@ -7,12 +7,12 @@ from collections.abc import Collection
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
+from penstock.durations import TimestampLike, timestamp_ms
 from penstock.errors import ConfigError
 from penstock.log.base import TopicPartition
 from penstock.log.consuming import ConsumerPort
 
-__all__ = ["offsets_of", "span_of", "within"]
+__all__ = ["first_from", "offsets_of", "span_of", "within"]
 
 Offsets = dict[TopicPartition, int]
 
@@ -26,22 +26,26 @@ def span_of(start: TimestampLike, end: TimestampLike) -> tuple[int, int]:
 
 
 def offsets_of(
-    port: ConsumerPort, places: Collection[TopicPartition], span: tuple[int, int], disorder: DurationLike | None
+    port: ConsumerPort, places: Collection[TopicPartition], span: tuple[int, int], *, to_end: bool
 ) -> tuple[Offsets, Offsets]:
     """From where to where the partitions have to be searched for records of this time.
 
-    A first record that is in time starts the search. Its end is where the log says that all older records are over; a
-    log that does not know is searched to its end, or up to the first record that is too new by ``disorder``.
+    The first record that is in time starts the search, or something before it: Kafka's index counts the marks of
+    transactions too. It ends where the log says that all older records are over; a log that does not know is searched
+    to its end, and so is every log if that is asked for.
     """
     ends = port.end_offsets(places)
     found = port.offsets_for_times(dict.fromkeys(places, span[0]))
     starts = {place: ends[place] if (at := found[place]) is None else at.offset for place in places}
-    if disorder is None:
-        return starts, {
-            place: max(starts[place], port.last_offset_before(place, span[1], ends[place])) for place in places
-        }
-    later = port.offsets_for_times(dict.fromkeys(places, span[1] + duration_ms(disorder, "disorder")))
-    return starts, ends | {place: at.offset for place, at in later.items() if at is not None}
+    if to_end:
+        return starts, ends
+    return starts, {place: max(starts[place], port.last_offset_before(place, span[1], ends[place])) for place in places}
+
+
+def first_from(batch: pa.RecordBatch, timestamp: int) -> int | None:
+    """The offset of the first record that is not older; None if all are."""
+    at = pc.index(pc.greater_equal(batch.column("timestamp"), timestamp), value=True).as_py()
+    return None if at < 0 else int(batch.column("offset")[at].as_py())
 
 
 def within(batch: pa.RecordBatch, span: tuple[int, int]) -> pa.RecordBatch:

@@ -80,20 +80,33 @@ class Clients:
         if cluster is not None:
             cluster.close()
 
-    def producer(self, deliveries: Any, transactional_id: str = "", *, reports_all: bool = False) -> Producer:
+    def member(self, own: Mapping[str, Any]) -> Consumer:
+        """A consumer for users, which may take part in a group; ``own`` overrides the settings."""
+        return Consumer({**self._base("consumer"), "allow.auto.create.topics": False, **own})
+
+    def producer(
+        self,
+        deliveries: Any,
+        transactional_id: str = "",
+        *,
+        reports_all: bool = False,
+        own: Mapping[str, Any] | None = None,
+    ) -> Producer:
         """An idempotent producer, a transactional one if it has an id.
 
         Args:
             deliveries: Called for undelivered records; with ``reports_all`` for the delivered ones too, which is slow.
             transactional_id: Its id.
             reports_all: See ``deliveries``.
+            own: More by librdkafka's names, which the settings override.
         """
-        own: dict[str, Any] = {
+        merged: dict[str, Any] = {
             "linger.ms": 20,
             "batch.size": self._batch_bytes,
             "message.max.bytes": _REQUEST_BYTES,
             "batch.num.messages": 100_000,
             **_BIG_QUEUE,
+            **(own or {}),
             **self._base("producer"),
             "enable.idempotence": True,
             "acks": "all",
@@ -101,11 +114,11 @@ class Clients:
             "delivery.report.only.error": not reports_all,
         }
         if transactional_id:
-            own.setdefault("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
-            own["transactional.id"] = transactional_id
+            merged.setdefault("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
+            merged["transactional.id"] = transactional_id
         else:
-            own.pop("transaction.timeout.ms", None)
-        return Producer(own)
+            merged.pop("transaction.timeout.ms", None)
+        return Producer(merged)
 
     def _base(self, kind: Literal["admin", "producer"]) -> dict[str, Any]:
         return {

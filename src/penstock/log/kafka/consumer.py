@@ -15,7 +15,7 @@ from penstock.errors import FencedError, LogError, OffsetOutOfRangeError
 from penstock.log.base import OffsetAndTime, TopicPartition
 from penstock.log.consuming import ConsumerOptions, RebalanceListener
 from penstock.log.kafka.failures import error_of, failure, is_transient
-from penstock.log.kafka.reading import batch_of
+from penstock.log.kafka.messages import batch_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -82,9 +82,9 @@ class KafkaConsumer:
         self._consumer.subscribe(names, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def unsubscribe(self) -> None:
+        self._forget(self._places)
         self._consumer.unsubscribe()
         self._consumer.unassign()
-        self._forget(self._places)
 
     def assign(self, starts: Mapping[TopicPartition, int | None]) -> None:
         self._forget(self._places)
@@ -206,6 +206,7 @@ class KafkaConsumer:
             self._listener.on_lost(sorted(places))
 
     def _forget(self, places: Collection[TopicPartition]) -> None:
+        self.resume(places)  # the client remembers a pause for longer than an assignment
         for place in list(places):
             self._positions.pop(place, None)
             self._places.discard(place)
@@ -249,7 +250,8 @@ class KafkaConsumer:
 
 def _problem(error: KafkaException | KafkaError, doing: str) -> LogError | Exception:
     inner = error_of(error)
-    if inner.code() in _OUT_OF_GROUP:
+    is_fatal = inner.code() == KafkaError._FATAL  # noqa: SLF001
+    if inner.code() in _OUT_OF_GROUP or (is_fatal and "fenced" in inner.str()):
         return FencedError(
             f"{doing}: {inner.str()} ({inner.name()})",
             hint="The group has given the partitions to another member: poll again. A group.instance.id must be of one "

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
 import pyarrow as pa
 
 from penstock.errors import UnknownTopicError
-from penstock.log.base import Fetched, Isolation, Lease, OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
+from penstock.log.base import (
+    Fetched,
+    GroupState,
+    Isolation,
+    Lease,
+    OffsetAndMetadata,
+    OffsetAndTime,
+    TopicInfo,
+    TopicPartition,
+)
 from penstock.log.kafka.clients import Clients
+from penstock.log.kafka.group_state import delete_offsets, group_state
 from penstock.log.kafka.leases import Leases
 from penstock.log.kafka.ledger import Ledger, entry_part
 from penstock.log.kafka.offsets import stretches, wait_for_data
@@ -186,6 +196,14 @@ class KafkaLog:
     def groups(self) -> list[str]:
         """The names of all groups."""
         return self._topics.groups()
+
+    def group_state(self, group: str) -> GroupState:
+        """State and members; Empty also if there is no such group."""
+        return group_state(self._topics, self.clients.admin(), group)
+
+    def delete_offsets(self, group: str, places: Iterable[TopicPartition]) -> None:
+        """Forgets where the group is in these partitions; it must have no members."""
+        delete_offsets(self._topics, group, places)
 
     def delete_group(self, group: str) -> None:
         """Forgets a group's offsets."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from penstock.errors import PenstockError
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.failures import error_of, failure
+from penstock.log.kafka.failures import error_of, failure, is_fenced
 from penstock.log.kafka.producers import OwnProducer
 from penstock.log.kafka.writing import Deliveries, enqueue, flush
 from penstock.log.producing import Delivery, Headers, OnDelivery, parts_of
@@ -41,7 +42,8 @@ class KafkaProducer:
         self._own = OwnProducer(client, deliveries)
         self._counts: dict[str, int] = {}
         self._turn = 0
-        if transactional_id:
+        self._transactional = bool(transactional_id)
+        if self._transactional:
             self._do(self._own.initialise, f"starting the producer {transactional_id!r}")
 
     def send(
@@ -57,18 +59,18 @@ class KafkaProducer:
         more: dict[str, Any] = {} if on_delivery is None else {"on_delivery": self._teller(on_delivery)}
         number = _NO_PARTITION if partition is None else partition
 
-        def act() -> None:
-            while True:
-                try:
-                    self._own.client.produce(
-                        topic, value, key, number, timestamp=timestamp, headers=list(headers or ()), **more
-                    )
-                    return
-                except BufferError:
-                    self._own.client.poll(_FULL_PAUSE_S)
-                    self._own.deliveries.check()  # a queue that stays full because nothing can be delivered
+        def put() -> bool:
+            try:
+                self._own.client.produce(
+                    topic, value, key, number, timestamp=timestamp, headers=list(headers or ()), **more
+                )
+            except BufferError:
+                return False
+            return True
 
-        self._do(act, f"writing to {topic}")
+        while not self._do(put, f"writing to {topic}"):
+            self._own.client.poll(_FULL_PAUSE_S)
+            self._own.deliveries.check()  # a queue that stays full because nothing can be delivered
         self._own.client.poll(0)
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
@@ -93,18 +95,22 @@ class KafkaProducer:
         self._do(self._own.client.begin_transaction, "beginning a transaction")
 
     def commit(self) -> None:
+        own = self._own
         try:
-            flush(self._own.client, self._own.deliveries, self._patience_s)
-            self._do(lambda: self._own.client.commit_transaction(_REQUEST_S), "committing a transaction")
+            self._do(lambda: own.client.commit_transaction(_REQUEST_S), "committing a transaction")
         except PenstockError:
-            self.abort()
+            with suppress(PenstockError):  # a fenced producer has nothing left to abort
+                self.abort()
+            if own.deliveries.first is not None and not is_fenced(own.deliveries.first[0]):
+                own.deliveries.check()  # says more than that the transaction failed
             raise
+        self._do(lambda: own.client.poll(0), "committing a transaction")  # for those who wait for deliveries
 
     def abort(self) -> None:
         try:
             self._own.client.abort_transaction(_REQUEST_S)
         except KafkaException as error:
-            if not error_of(error).fatal():  # a fenced producer has nothing left to abort
+            if not error_of(error).fatal():
                 raise failure(error, "aborting a transaction") from error
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], who: object) -> None:
@@ -115,7 +121,8 @@ class KafkaProducer:
         )
 
     def close(self) -> None:
-        self.flush()
+        if not self._transactional:
+            self.flush()
 
     def _teller(self, on_delivery: OnDelivery) -> Callable[[KafkaError | None, Message], None]:
         def tell(error: KafkaError | None, message: Message) -> None:
@@ -133,3 +140,7 @@ class KafkaProducer:
             return action()
         except KafkaException as error:
             raise failure(error, doing) from error
+        except SystemError as error:  # the client library calls back while it raises a fatal error
+            if isinstance(error.__cause__, KafkaException):
+                raise failure(error.__cause__, doing) from error
+            raise

@@ -26,7 +26,7 @@ from penstock.log.kafka.clients import Clients
 from penstock.log.kafka.failures import error_of, persist
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 
-__all__ = ["Topics"]
+__all__ = ["Topics", "error_code"]
 
 _REQUEST_S = 10.0
 _METADATA_S = 2.0  # how long a partition count may be out of date
@@ -90,7 +90,7 @@ class Topics:
         try:
             self.ask(act, f"creating topic {name!r}")
         except Exception as error:
-            if _code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
+            if error_code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopicExistsError(
                     f"there is a topic {name!r} already", hint="delete it first, or use another name", topic=name
                 ) from error
@@ -228,11 +228,11 @@ class Topics:
         try:
             self.ask(act, f"deleting group {group!r}")
         except Exception as error:
-            if _code(error) != KafkaError.GROUP_ID_NOT_FOUND:
+            if error_code(error) != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
 
 
-def _code(error: BaseException) -> int | None:
+def error_code(error: BaseException) -> int | None:
     """Kafka's code behind an error of ours."""
     cause = error.__cause__
     return int(error_of(cause).code()) if isinstance(cause, KafkaException) else None

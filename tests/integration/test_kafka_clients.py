@@ -1,0 +1,221 @@
+"""Plain consumers and producers over a real broker, and what Kafka's own tools say about their groups."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from penstock.errors import FencedError, InvalidStateError, OffsetOutOfRangeError, UnknownTopicError
+from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition, open_log
+from penstock.serde.partitioner import partition_for
+
+NAMES = itertools.count()
+PATIENCE_S = 30
+
+
+@pytest.fixture(scope="module")
+def log(kafka):
+    with open_log(kafka.settings.bootstrap_servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def name():
+    return f"clients-{next(NAMES)}"
+
+
+@pytest.fixture
+def topic(log, name):
+    log.create_topic(name, 4, {"retention.ms": "-1"})
+    return name
+
+
+def produce(log, topic, count=20, start=0, times=None):
+    with Producer(log) as producer:
+        for i in range(start, start + count):
+            producer.send(topic, b"%d" % i, key=b"k%d" % i, timestamp=times[i] if times else 1000 + i)
+
+
+def poll_until(consumers, done):
+    """Polls all in turn; gives what came."""
+    found = []
+    deadline = time.monotonic() + PATIENCE_S
+    while not done(found):
+        assert time.monotonic() < deadline, found
+        for consumer in consumers:
+            found += consumer.poll(0.05)
+    return found
+
+
+def test_records_there_and_back_with_their_places(log, topic):
+    told = []
+    with Producer(log, linger_ms=50) as producer:
+        producer.send(
+            topic, b"v", key=b"key", timestamp=7, headers=[("h", b"x"), ("h", None)],
+            on_delivery=lambda done, error: told.append((done, error)),
+        )  # fmt: skip
+        producer.send_batch(topic, pa.RecordBatch.from_pydict({"timestamp": [8], "key": [b"key"], "value": [None]}))
+        producer.flush()
+        place = partition_for(b"key", 4)
+        assert told == [(Delivery(topic, place, 0, 7), None)]
+        with pytest.raises(UnknownTopicError, match="partition"):
+            producer.send(topic, b"x", partition=9)
+    with Consumer(log) as consumer:
+        consumer.subscribe(topic)
+        first, second = poll_until([consumer], lambda found: len(found) == 2)
+        assert (first.partition, first.offset, first.timestamp, first.key) == (place, 0, 7, b"key")
+        assert first.headers == (("h", b"x"), ("h", None))
+        assert (second.offset, second.value) == (1, None)
+        with pytest.raises(UnknownTopicError, match="did you mean"):
+            Consumer(log).subscribe(topic + "x")
+
+
+class Heard(RebalanceListener):
+    def __init__(self):
+        self.events = []
+
+    def on_assigned(self, partitions):
+        self.events.append(("assigned", len(partitions)))
+
+    def on_revoked(self, partitions):
+        self.events.append(("revoked", len(partitions)))
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_members_share_and_hand_over(log, topic, name, assignor):
+    produce(log, topic)
+    heard = Heard()
+    first, second = (
+        Consumer(log, group=name, assignors=assignor, session_timeout_ms=6000, heartbeat_interval_ms=200)
+        for _ in range(2)
+    )
+    first.subscribe(topic, listener=heard)
+    assert len(poll_until([first], lambda found: len(found) >= 20)) == 20
+    first.commit()
+    second.subscribe(topic)
+    poll_until([first, second], lambda _: len(first.assignment()) == len(second.assignment()) == 2)
+    assert first.assignment().isdisjoint(second.assignment())
+    state = log.group_state(name)
+    assert (state.state, state.assignor, len(state.members)) == ("Stable", assignor, 2)
+    assert {place for each in state.members for place in each.owned} == first.assignment() | second.assignment()
+    produce(log, topic, 20, start=20)
+    found = poll_until([first, second], lambda found: len(found) >= 20)
+    assert sorted(int(record.value) for record in found) == list(range(20, 40))  # none lost, none twice
+    first.commit()
+    second.commit()
+    second.close()
+    poll_until([first], lambda _: len(first.assignment()) == 4)
+    assert heard.events[:2] == [("assigned", 4), ("revoked", 4 if assignor == "range" else 2)]
+    first.close()
+    assert sum(log.committed_offsets(name).values()) == 40
+    entries = ask_kafka(log, name)
+    assert entries == log.committed_offsets(name)
+
+
+def ask_kafka(log, group):
+    admin = AdminClient({"bootstrap.servers": log.url})
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(10)
+    return {TopicPartition(each.topic, each.partition): each.offset for each in found.topic_partitions}
+
+
+def test_a_static_member_finds_its_partitions_again_and_fences(log, topic, name):
+    def member():
+        consumer = Consumer(log, group=name, group_instance_id="one", heartbeat_interval_ms=200)
+        consumer.subscribe(topic)
+        poll_until([consumer], lambda _: len(consumer.assignment()) == 4)
+        return consumer
+
+    first = member()
+    first.close()
+    assert [each.instance for each in log.group_state(name).members] == ["one"]  # it did not leave
+    second = member()
+    third = member()
+    with pytest.raises(FencedError):
+        poll_until([second], lambda _: False)
+    third.close()
+
+
+def test_positions_seeking_pausing(log, topic):
+    produce(log, topic, 40)
+    places = [TopicPartition(topic, n) for n in range(4)]
+    consumer = Consumer(log)
+    consumer.assign(places)
+    assert set(consumer.positions.values()) == {0}
+    found = poll_until([consumer], lambda found: len(found) >= 40)
+    assert consumer.positions == consumer.end_offsets()
+    consumer.seek_to_time(1030)
+    later = poll_until([consumer], lambda found: len(found) >= 10)
+    assert sorted(record.timestamp for record in later) == list(range(1030, 1040))
+    consumer.pause(places[1:])
+    consumer.seek_to_beginning()
+    mine = [record for record in found if record.partition == 0]
+    assert len(poll_until([consumer], lambda found: len(found) >= len(mine))) == len(mine)
+    assert consumer.poll(0.2) == []
+    consumer.resume(consumer.paused())
+    assert len(poll_until([consumer], lambda found: len(found) >= 40 - len(mine))) == 40 - len(mine)
+    consumer.assign({places[0]: 1}, {places[0]: 3})
+    assert [record.offset for record in consumer] == [1, 2]
+    with pytest.raises(InvalidStateError, match="not assigned"):
+        consumer.seek(places[1], 0)
+    consumer.close()
+    nowhere = Consumer(log, auto_offset_reset="none")
+    with pytest.raises(OffsetOutOfRangeError):
+        nowhere.assign(places)
+
+
+def test_ranges_of_time_end_behind_the_marks_of_transactions(log, topic):
+    minutes = [-20, 5, -1, 61, 30, 59, 60, 90, 10, 200]
+    hour = 1_790_000_000_000
+    with Producer(log, transactional_id=f"tx-{topic}") as producer:
+        for minute in minutes:
+            with producer.transaction():
+                producer.send(topic, b"%d" % minute, timestamp=hour + minute * 60_000, partition=0)
+        with pytest.raises(KeyError), producer.transaction():  # noqa: PT012 - what was sent before must not stay
+            producer.send(topic, b"7", timestamp=hour, partition=0)
+            raise KeyError
+    with Consumer(log) as consumer:
+        found = list(consumer.between(hour, hour + 3_600_000, topic))
+        assert [int(record.value) for record in found] == [5, 30, 59, 10]
+        near = consumer.between(hour, hour + 3_600_000, topic, disorder="15 min")
+        assert [int(record.value) for record in near] == [5, 30, 59]
+
+
+def test_read_process_write_once_and_fencing(log, topic, name):
+    produce(log, topic)
+    log.create_topic(f"{name}-out")
+    consumer = Consumer(log, group=name)
+    consumer.subscribe(topic)
+    old = Producer(log, transactional_id=name)
+    new = Producer(log, transactional_id=name)
+    with pytest.raises(FencedError), old.transaction():
+        old.send(f"{name}-out", b"x")
+    old.close()
+    done = 0
+    while done < 20:
+        records = consumer.poll(1)
+        with new.transaction():
+            for record in records:
+                new.send(f"{name}-out", record.value)
+            new.send_offsets(consumer)
+        done += len(records)
+    consumer.close()
+    assert sum(log.committed_offsets(name).values()) == 20
+    with Consumer(log) as check:
+        found = list(check.between(0, 1 << 45, f"{name}-out"))
+    assert sorted(int(record.value) for record in found) == list(range(20))
+
+
+def test_patterns_and_auto_commit(log, name):
+    for number in range(2):
+        log.create_topic(f"{name}-p{number}")
+        produce(log, f"{name}-p{number}", 3)
+    with Consumer(log, group=name, auto_commit_interval_ms=0) as consumer:
+        consumer.subscribe(re.compile(f"{name}-p.*"))
+        poll_until([consumer], lambda found: len(found) == 6)
+    assert sum(log.committed_offsets(name).values()) == 6
