@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.log.kafka.failures import is_transient
@@ -120,7 +120,7 @@ class Clients:
             merged.pop("transaction.timeout.ms", None)
         return Producer(merged)
 
-    def _base(self, kind: Literal["admin", "producer"]) -> dict[str, Any]:
+    def _base(self, kind: Literal["admin", "consumer", "producer"]) -> dict[str, Any]:
         return {
             "reconnect.backoff.max.ms": 1_000,
             "topic.metadata.refresh.fast.interval.ms": 50,
