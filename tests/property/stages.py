@@ -23,7 +23,9 @@ from driving import Outcome
 from compare import by_topic, sorted_store
 from interpreter import Interpreted
 from penstock.config import StreamsConfig
+from penstock.log.base import TopicPartition
 from penstock.log.open import drop_memory_log, open_log
+from penstock.plan.changelogs import changelogs_of
 from penstock.plan.plan import TaskRun, plan_of
 from penstock.serde.partitioner import partitions_for
 from penstock.spark import faults, kept
@@ -31,6 +33,7 @@ from penstock.spark.envelope import Envelope, Kind
 from penstock.spark.exactly_once import run_task
 from penstock.spark.job import SparkJob
 from penstock.spark.reading import Reading
+from penstock.spark.rebuild import Rebuilder, TaskReport
 from penstock.spark.stage import run_name, run_of, slot_of
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
@@ -72,6 +75,10 @@ class Stages:
         settings = {"application.id": "app", "state.dir": str(root), **run.config}
         config = StreamsConfig({**settings, "statestore.cache.max.bytes": cache_bytes})
         self.plan = plan_of(run.topology, "app", dict.fromkeys(run.serdes, partitions))
+        self.config = config
+        changelogs = changelogs_of(run.topology, self.plan, config)
+        for each in changelogs:
+            self._log.create_topic(each.topic, each.partitions, {**each.config, "retention.ms": "-1"})
         self._job = SparkJob(
             plan=self.plan,
             program=root.name.encode(),
@@ -88,6 +95,8 @@ class Stages:
             tick_ms=0,
             until_latest=False,
             driver_pid=0,
+            changelogs={each.store: each.topic for each in changelogs if each.store},
+            numbers_topic=next((each.topic for each in changelogs if not each.store), None),
         )
         self._job.__dict__["_program"] = (run.topology, config)  # as if it had been unpickled
         self._batch = -1
@@ -107,6 +116,24 @@ class Stages:
         self._run_batch(ranges, hurt)
         if hurt is not None:
             self._lose(hurt)
+
+    def rebuild(self, dice: random.Random) -> list[TaskReport]:
+        """Segments are lost, all of them or some, and built anew from the changelogs; replicas too, or not."""
+        if self._job.numbers_topic is None:
+            return []
+        self.lose_worker()
+        keeps = dice.choice([0.0, 0.0, 0.5])
+        for path in sorted((self._root / "checkpoint" / "state").glob("*/*.*")):
+            if dice.random() >= keeps:
+                path.unlink()
+        if dice.random() < 0.7:
+            shutil.rmtree(self._root / "replicas", ignore_errors=True)
+        partitions = [TopicPartition(topic, p) for topic in self._run.serdes for p in range(self._partitions)]
+        ends = {each: self._log.end_offset(each.topic, each.partition) for each in partitions}
+        topology, place = self._run.topology, self._job.checkpoint
+        complete = {*self._job.changelogs.values(), self._job.numbers_topic or ""}
+        rebuilder = Rebuilder(topology, self.config, self.plan, self._log, place, "f", (self._batch, ends), complete)
+        return [rebuilder.rebuild(sub, partition) for sub, partition in rebuilder.tasks()]
 
     def outcome(self) -> Outcome:
         """All that has been written, partition by partition, and what the stores hold."""

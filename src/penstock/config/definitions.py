@@ -214,6 +214,7 @@ _PENSTOCK = (
     ),
     ("penstock.http.host", STRING, "127.0.0.1", "Address that the query server listens on; it knows no passwords."),
     ("penstock.snapshot.interval.batches", integer(1), 100, "Batches between two full snapshots of a task's state."),
+    ("penstock.changelog.enabled", BOOLEAN, True, "Whether stores with logging have changelog topics."),
     ("penstock.segments.retained", integer(1), 200, "State segments that are kept behind the newest snapshot."),
     ("penstock.tick.interval.ms", DURATION, 1_000, "How often wall-clock work gets a batch when no records come."),
     ("penstock.state.backend", choice("lmdb", "memory"), "lmdb", "Where local replicas of state are held."),

@@ -84,6 +84,10 @@ class PhysicalPlan:
         """The sub-topologies that read a topic."""
         return [s for s in self.subtopologies if topic in s.external_topics or topic in s.internal_topics]
 
+    def publishes(self, sub: PlannedSubTopology) -> bool:
+        """Whether its batches leave segments: those with neither state nor internal rows need none."""
+        return sub.keeps_state or any(topic in self.internal_topics for topic in sub.sink_topics)
+
     def entry_level(self, sub: PlannedSubTopology, *, after: int = -1) -> int:
         """The stage in which a sub-topology takes in rows that are there after stage ``after``."""
         for level in sub.levels:

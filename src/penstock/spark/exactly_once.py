@@ -18,6 +18,7 @@ import pyarrow as pa
 from penstock.runtime.task import StreamTask
 from penstock.spark import faults
 from penstock.spark.arrivals import topic_batches
+from penstock.spark.changelogs import changelog_records, noted_puts
 from penstock.spark.envelope import Envelope, Kind, pack_records
 from penstock.spark.global_stores import global_stores
 from penstock.spark.kept import KeptTask, put_back, take
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["run_task"]
 
 Outputs = Mapping[str, pa.RecordBatch]
+Logged = list[tuple[str, pa.RecordBatch]]  # changelog topic, records for the task's partition
 
 
 @dataclass(slots=True)
@@ -77,20 +79,20 @@ def run_task(
     faults.reach(0, batch, run.task_id, job.driver_pid)
     log = _log_of(job)
     # Without state and internal rows the transaction alone is atomic: there is nothing that a segment could add.
-    needs_segment = sub.keeps_state or any(t in job.plan.internal_topics for t in sub.sink_topics)
+    needs_segment = job.plan.publishes(sub)
     steps = _through_segment if needs_segment else _directly
     if job.plan.global_topics:
         facts.metrics["dropped_globally"] = global_stores(job, log).move_to(global_ends or None)
-    outputs = steps(job, sub, run, batch, number, inbox, log, facts)
+    outputs, logged = steps(job, sub, run, batch, number, inbox, log, facts)
     started = time.perf_counter()
-    write_outputs(job, run, number, outputs, log, always=not needs_segment)
+    write_outputs(job, run, number, outputs, logged, log, always=not needs_segment)
     faults.reach(3, batch, run.task_id, job.driver_pid)
     facts.mark("write", started)
     envelopes = list(_handed_on(job, level, run, outputs))
     faults.reach(4, batch, run.task_id, job.driver_pid)
     facts.metrics |= {"task": run.task_id, "level": level, "seconds": facts.seconds}
     facts.metrics["records_written"] = sum(
-        rows.num_rows for topic, rows in outputs.items() if topic not in job.plan.internal_topics
+        rows.num_rows for topic, rows in outputs.items() if topic not in job.unseen_topics
     )
     facts.metrics["ends"] = {f"{e.topic}-{e.partition}": e.range[1] for e in inbox if e.kind is Kind.RANGE}
     report = Envelope(-1, 0, Kind.REPORT, run_name(run), "", -1, run.task_id, json.dumps(facts.metrics).encode())
@@ -106,7 +108,7 @@ def _directly(
     inbox: Sequence[Envelope],
     log: TopicLog,
     facts: _Facts,
-) -> Outputs:
+) -> tuple[Outputs, Logged]:
     kept = take(job, run, (), keeps_state=False)
     try:
         kept.numbers.meta.clear()  # what such a task knows of earlier batches must not depend on who ran them
@@ -116,7 +118,7 @@ def _directly(
         raise
     put_back(kept)
     faults.reach(1, batch, run.task_id, job.driver_pid)
-    return output.records
+    return output.records, []
 
 
 def _through_segment(
@@ -128,7 +130,7 @@ def _through_segment(
     inbox: Sequence[Envelope],
     log: TopicLog,
     facts: _Facts,
-) -> Outputs:
+) -> tuple[Outputs, Logged]:
     started = time.perf_counter()
     kept = take(job, run, sub.stores, keeps_state=True)
     store = kept.store
@@ -136,7 +138,7 @@ def _through_segment(
     try:
         segment = store.find(number, discard_damaged=True)
         if segment is None:
-            state = store.begin(number)
+            state = store.begin(number, expected_head=_written(job, sub, run, number, log) if kept.is_new else None)
             started = facts.mark("state", started)
             facts.metrics["entries"] = {name: len(state.map(name)) for name in sub.stores}
             output = _process(job, sub, run, batch, inbox, log, state, kept, facts)
@@ -145,7 +147,8 @@ def _through_segment(
             offsets = {f"{e.topic}-{e.partition}": list(e.range) for e in inbox if e.kind is Kind.RANGE}
             if any(e.kind is Kind.RECORDS for e in inbox):
                 offsets["batch"] = [batch, batch + 1]
-            segment = store.publish(number, output.records, offsets, discard_damaged=True)
+            written = output.records | noted_puts(job, sub.stores, state, run.partition)
+            segment = store.publish(number, written, offsets, discard_damaged=True)
             kept.ran(segment)
             facts.metrics["segment_bytes"] = segment.size_bytes
             facts.mark("publish", started)
@@ -153,11 +156,23 @@ def _through_segment(
             facts.metrics["recovered"] = 1
         faults.reach(2, batch, run.task_id, job.driver_pid)
         outputs = segment.outputs
+        started = time.perf_counter()
+        logged = changelog_records(job, run, segment)
+        facts.mark("changelog", started)
     except BaseException:
         kept.close()
         raise
     put_back(kept)
-    return outputs
+    return outputs, logged
+
+
+def _written(job: SparkJob, sub: PlannedSubTopology, run: TaskRun, number: int, log: TopicLog) -> int | None:
+    """The newest batch before this one that the task has written, as the ledger has it: there is a segment of it."""
+    if not job.exactly_once:
+        return None
+    ledger = log.ledger(job.plan.application_id)
+    phases = (run.task_id, *(f"{run.task_id}/{phase}" for phase in range(1, len(sub.levels))))
+    return max((ledger[task] for task in phases if ledger.get(task, number) < number), default=None)
 
 
 def _process(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ class SparkJob:
         moves: Offsets that somebody else set for the group: the numbered changes of where to read on.
         until_latest: Stop at the records that are there at the start.
         driver_pid: The driver's process.
+        changelogs: Store -> the topic that its changes are written to; empty when changelogs are off.
+        numbers_topic: Where the tasks' numbers go with them; None when they are off.
     """
 
     plan: PhysicalPlan
@@ -62,6 +64,8 @@ class SparkJob:
     until_latest: bool
     driver_pid: int
     moves: tuple[Move, ...] = ()
+    changelogs: dict[str, str] = field(default_factory=dict)
+    numbers_topic: str | None = None
 
     def open_log(self) -> TopicLog:
         """The application's log, opened anew."""
@@ -81,6 +85,11 @@ class SparkJob:
         return self._program[1]
 
     @cached_property
+    def unseen_topics(self) -> frozenset[str]:
+        """Topics whose records are not the application's results."""
+        return frozenset((*self.plan.internal_topics, *self.changelogs.values()))
+
+    @cached_property
     def program_id(self) -> str:
         """Equal for equal programs: a checksum."""
         return hashlib.blake2b(self.program, digest_size=16).hexdigest()
@@ -90,7 +99,11 @@ class SparkJob:
         return pickle.dumps(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_program", "program_id")}
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_program", "program_id", "unseen_topics")
+        }
 
 
 def load_job(data: bytes) -> SparkJob:

@@ -39,11 +39,13 @@ class KeptTask:
         key: Which task of which start of which application.
         store: Its state; None if it keeps none.
         numbers: In place of a state, for a task that keeps none.
+        is_new: Whether it has been opened for this batch.
     """
 
     key: _Key
     store: TaskStore | None
     numbers: MemoryTaskState = field(default_factory=lambda: MemoryTaskState([]))
+    is_new: bool = True
     _task: StreamTask | None = None
     _shared: object = None
     _version: tuple[int, str] | None = None  # of the state after the last batch that ``_task`` has processed
@@ -114,6 +116,7 @@ def put_back(task: KeptTask) -> None:
     """Keeps a task for its next batch, and lets other processes have its replica."""
     if task.store is not None:
         task.store.pause()
+    task.is_new = False
     _kept[task.key] = task
     _close(list(_kept)[: max(0, len(_kept) - _MOST)])
 

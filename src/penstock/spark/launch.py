@@ -16,6 +16,7 @@ from penstock.plan.document import document_of, fingerprint_of
 from penstock.plan.evolution import require_compatible
 from penstock.plan.plan import PhysicalPlan, plan_of
 from penstock.query.from_plan import stores_for_plan
+from penstock.spark.changelog_topics import prepare_changelogs
 from penstock.spark.feed import feed_partitions
 from penstock.spark.job import SparkJob
 from penstock.spark.moves import take_up_moves
@@ -145,7 +146,11 @@ def prepare_job(
     places = Places.of(config)
     document = document_of(plan, topology)
     fingerprint = fingerprint_of(document)
-    accepts = _continue(places.checkpoint, document, fingerprint, plan, log, _for_queries(topology, config))
+    before = _stored_plan(places.checkpoint, document, plan, log)
+    changelogs = prepare_changelogs(
+        topology, config, plan, log, places.checkpoint, None if before is None else before["plan"]
+    )
+    accepts = _continue(places.checkpoint, document, fingerprint, before, _for_queries(topology, config))
     return SparkJob(
         plan=plan,
         program=program,
@@ -162,6 +167,8 @@ def prepare_job(
         tick_ms=int(config["penstock.tick.interval.ms"]) if plan.ticks else 0,
         until_latest=until_latest,
         driver_pid=os.getpid(),
+        changelogs={each.store: each.topic for each in changelogs if each.store},
+        numbers_topic=next((each.topic for each in changelogs if not each.store), None),
         moves=take_up_moves(places.checkpoint, log, plan.application_id, plan.external_topics),
     )
 
@@ -172,29 +179,34 @@ def _for_queries(topology: Topology, config: StreamsConfig) -> dict[str, Any]:
     return {"stores": stores_for_plan(typed.stores), "global_stores": sorted(typed.global_stores)}
 
 
+def _stored_plan(
+    checkpoint: str, document: Mapping[str, Any], plan: PhysicalPlan, log: TopicLog
+) -> dict[str, Any] | None:
+    """The plan that the checkpoint was written with, if the application has run before and may go on."""
+    stored = read_document(checkpoint, "plan.json")
+    if stored is not None:
+        old: dict[str, Any] = json.loads(stored)
+        require_compatible(old["plan"], document, checkpoint)
+        return old
+    if log.ledger(plan.application_id):
+        raise CheckpointMismatchError(
+            f"application {plan.application_id!r} has run before, but its checkpoint {checkpoint} is not there",
+            hint="Set state.dir or penstock.checkpoint.location to where it ran, or call KafkaStreams.reset() to "
+            "start from the beginning.",
+            checkpoint=checkpoint,
+        )
+    return None
+
+
 def _continue(
     checkpoint: str,
     document: Mapping[str, Any],
     fingerprint: str,
-    plan: PhysicalPlan,
-    log: TopicLog,
+    before: Mapping[str, Any] | None,
     more: Mapping[str, Any],
 ) -> list[str]:
-    """Fingerprints whose segments may be continued; writes the plan if it is new or has changed."""
-    stored = read_document(checkpoint, "plan.json")
-    if stored is None:
-        if log.ledger(plan.application_id):
-            raise CheckpointMismatchError(
-                f"application {plan.application_id!r} has run before, but its checkpoint {checkpoint} is not there",
-                hint="Set state.dir or penstock.checkpoint.location to where it ran, or call KafkaStreams.reset() to "
-                "start from the beginning.",
-                checkpoint=checkpoint,
-            )
-        history: list[str] = []
-    else:
-        old = json.loads(stored)
-        require_compatible(old["plan"], document, checkpoint)
-        history = list(old["fingerprints"])
+    """Fingerprints whose segments may be continued; writes the plan, which is new or has changed."""
+    history = [] if before is None else list(before["fingerprints"])
     if fingerprint not in history:
         history.append(fingerprint)
     write_document(checkpoint, "plan.json", json.dumps({"fingerprints": history, "plan": document, **more}, indent=1))

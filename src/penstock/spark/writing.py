@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,15 +27,23 @@ _Parts = list[tuple[str, int, pa.RecordBatch]]
 
 
 def write_outputs(
-    job: SparkJob, run: TaskRun, number: int, outputs: Mapping[str, pa.RecordBatch], log: TopicLog, *, always: bool
+    job: SparkJob,
+    run: TaskRun,
+    number: int,
+    outputs: Mapping[str, pa.RecordBatch],
+    logged: Sequence[tuple[str, pa.RecordBatch]],
+    log: TopicLog,
+    *,
+    always: bool,
 ) -> None:
-    """Writes outputs and ledger entry in one transaction.
+    """Writes outputs, changelogs and ledger entry in one transaction.
 
     Args:
         job: The application.
         run: The task.
         number: Of its batch, for the ledger.
         outputs: By topic; those for internal topics travel otherwise.
+        logged: Changelog topics and records for the task's own partition.
         log: Where to.
         always: The ledger is all that tells that the batch is done, so there is an entry even without outputs.
 
@@ -49,6 +57,7 @@ def write_outputs(
         if topic not in job.plan.internal_topics
         for partition, part in by_partition(rows)
     ]
+    parts += [(topic, run.partition, records) for topic, records in logged]
     if not parts and not (always and job.exactly_once):
         return
     while True:
@@ -91,6 +100,9 @@ def _without_refused(job: SparkJob, run: TaskRun, parts: _Parts, error: Producti
     refused = error.facts.get("refused")
     if not isinstance(refused, dict) or not refused:
         raise error
+    changelogs = {*job.changelogs.values(), job.numbers_topic}
+    if any(parts[number][0] in changelogs for number in refused):
+        raise error  # without its record a store could not be rebuilt
     name = "production.exception.handler"
     handle = handler_of(job.config[name], name, job.config.get("errors.dead.letter.queue.topic.name"))
     nodes = {sink.topic: sink.name for sink in job.topology.sinks}

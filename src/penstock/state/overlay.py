@@ -33,6 +33,9 @@ class ReadableMap(Protocol):
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None: ...
 
 
+Put = tuple[bytes, bytes | None, int]  # key, value, time
+
+
 class _Absent:
     __slots__ = ()
 
@@ -47,17 +50,19 @@ class OverlayMap:
         base: What lies below; it is never changed. An overlay may lie over another one.
     """
 
-    __slots__ = ("_base", "_order", "changes")
+    __slots__ = ("_base", "_order", "changes", "puts")
 
     def __init__(self, base: ReadableMap) -> None:
         self._base = base
         self.changes: dict[bytes, bytes | None] = {}
+        self.puts: list[Put] = []  # noted by stores whose rows do not tell them
         self._order = KeyOrder(self.changes)
 
     def rebase(self, base: ReadableMap) -> None:
         """Forgets the writes and reads through to another base."""
         self._base = base
         self.changes = {}
+        self.puts = []
         self._order = KeyOrder(self.changes)
 
     def __len__(self) -> int:
@@ -166,6 +171,10 @@ class BatchState:
     def sorted_changes(self) -> dict[str, pa.RecordBatch]:
         """Store -> its changes (`CHANGES_SCHEMA`) in the order of the keys' bytes, of the stores that have any."""
         return {store: _sorted(overlay.changes) for store, overlay in self._maps.items() if overlay.changes}
+
+    def puts(self, store: str) -> list[Put]:
+        """The puts that a versioned store has noted in this batch."""
+        return self.map(store).puts
 
 
 def _sorted(changes: dict[bytes, bytes | None]) -> pa.RecordBatch:

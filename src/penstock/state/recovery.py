@@ -61,6 +61,8 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
     size = 0
     try:
         size = _apply_deltas(replica, storage, deltas, read)
+        if newest > replica.position.batch:
+            _check_snapshot(replica, snapshots[-1], read)
     except _ChainBroken:
         _start_over(replica, snapshots, read)
         try:
@@ -68,10 +70,20 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
         except _ChainBroken as error:
             raise MissingSegmentError(
                 f"the chain of segments has a gap: {error}",
-                hint="Bring the missing file back from a backup, or rebuild the stores from their changelog topics.",
+                hint="Bring the missing file back from a backup, or run `penstock state rebuild`.",
                 batch=target,
             ) from None
     return CaughtUp(sum(1 for name in deltas if name.batch > newest), size)
+
+
+def _check_snapshot(replica: Replica, name: SegmentName, read: Reader) -> None:
+    """There are no deltas between the replica and this snapshot: either nothing happened, or they have been removed."""
+    try:
+        snapshot = read(name)
+    except CorruptSegmentError:
+        return  # `_start_over` would pass over it too
+    if snapshot is not None and not _follows(snapshot, replica.position.head, replica.position.checksum):
+        raise _ChainBroken(f"the deltas before {name} are gone")
 
 
 def _apply_deltas(replica: Replica, storage: SegmentStorage, deltas: Sequence[SegmentName], read: Reader) -> int:

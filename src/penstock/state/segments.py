@@ -152,10 +152,14 @@ class Segment:
 
     def changes(self, store: str) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
         """Keys (in byte order) and values of one store, in pieces; a value of None deletes."""
+        for piece in self.change_batches(store):
+            yield to_bytes_list(piece.column(0)), to_bytes_list(piece.column(1))  # type: ignore[misc]
+
+    def change_batches(self, store: str) -> Iterator[pa.RecordBatch]:
+        """`changes` as `CHANGES_SCHEMA`."""
         found = [s for s in self._sections if s["what"] == "changes" and s["name"] == store]
         own = [self._own_changes[store]] if store in self._own_changes else []
-        for piece in chain(own, *map(self._read, found)):
-            yield to_bytes_list(piece.column(0)), to_bytes_list(piece.column(1))  # type: ignore[misc]
+        return chain(own, *map(self._read, found))
 
     @property
     def stores(self) -> list[str]:
@@ -272,6 +276,6 @@ def _damaged(where: str, why: str) -> CorruptSegmentError:
     return CorruptSegmentError(
         f"segment {where} is damaged: {why}",
         hint="If its batch was never committed, remove the file and start again: the batch is then run anew. "
-        "Otherwise bring the file back from a backup, or rebuild the store from its changelog topic.",
+        "Otherwise bring the file back from a backup, or remove it and run `penstock state rebuild`.",
         segment=where,
     )

@@ -178,7 +178,7 @@ class TaskStore:
             where = self._storage.where(SegmentName(expected_head, "delta"))
             raise MissingSegmentError(
                 f"segment {where} is gone: its batch was published",
-                hint="Bring the file back from a backup, or rebuild the stores from their changelog topics.",
+                hint="Bring the file back from a backup, or run `penstock state rebuild`.",
                 batch=expected_head,
             )
         if at.batch < target:  # empty batches

@@ -74,7 +74,7 @@ class ChangeColumns:
 
     def sizes(self, keys: pa.Array) -> NDArray[np.int64]:
         """The bytes that Kafka counts for each change under its key."""
-        old_is_prior = self._old_is_prior()
+        old_is_prior = self.old_is_prior()
         size = OVERHEAD + sum(np.maximum(lengths(each), 0) for each in (keys, self.topics, self.priors, self.news))
         size = size + np.where(old_is_prior, 0, np.maximum(lengths(self.olds), 0))
         if self.headers is not None:
@@ -83,7 +83,7 @@ class ChangeColumns:
 
     def pack(self) -> pa.Array:
         """What is stored."""
-        same = self._old_is_prior()
+        same = self.old_is_prior()
         fixed = np.zeros(len(self), _FIXED)
         fixed["time"], fixed["timestamp"] = self.times, self.timestamps
         fixed["offset"], fixed["partition"] = self.offsets, self.partitions
@@ -97,7 +97,7 @@ class ChangeColumns:
             pieces.append(bytes_column([pack_headers(one) for one in self.headers]))
         return join(from_fixed_width(fixed.view(np.uint8).reshape(len(self), _FIXED.itemsize)), *pieces)
 
-    def _old_is_prior(self) -> NDArray[np.bool_]:
+    def old_is_prior(self) -> NDArray[np.bool_]:
         same = pc.equal(self.olds, self.priors)
         return np.asarray(pc.coalesce(same, pa.scalar(False)))  # noqa: FBT003 - Arrow's way
 

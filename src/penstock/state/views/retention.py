@@ -71,6 +71,11 @@ class Retention:
         """The same for another stream time, or for each of a column."""
         return observed - self._retention + 1 - self._extra
 
+    @property
+    def first_bucket(self) -> int:
+        """The first bucket that has not been deleted as too old."""
+        return int(self.bucket(self._floor(self.observed)))
+
     def bucket(self, time: Any) -> Any:
         """The bucket of a time, or of each of a column."""
         return time - time % self.bucket_ms

@@ -153,6 +153,10 @@ class VersionedView:
         results = [versions.put(key, value, time) for key, value, time in zip(keys, values, times, strict=True)]
         self._meta[self._meta_name] = versions.observed
         self._dropped += results.count(NOT_PUT)
+        noted = getattr(self._map, "puts", None)  # of a running batch
+        if noted is not None:
+            made = zip(keys, values, times, results, strict=True)
+            noted += [(key, value, time) for key, value, time, result in made if result != NOT_PUT]
         return results
 
     def encode_keys(self, keys: Column) -> list[bytes]:

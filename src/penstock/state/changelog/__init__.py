@@ -1,0 +1,48 @@
+"""Changelogs: a store's changes of a batch as the records that Kafka Streams would write, and the store out of those.
+
+`changelog_format` gives the format of a store. Records are columns ``timestamp``, ``key``, ``value``, ``headers``.
+"""
+
+from __future__ import annotations
+
+from penstock.errors import StateError
+from penstock.state.changelog.base import RECORDS_SCHEMA, ChangelogFormat, now_of, records_of
+from penstock.state.changelog.buffers import ChangeBufferFormat, RecordBufferFormat
+from penstock.state.changelog.keyvalue import ExpiringFormat, KeyValueFormat, LruFormat, TimestampedFormat
+from penstock.state.changelog.outer_join import OuterJoinFormat
+from penstock.state.changelog.versioned import VersionedFormat
+from penstock.state.changelog.windows import SessionFormat, WindowFormat
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["RECORDS_SCHEMA", "ChangelogFormat", "VersionedFormat", "changelog_format", "now_of", "records_of"]
+
+
+def changelog_format(spec: StoreSpec) -> ChangelogFormat:
+    """How the changes of a store look in its changelog topic."""
+    match spec.kind:
+        case "key_value" if spec.ttl_ms:
+            return ExpiringFormat()
+        case "key_value":
+            return KeyValueFormat()
+        case "timestamped":
+            return TimestampedFormat()
+        case "lru":
+            return LruFormat()
+        case "window":
+            return WindowFormat(spec)
+        case "session":
+            return SessionFormat(spec)
+        case "versioned":
+            return VersionedFormat(spec)
+        case "buffer":
+            return ChangeBufferFormat()
+        case "record_buffer":
+            return RecordBufferFormat()
+        case "outer_join":
+            return OuterJoinFormat()
+        case kind:
+            raise StateError(
+                f"store {spec.name!r} is of kind {kind!r}, which has no changelog format",
+                hint="The topology was built by another version of Penstock than the one that runs it.",
+                store=spec.name,
+            )

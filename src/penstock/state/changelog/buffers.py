@@ -1,0 +1,180 @@
+"""Changelogs of what is held back: suppressed changes, and records of a stream-table join with grace.
+
+Values are Kafka's ``BufferValue``: where the record came from, prior, old and new value, the time in the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.serde.buffers import bytes_column, join
+from penstock.state.changelog.base import RECORDS_SCHEMA, changes_of, first_bytes, now_of, records_of
+from penstock.state.changelog.fields import Fields, lengths_of, number_column
+from penstock.state.views.change_buffer import SAME, Headers, pack_headers, unpack_headers
+from penstock.state.views.change_columns import ChangeColumns
+from penstock.state.views.frames import frame, to_bytes_list, unframe
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ChangeBufferFormat", "RecordBufferFormat"]
+
+_VERSION = 3
+_HERE = pa.scalar(b"\x01", pa.large_binary())
+
+
+class _Source(NamedTuple):
+    """Kafka's ``ProcessorRecordContext``; ``headers`` is null where there are none."""
+
+    times: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    topics: pa.Array
+    partitions: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    headers: pa.Array
+
+    def pack(self) -> list[pa.Array]:
+        topics = self.topics.fill_null(b"")
+        return [
+            number_column(self.times, 8),
+            number_column(self.offsets, 8),
+            number_column(lengths_of(topics), 4),
+            topics,
+            number_column(self.partitions, 4),
+            number_column(self.counts, 4),
+            self.headers.fill_null(b""),
+        ]
+
+    @classmethod
+    def take(cls, fields: Fields) -> _Source:
+        times, offsets, topics = fields.number(8), fields.number(8), fields.sized()
+        partitions, counts = fields.number(4), fields.number(4)
+        return cls(times, offsets, topics, partitions, counts, fields.headers(counts))
+
+
+class ChangeBufferFormat:
+    """Kafka's ``InMemoryTimeOrderedKeyValueChangeBuffer``, version 3 of its format."""
+
+    keeps_all = False
+
+    def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+        own = changes.filter(pa.array(first_bytes(changes.column(0), 1)[:, 0] == ord("k")))
+        keys = unframe(own.column(0), before=1)[0]
+        there = own.column(1).is_valid()
+        gone, held = keys.filter(own.column(1).is_null()), keys.filter(there)
+        values = _pack_changes(ChangeColumns.unpack(own.column(1).filter(there))) if len(held) else held
+        headers = _version_headers(len(held))
+        pieces = [
+            records_of(now_of(meta), gone, pa.nulls(len(gone), pa.large_binary())),
+            records_of(now_of(meta), held, values, headers),
+        ]
+        return pa.concat_batches(pieces)
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        keys, count = records.column("key"), records.num_rows
+        changes = _unpack_changes(Fields(records.column("value")))
+        letters = {letter: np.full((count, 1), ord(letter), np.uint8) for letter in "kt"}
+        places = join(number_column(changes.times, 8), keys)
+        return changes_of(
+            pa.concat_arrays([frame(keys, prefix=letters["k"]), frame(places, prefix=letters["t"])]),
+            pa.concat_arrays([changes.pack(), pa.repeat(_HERE, count)]),
+        )
+
+
+def _version_headers(count: int) -> pa.Array:
+    kind = RECORDS_SCHEMA.field("headers").type
+    names = pa.repeat(pa.scalar("v"), count)
+    values = pa.repeat(pa.scalar(bytes([_VERSION]), pa.binary()), count)
+    both = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), both, type=kind)
+
+
+def _pack_changes(changes: ChangeColumns) -> pa.Array:
+    headers: Sequence[Headers] = changes.headers or [()] * len(changes)
+    source = _Source(
+        changes.timestamps,
+        changes.offsets,
+        changes.topics,
+        changes.partitions,
+        np.array([len(each) for each in headers], np.int64),
+        bytes_column([pack_headers(each) for each in headers]),
+    )
+    same = changes.old_is_prior()
+    olds = pc.if_else(pa.array(same), pa.scalar(b"", pa.large_binary()), changes.olds)
+    old_lengths = np.where(same, SAME, lengths_of(olds))
+    return join(
+        *source.pack(),
+        number_column(lengths_of(changes.priors), 4),
+        changes.priors.fill_null(b""),
+        number_column(old_lengths, 4),
+        olds.fill_null(b""),
+        number_column(lengths_of(changes.news), 4),
+        changes.news.fill_null(b""),
+        number_column(changes.times, 8),
+    )
+
+
+def _unpack_changes(fields: Fields) -> ChangeColumns:
+    source = _Source.take(fields)
+    priors = fields.sized()
+    old_lengths = fields.number(4)
+    olds = fields.bytes(old_lengths)
+    same = np.flatnonzero(old_lengths == SAME)
+    if len(same):
+        index = np.arange(len(olds))
+        index[same] = len(olds) + same
+        olds = pa.concat_arrays([olds, priors]).take(pa.array(index))
+    news, times = fields.sized(), fields.number(8)
+    packed = to_bytes_list(source.headers)
+    headers = [unpack_headers(each or b"") for each in packed] if any(packed) else None
+    return ChangeColumns(
+        times, source.times, source.offsets, source.partitions, source.topics, priors, olds, news, headers
+    )
+
+
+class RecordBufferFormat:
+    """Kafka's ``RocksDBTimeOrderedKeyValueBuffer``. Key: 0, time (8 bytes), key, number (4 bytes)."""
+
+    keeps_all = False
+
+    def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+        keys = frame(changes.column(0), prefix=np.zeros((changes.num_rows, 1), np.uint8))
+        there = changes.column(1).is_valid()
+        gone, held = keys.filter(changes.column(1).is_null()), keys.filter(there)
+        fields = Fields(changes.column(1).filter(there))
+        partitions, offsets = fields.number(4), fields.number(8)
+        topics, counts = fields.sized(), fields.number(4)
+        times = first_bytes(unframe(held, before=1)[0], 8).view(">i8").reshape(-1).astype(np.int64)
+        source = _Source(times, offsets, topics, partitions, counts, fields.headers(counts))
+        news = fields.bytes(fields.left)
+        null, zero = np.full(len(held), -1, np.int64), np.zeros(len(held), np.int64)
+        nulls = number_column(null, 4)
+        values = join(*source.pack(), nulls, nulls, number_column(lengths_of(news), 4), news, number_column(zero, 8))
+        return pa.concat_batches(
+            [
+                records_of(now_of(meta), gone, pa.nulls(len(gone), pa.large_binary())),
+                records_of(now_of(meta), held, values),
+            ]
+        )
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        fields = Fields(records.column("value"))
+        source = _Source.take(fields)
+        fields.number(4)
+        fields.number(4)
+        news = fields.sized()
+        values = join(
+            number_column(source.partitions, 4),
+            number_column(source.offsets, 8),
+            number_column(lengths_of(source.topics), 4),
+            source.topics,
+            number_column(source.counts, 4),
+            source.headers.fill_null(b""),
+            news,
+        )
+        return changes_of(unframe(records.column("key"), before=1)[0], values)

@@ -1,0 +1,91 @@
+"""A task's stores out of their changelogs: the records put together again to rows, and those made a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from penstock.state.base import CHANGES_SCHEMA
+from penstock.state.changelog import RECORDS_SCHEMA, changelog_format
+from penstock.state.segments import SegmentHead, SegmentName, pack
+from penstock.state.storage import SegmentStorage
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["StoreRestorer", "put_snapshot"]
+
+_COLUMNS = ["timestamp", "key", "value"]
+_LEAST = 1_000_000  # records, before older ones are looked through for those that count no more
+_PIECE_ROWS = 100_000
+
+
+class StoreRestorer:
+    """One store of one task. Give it all records of its changelog partition in order.
+
+    Attributes:
+        records: How many it has been given.
+    """
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self._format = changelog_format(spec)
+        self._pieces: list[pl.DataFrame] = []
+        self._waiting = 0
+        self._kept = 0
+        self.records = 0
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """The next records."""
+        frame = pl.from_arrow(records.select(_COLUMNS))
+        assert isinstance(frame, pl.DataFrame)  # noqa: S101 - for the type checker
+        frame = frame.filter(pl.col("key").is_not_null())  # of a source topic that serves as changelog
+        self._pieces.append(frame)
+        self.records += len(frame)
+        self._waiting += len(frame)
+        if self._waiting > max(_LEAST, 2 * self._kept) and not self._format.keeps_all:
+            self._pieces = [self._newest()]
+            self._kept = self._waiting = len(self._pieces[0])
+
+    def rows(self, meta: Mapping[str, int]) -> pa.RecordBatch:
+        """The store's rows in the order of their keys (``CHANGES_SCHEMA``).
+
+        Args:
+            meta: The task's numbers at the end of the last record's batch.
+        """
+        records = self._joined() if self._format.keeps_all else self._newest()
+        table = records.to_arrow().cast(pa.schema([RECORDS_SCHEMA.field(name) for name in _COLUMNS])).combine_chunks()
+        batches = table.to_batches()
+        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+        rows = self._format.rows(batch, meta)
+        order = pl.Series("", rows.column(0), dtype=pl.Binary).arg_sort()
+        return rows.take(order.to_arrow())
+
+    def _joined(self) -> pl.DataFrame:
+        if not self._pieces:
+            return pl.DataFrame(schema={"timestamp": pl.Int64, "key": pl.Binary, "value": pl.Binary})
+        return pl.concat(self._pieces)
+
+    def _newest(self) -> pl.DataFrame:
+        """The last record of each key, in their order; those that delete are needed no more."""
+        newest = self._joined().unique("key", keep="last", maintain_order=True)
+        return newest.filter(pl.col("value").is_not_null())
+
+
+def put_snapshot(storage: SegmentStorage, head: SegmentHead, stores: Mapping[str, pa.RecordBatch]) -> int:
+    """Puts a snapshot in place, also of one that is there; gives its bytes.
+
+    Args:
+        storage: The task's segments.
+        head: Its header.
+        stores: Store -> all its rows, in the order of their keys.
+    """
+    parts, _ = pack(head, {store: _pieces(rows) for store, rows in stores.items() if rows.num_rows}, {})
+    name = SegmentName(head.batch, "snapshot")
+    storage.delete(name)
+    storage.create(name, parts)
+    return sum(len(part) for part in parts)
+
+
+def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for start in range(0, rows.num_rows, _PIECE_ROWS):
+        yield rows.slice(start, _PIECE_ROWS).cast(CHANGES_SCHEMA)
