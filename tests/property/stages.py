@@ -23,7 +23,7 @@ from driving import Outcome
 from compare import by_topic, sorted_store
 from interpreter import Interpreted
 from penstock.config import StreamsConfig
-from penstock.log.base import TopicPartition
+from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.open import drop_memory_log, open_log
 from penstock.plan.changelogs import changelogs_of
 from penstock.plan.plan import TaskRun, plan_of
@@ -135,6 +135,19 @@ class Stages:
         rebuilder = Rebuilder(topology, self.config, self.plan, self._log, place, "f", (self._batch, ends), complete)
         return [rebuilder.rebuild(sub, partition) for sub, partition in rebuilder.tasks()]
 
+    def changelog(self, topic: str) -> list[list[Any]]:
+        """The records of a changelog topic: time, key and value in hexadecimal, headers."""
+        rows = self._log.read(topic, 0, 0, 1_000_000).records.to_pylist()
+        return [
+            [
+                row["timestamp"],
+                row["key"].hex(),
+                None if row["value"] is None else row["value"].hex(),
+                [[h["key"], h["value"].hex()] for h in row["headers"] or ()],
+            ]
+            for row in rows
+        ]
+
     def outcome(self) -> Outcome:
         """All that has been written, partition by partition, and what the stores hold."""
         self.lose_worker()  # a replica is open once in a process
@@ -154,6 +167,9 @@ class Stages:
                 "key": pa.array([keys.serialize(r["key"]) for r in rows], pa.large_binary()),
                 "value": pa.array([values.serialize(r["value"]) for r in rows], pa.large_binary()),
             }
+            headers = [r.get("headers") or None for r in rows]
+            if any(headers):
+                columns["headers"] = pa.array(headers, HEADERS_TYPE)
             batch = pa.RecordBatch.from_pydict(columns)
             targets = partitions_for(batch.column("key"), self._partitions)
             for partition in sorted(set(targets.tolist())):

@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointMismatchError, StateError
 from penstock.plan.changelogs import changelogs_of, numbers_topic
+from penstock.plan.document import document_of, fingerprint_of
+from penstock.plan.evolution import require_compatible
 from penstock.spark.changelog_topics import complete_changelogs
 from penstock.spark.offsets import SourceOffset
 from penstock.state.chain import Chain, follow_chain, read_segment
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
     from penstock.topology.topology import Topology
 
-__all__ = ["Rebuilder", "TaskReport", "committed_by_spark"]
+__all__ = ["Rebuilder", "TaskFacts", "TaskReport", "committed_by_spark", "rebuilder_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,25 @@ class TaskReport:
     without_changelog: tuple[str, ...] = ()
     size_bytes: int = 0
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What there is of a task.
+
+    Attributes:
+        task: The task.
+        stores: Its stores.
+        chain: Its segments.
+        gap: What is missing of them.
+        numbers: What its changelogs stand for; None if it has none.
+    """
+
+    task: str
+    stores: tuple[str, ...]
+    chain: Chain
+    gap: str | None
+    numbers: TaskNumbers | None
 
 
 def committed_by_spark(checkpoint: str) -> tuple[int, dict[TopicPartition, int]]:
@@ -142,33 +164,43 @@ class Rebuilder:
         started = time.perf_counter()
         task = f"{sub.id}_{partition}"
         storage = self.storage(sub, partition)
-        chain = follow_chain(storage)
-        numbers = self._numbers_of(partition).get(task)
-        if numbers is None:
-            if chain.gap is not None:
-                raise self._no_numbers(task, chain)
+        facts = self.look(sub, partition)
+        chain, numbers = facts.chain, facts.numbers
+        if facts.gap is None:
             return TaskReport(task, "empty" if chain.head == NO_BATCH else "sound", None, chain.head)
-        if chain.gap is None and chain.head >= numbers.batch:
-            return TaskReport(task, "sound", None, chain.head)
-        gap = chain.gap or f"segment {storage.where(SegmentName(numbers.batch, 'delta'))} and all after it are gone"
+        if numbers is None:
+            raise self._no_numbers(task, chain)
         lost = tuple(name for name in sub.stores if self._source_of(name) is None)
         self._check_complete(sub, task)
         unfinished = self._unfinished(sub, storage, task, numbers, accept_loss=accept_loss)
         if dry_run:
-            return TaskReport(task, "would be rebuilt", gap, numbers.batch, without_changelog=lost)
+            return TaskReport(task, "would be rebuilt", facts.gap, numbers.batch, without_changelog=lost)
         records, stores = self._restore(sub, partition, numbers, progress)
         size = self._publish(sub, storage, task, numbers, stores, unfinished)
         rows = {store: found.num_rows for store, found in stores.items()}
         seconds = time.perf_counter() - started
-        return TaskReport(task, "rebuilt", gap, numbers.batch, records, rows, lost, size, seconds)
+        return TaskReport(task, "rebuilt", facts.gap, numbers.batch, records, rows, lost, size, seconds)
 
     # What there is
+
+    def look(self, sub: PlannedSubTopology, partition: int) -> TaskFacts:
+        """What there is of a task: its segments, and whether they reach as far as its changelogs."""
+        task = f"{sub.id}_{partition}"
+        storage = self.storage(sub, partition)
+        chain = follow_chain(storage)
+        numbers = self._numbers_of(partition).get(task)
+        gap = chain.gap
+        if gap is None and numbers is not None and chain.head < numbers.batch:
+            gap = f"segment {storage.where(SegmentName(numbers.batch, 'delta'))} and all after it are gone"
+        return TaskFacts(task, sub.stores, chain, gap, numbers)
 
     def _numbers_of(self, partition: int) -> dict[str, TaskNumbers]:
         """Task -> its newest record, of the tasks of this number."""
         if partition not in self._numbers:
             found: dict[str, TaskNumbers] = {}
             topic = numbers_topic(self._plan.application_id)
+            if topic not in {each.name for each in self._log.topics()}:
+                return found
             for records in self._read(topic, partition, None, lambda *_: None):
                 columns = records.select(["key", "value"]).to_pydict()
                 for key, value in zip(columns["key"], columns["value"], strict=True):
@@ -301,3 +333,35 @@ class Rebuilder:
             hint="Changelogs were off (penstock.changelog.enabled). Bring the segments back from a backup.",
             task=task,
         )
+
+
+@contextmanager
+def rebuilder_for(topology: Topology, config: StreamsConfig, lease_ttl_ms: int = 30_000) -> Iterator[Rebuilder]:
+    """The rebuilder of an application, which cannot be started meanwhile.
+
+    Raises:
+        FencedError: The application runs.
+        CheckpointMismatchError: Its checkpoint is gone as a whole, or of another topology.
+    """
+    from penstock.spark.launch import Places, open_app_log, plan_for
+
+    with open_app_log(config) as log:
+        plan = plan_for(topology, config, log)
+        checkpoint = Places.of(config).checkpoint
+        document = document_of(plan, topology)
+        stored = read_document(checkpoint, "plan.json")
+        if stored is None:
+            raise CheckpointMismatchError(
+                f"there is no checkpoint of {plan.application_id!r} at {checkpoint}",
+                hint="Set state.dir or penstock.checkpoint.location to where it ran. Only its segments can be rebuilt, "
+                "not what Spark and Penstock have noted beside them.",
+                checkpoint=checkpoint,
+            )
+        require_compatible(json.loads(stored)["plan"], document, checkpoint)
+        lease = log.acquire_lease(plan.application_id, "state rebuild", lease_ttl_ms)
+        try:
+            yield Rebuilder(
+                topology, config, plan, log, checkpoint, fingerprint_of(document), committed_by_spark(checkpoint)
+            )
+        finally:
+            log.release_lease(lease)

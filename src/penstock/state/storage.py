@@ -56,6 +56,10 @@ class SegmentStorage(Protocol):
         """Removes a segment; nothing happens when there is none."""
         ...
 
+    def size_bytes(self) -> int:
+        """Of all segments together."""
+        ...
+
 
 def open_storage(
     checkpoint: str, task_id: str, *, durable: bool = True, options: Mapping[str, Any] | None = None
@@ -138,6 +142,9 @@ class LocalStorage:
     def delete(self, name: SegmentName) -> None:
         (self._directory / str(name)).unlink(missing_ok=True)
 
+    def size_bytes(self) -> int:
+        return sum((self._directory / str(name)).stat().st_size for name in self.names())
+
     def remove_stale_temporaries(self) -> None:
         """Removes what killed attempts have left behind."""
         oldest = time.time() - _STALE_TEMPORARY_S
@@ -201,6 +208,12 @@ class ObjectStorage:
 
         with suppress(FileNotFoundError, obstore.exceptions.NotFoundError):
             obstore.delete(self._store, f"{self._prefix}/{name}")
+
+    def size_bytes(self) -> int:
+        import obstore
+
+        pages = obstore.list(self._store, prefix=self._prefix)
+        return sum(int(entry["size"]) for page in pages for entry in page)
 
 
 @cache
