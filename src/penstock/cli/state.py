@@ -36,7 +36,7 @@ def list_state(
 ) -> None:
     """List the tasks that keep state: stores, newest batch, segments and their bytes."""
     with _rebuilder(target, bootstrap, config, config_file) as rebuilder:
-        rows = []
+        rows: list[dict[str, Any]] = []
         for sub, partition in rebuilder.tasks():
             facts = rebuilder.look(sub, partition)
             size = rebuilder.storage(sub, partition).size_bytes()
