@@ -16,6 +16,8 @@
     ├── LogError               the topic log
     │   ├── TopicExistsError
     │   ├── OffsetOutOfRangeError
+    │   ├── AuthenticationError    the broker does not believe who we are, or we not who it is
+    │   ├── AuthorizationError     the user lacks an ACL; names user, operation and resource
     │   ├── LogUnavailableError    no broker answers, or not in time: trying again later may work
     │   ├── ProductionError        records that the log refuses: too large, of a topic that is not there
     │   └── FencedError            a newer instance or attempt has taken over
@@ -29,6 +31,8 @@ from __future__ import annotations
 
 __all__ = [
     "AppFailedError",
+    "AuthenticationError",
+    "AuthorizationError",
     "CheckpointMismatchError",
     "CoPartitionError",
     "ConfigError",
@@ -150,6 +154,14 @@ class LogUnavailableError(LogError):
 
 class ProductionError(LogError):
     """Records that the log refuses for good. Facts: ``topic``, ``partition``, ``code``."""
+
+
+class AuthenticationError(LogError):
+    """The broker does not believe who we are, or we not who it is: password, mechanism, certificates."""
+
+
+class AuthorizationError(LogError):
+    """The user lacks an ACL. Facts: ``principal``, ``operation``, ``resource_type``, ``resource``."""
 
 
 class FencedError(LogError):

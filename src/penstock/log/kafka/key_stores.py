@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import ConfigError, EnvironmentProblemError
 
-__all__ = ["Identity", "identity_of", "is_pem", "pem_certificates", "pkcs8_key"]
+__all__ = ["Identity", "identity_of", "is_pem", "pem_certificates", "pkcs8_key", "subject_of"]
 
 _JKS = b"\xfe\xed\xfe\xed"
 _JCEKS = b"\xce\xce\xce\xce"
@@ -94,6 +94,14 @@ def pkcs8_key(pem: str, password: str | None, setting: str) -> str:
             setting=setting,
         ) from error
     return _key_text(key, secret)
+
+
+def subject_of(chain: str) -> str:
+    """Whom the first certificate of a PEM text names, in the form of RFC 2253, as principals are written."""
+    _need_cryptography("ssl.keystore.location")
+    from cryptography.x509 import load_pem_x509_certificates
+
+    return load_pem_x509_certificates(chain.encode())[0].subject.rfc4514_string()
 
 
 def _key_text(key: Any, secret: bytes | None) -> str:

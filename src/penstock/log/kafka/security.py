@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, EnvironmentProblemError
 from penstock.log.kafka.jaas import jaas_line, parse_jaas
-from penstock.log.kafka.key_stores import identity_of, is_pem, pem_certificates, pkcs8_key
+from penstock.log.kafka.key_stores import identity_of, is_pem, pem_certificates, pkcs8_key, subject_of
 
 __all__ = ["Security"]
 
@@ -259,6 +259,15 @@ class Security:
         elif self.certificate_file:
             context.load_cert_chain(self.certificate_file, self.key_file or None, lambda: self.key_password)
         return context
+
+    def subject(self) -> str:
+        """The name in the client's certificate, as Kafka writes it: ``CN=client,O=Penstock``; empty without one."""
+        try:
+            chain = identity_of(*self.keystore, "ssl.keystore.location").chain if self.keystore[0] else self.certificate
+            chain = chain or _text(self.certificate_file, "ssl.certificate.location")
+            return subject_of(chain) if chain else ""
+        except (ConfigError, EnvironmentProblemError):
+            return ""  # it only makes a message clearer
 
 
 def _login(given: Mapping[str, str]) -> dict[str, str]:
