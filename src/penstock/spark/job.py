@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkJob", "load_job"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # passwords are in it
 class SparkJob:
     """One started application. ``program`` is the pickled (topology, settings); the rest is needed by the source too.
 

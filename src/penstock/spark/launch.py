@@ -6,11 +6,12 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CheckpointMismatchError, ConfigError, EnvironmentProblemError
+from penstock.errors import CheckpointMismatchError, ConfigError, EnvironmentProblemError, UnknownTopicError
 from penstock.log.open import open_log
 from penstock.plan.document import document_of, fingerprint_of
 from penstock.plan.evolution import require_compatible
@@ -90,7 +91,12 @@ def log_settings(config: StreamsConfig) -> dict[str, Any]:
 def plan_for(topology: Topology, config: StreamsConfig, log: TopicLog) -> PhysicalPlan:
     """The physical plan over the topics that exist; raises UnknownTopicError or CoPartitionError."""
     known = feed_partitions(topology, config) | {t.name: t.partitions for t in log.topics()}
-    return plan_of(topology, config["application.id"], known)
+    try:
+        return plan_of(topology, config["application.id"], known)
+    except UnknownTopicError as error:
+        with suppress(UnknownTopicError):
+            log.topic(str(error.facts.get("topic")))  # a log that hides topics from some users can say so
+        raise
 
 
 def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan) -> dict[int, str | None]:

@@ -44,8 +44,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         "invalid credentials|invalid username|authentication failed",
         (
-            "Is the password right, and does the broker know this user for this mechanism? Users of SCRAM are made with "
-            "kafka-configs --alter --add-config 'SCRAM-SHA-512=[password=...]' --entity-type users."
+            "Is the password right, and does the broker know this user for this mechanism? Users of SCRAM are made "
+            "with kafka-configs --alter --add-config 'SCRAM-SHA-512=[password=...]' --entity-type users."
         ),
     ),
     (
@@ -55,8 +55,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         "hostname|host name|IP address mismatch",
         (
-            "The broker's certificate is for another name than bootstrap.servers or advertised.listeners have. Use a name "
-            "that is in it; ssl.endpoint.identification.algorithm= (empty) gives up this check."
+            "The broker's certificate is for another name than bootstrap.servers or advertised.listeners have. Use a "
+            "name that is in it; ssl.endpoint.identification.algorithm= (empty) gives up this check."
         ),
     ),
     (
@@ -66,8 +66,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         "PLAINTEXT broker listener|wrong version number|closed by peer",
         (
-            "That port speaks no TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or take the port of the TLS "
-            "listener."
+            "That port speaks no TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or take the port of the "
+            "TLS listener."
         ),
     ),
 )
@@ -89,10 +89,19 @@ class Access:
 
     def note(self, error: KafkaError) -> bool:
         """To be called by ``error_cb``; whether the cluster refuses us."""
-        refused = error.code() in _UNAUTHENTICATED or _TLS_TEXT.search(error.str()) is not None
+        refused = self.is_refusal(error) and error.code() not in _UNAUTHORISED
         if refused:
             self._refused = (time.monotonic(), error)
         return refused
+
+    @staticmethod
+    def is_refusal(error: KafkaError) -> bool:
+        """Whether it is about rights or identity: trying again is of no use."""
+        return (
+            error.code() in _UNAUTHORISED
+            or error.code() in _UNAUTHENTICATED
+            or _TLS_TEXT.search(error.str()) is not None
+        )
 
     def refused_since(self, began: float) -> KafkaError | None:
         """The refusal that was noted after a monotonic time."""
@@ -108,7 +117,7 @@ class Access:
         """
         if error.code() in _UNAUTHORISED:
             return self._unauthorised(error, doing, facts)
-        if error.code() in _UNAUTHENTICATED or _TLS_TEXT.search(error.str()):
+        if self.is_refusal(error):
             return self._unauthenticated(error, doing, facts)
         return None
 

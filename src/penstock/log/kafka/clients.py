@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from penstock.log.kafka.access import Access
 from penstock.log.kafka.failures import is_transient
 from penstock.log.kafka.settings import ClientSettings
 from penstock.log.kafka.wire.cluster import Cluster
@@ -42,6 +44,7 @@ class Clients:
         self.settings = dict(settings)
         self._translated = ClientSettings.of(servers, settings)
         self.hurry = False  # set when the log is about to be closed: nobody waits long for a last word
+        self.access = Access(self._translated)
         self._admin: AdminClient | None = None
         self._cluster: Cluster | None = None
         self._lock = threading.Lock()
@@ -124,7 +127,7 @@ class Clients:
         return {
             "reconnect.backoff.max.ms": 1_000,
             "topic.metadata.refresh.fast.interval.ms": 50,
-            "error_cb": _note,
+            "error_cb": functools.partial(_note, self.access),
             "logger": _client_log,
             **self._translated.librdkafka(kind),
         }
@@ -141,6 +144,7 @@ def _calm(record: logging.LogRecord) -> bool:
 _client_log.addFilter(_calm)
 
 
-def _note(error: KafkaError) -> None:
+def _note(access: Access, error: KafkaError) -> None:
     """Librdkafka's own troubles; it goes on by itself unless they are fatal, and then calls fail too."""
-    _log.log(logging.DEBUG if is_transient(error) else logging.WARNING, "Kafka client: %s", error.str())
+    known = access.note(error) or is_transient(error)
+    _log.log(logging.DEBUG if known else logging.WARNING, "Kafka client: %s", error.str())

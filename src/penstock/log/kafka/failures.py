@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
+
+if TYPE_CHECKING:
+    from penstock.log.kafka.access import Access
 
 __all__ = ["error_of", "failure", "is_fenced", "is_transient", "persist"]
 
@@ -59,6 +62,9 @@ _REFUSED = {
     KafkaError.INVALID_TIMESTAMP,
     KafkaError.INVALID_MSG,
 }
+_UNREACHABLE = (
+    "Is the broker up and reachable? See bootstrap.servers; and security.protocol, if its listener wants TLS or SASL."
+)
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 _WARN_EVERY_S = 5.0
@@ -81,17 +87,22 @@ def is_fenced(error: KafkaException | KafkaError) -> bool:
     return inner.code() in _FENCED or (inner.fatal() and "fenced" in inner.str().lower())
 
 
-def failure(error: KafkaException | KafkaError, doing: str, **facts: object) -> LogError | UnknownTopicError:
+def failure(
+    error: KafkaException | KafkaError, doing: str, access: Access | None = None, **facts: object
+) -> LogError | UnknownTopicError:
     """The error to raise for one of Kafka's.
 
     Args:
         error: Kafka's.
         doing: What was tried, as "reading orders-0".
-        facts: For the error's attributes.
+        access: Who we are to the cluster, to explain what it refuses.
+        facts: For the error's attributes; ``operation`` as ACLs call it.
     """
     inner = error_of(error)
     code, text = inner.code(), f"{doing}: {inner.str()} ({inner.name()})"
     facts = {"code": inner.name(), **facts}
+    if access is not None and (refused := access.explained(inner, doing, **facts)) is not None:
+        return refused
     if is_fenced(inner):
         return FencedError(text, hint="A newer attempt or instance goes on; this one needs nothing.", **facts)
     if code in _UNKNOWN_TOPIC:
@@ -104,14 +115,18 @@ def failure(error: KafkaException | KafkaError, doing: str, **facts: object) -> 
             **facts,
         )
     if is_transient(inner):
-        return LogUnavailableError(text, hint="Is the broker up and reachable? See bootstrap.servers.", **facts)
+        return LogUnavailableError(text, hint=_UNREACHABLE, **facts)
     return LogError(text, hint="", **facts)
 
 
-def persist(action: Callable[[], _T], doing: str, patience_s: float) -> _T:
+def persist(
+    action: Callable[[], _T], doing: str, patience_s: float, access: Access | None = None, **facts: object
+) -> _T:
     """Does it, again and again while it fails for reasons that may pass; warns loudly meanwhile.
 
     Raises:
+        AuthenticationError: The broker does not know us, or we do not trust it.
+        AuthorizationError: The user lacks an ACL.
         LogUnavailableError: It did not work within ``patience_s``.
         LogError: It cannot work.
     """
@@ -122,8 +137,9 @@ def persist(action: Callable[[], _T], doing: str, patience_s: float) -> _T:
             return action()
         except KafkaException as error:
             now = time.monotonic()
-            if not is_transient(error) or now - began + pause > patience_s:
-                raise failure(error, doing) from error
+            refused = access.refused_since(began) if access is not None else None
+            if refused is not None or not is_transient(error) or now - began + pause > patience_s:
+                raise failure(refused or error, doing, access, **facts) from error
             if now - warned >= _WARN_EVERY_S:
                 left = patience_s - (now - began)
                 _log.warning("%s: %s; trying again for %.0f s", doing, error_of(error).str(), left)

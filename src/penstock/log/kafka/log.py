@@ -262,7 +262,7 @@ class KafkaLog:
             yield found
 
     def _reader(self, isolation: Isolation = "read_committed") -> RangeReader:
-        return RangeReader(self.clients.cluster(), isolation, self.patience_s)
+        return RangeReader(self.clients.cluster(), isolation, self.patience_s, self.clients.access)
 
     def _place(self, topic: str, partition: int) -> TopicPartition:
         count = self._topics.partitions(topic)

@@ -83,7 +83,7 @@ class Producers:
             yield self._used(self._reporting)
 
     def _make(self, *, reports_all: bool) -> OwnProducer:
-        deliveries = Deliveries()
+        deliveries = Deliveries(self._clients.access)
         return OwnProducer(self._clients.producer(deliveries, reports_all=reports_all), deliveries, ready=True)
 
     @staticmethod
@@ -102,7 +102,7 @@ class Producers:
                 del self._own[transactional_id]
             while len(self._own) >= _MOST:
                 self._own.popitem(last=False)
-            deliveries = Deliveries()
+            deliveries = Deliveries(self._clients.access)
             made = OwnProducer(self._clients.producer(deliveries, transactional_id), deliveries, epoch)
             self._own[transactional_id] = made
             return made

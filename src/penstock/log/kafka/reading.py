@@ -17,6 +17,7 @@ from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
+    from penstock.log.kafka.access import Access
     from penstock.log.kafka.wire.cluster import Cluster
 
 __all__ = ["EMPTY", "RangeReader"]
@@ -34,12 +35,14 @@ class RangeReader:
         cluster: Where.
         isolation: Whether records of aborted and open transactions are left out.
         patience_s: How long nothing may come before it gives up.
+        access: Explains what the cluster refuses.
 
     Attributes:
         position: Where to read on after `read`: gaps that transactions and compaction have left are passed.
     """
 
-    def __init__(self, cluster: Cluster, isolation: Isolation, patience_s: float) -> None:
+    def __init__(self, cluster: Cluster, isolation: Isolation, patience_s: float, access: Access | None = None) -> None:
+        self._access = access
         self._cluster = cluster
         self._isolation = isolation
         self._patience_s = patience_s
@@ -99,7 +102,8 @@ class RangeReader:
                 topic=place.topic, partition=place.partition, offset=self.position,
             ) from error  # fmt: skip
         if not is_transient(error) or time.monotonic() + pause > deadline:
-            raise failure(error, f"reading {name}", topic=place.topic, partition=place.partition) from error
+            facts = {"topic": place.topic, "partition": place.partition, "operation": "READ"}
+            raise failure(error, f"reading {name}", self._access, **facts) from error
         _log.warning("reading %s at offset %d: %s; trying again", name, self.position, error_of(error).str())
         self._cluster.forget()
         time.sleep(pause)

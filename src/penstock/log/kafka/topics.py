@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from penstock.errors import LogUnavailableError, TopicExistsError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
 from penstock.log.kafka.clients import Clients
-from penstock.log.kafka.failures import error_of, persist
+from penstock.log.kafka.failures import error_of, failure, persist
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 
 __all__ = ["Topics", "error_code"]
@@ -41,9 +41,25 @@ class Topics:
         self._clients = clients
         self._counts: dict[str, tuple[float, int]] = {}
 
-    def ask(self, action: Callable[[], Any], doing: str) -> Any:
-        """An answer of the cluster, asked for again while it fails for reasons that may pass."""
-        return persist(action, doing, self._clients.patience_s)
+    def ask(self, action: Callable[[], Any], doing: str, operation: str = "DESCRIBE", **facts: object) -> Any:
+        """An answer of the cluster, asked for again while it fails for reasons that may pass.
+
+        Args:
+            action: Asks.
+            doing: What is done, for messages.
+            operation: As ACLs call it.
+            facts: What it is done to: ``topic`` or ``group``.
+        """
+
+        def act() -> Any:
+            try:
+                return action()
+            except KafkaException:
+                self._clients.admin().poll(0)  # hears why
+                raise
+
+        clients = self._clients
+        return persist(act, doing, clients.patience_s, clients.access, operation=operation, **facts)
 
     def counts(self) -> dict[str, int]:
         """Partition counts of all topics, Kafka's own left out."""
@@ -67,6 +83,7 @@ class Topics:
             counts = self.counts()
             self._counts = {name: (now, count) for name, count in counts.items()}
             if topic not in counts:
+                self._require_visible(topic)
                 near = difflib.get_close_matches(topic, counts, 3, 0.6)
                 hint = f"did you mean {', '.join(near)}?" if near else f"create it: penstock topics create {topic}"
                 raise UnknownTopicError(
@@ -74,6 +91,16 @@ class Topics:
                 )
             known = self._counts[topic]
         return known[1]
+
+    def _require_visible(self, topic: str) -> None:
+        """Raises AuthorizationError if a topic is only hidden from this user: a list has what one may DESCRIBE."""
+        admin = self._clients.admin()
+        try:
+            admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)[topic].result(_REQUEST_S)
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                doing, access = f"looking for topic {topic!r}", self._clients.access
+                raise failure(error, doing, access, topic=topic, operation="DESCRIBE") from error
 
     def places(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of these topics, in order."""
@@ -88,7 +115,7 @@ class Topics:
             admin.create_topics([new], operation_timeout=_REQUEST_S)[name].result(_REQUEST_S + 1)
 
         try:
-            self.ask(act, f"creating topic {name!r}")
+            self.ask(act, f"creating topic {name!r}", "CREATE", topic=name)
         except Exception as error:
             if error_code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 raise TopicExistsError(
@@ -103,7 +130,7 @@ class Topics:
         self.partitions(name)
         admin = self._clients.admin()
         act = lambda: admin.delete_topics([name], operation_timeout=_REQUEST_S)[name].result(_REQUEST_S + 1)  # noqa: E731
-        self.ask(act, f"deleting topic {name!r}")
+        self.ask(act, f"deleting topic {name!r}", "DELETE", topic=name)
         self._counts.pop(name, None)
         self._settle(lambda: name not in self.counts(), f"topic {name!r} to be gone")
 
@@ -111,7 +138,7 @@ class Topics:
         """Adds partitions until the topic has ``total``."""
         admin = self._clients.admin()
         act = lambda: admin.create_partitions([NewPartitions(name, total)])[name].result(_REQUEST_S)  # noqa: E731
-        self.ask(act, f"adding partitions to {name!r}")
+        self.ask(act, f"adding partitions to {name!r}", "ALTER", topic=name)
         self._counts.pop(name, None)
         self._settle(lambda: self.counts().get(name) == total, f"topic {name!r} to have {total} partitions")
 
@@ -128,7 +155,7 @@ class Topics:
         admin = self._clients.admin()
         resource = ConfigResource(ResourceType.TOPIC, name)
         act = lambda: admin.describe_configs([resource])[resource].result(_REQUEST_S)  # noqa: E731
-        found = self.ask(act, f"describing topic {name!r}").values()
+        found = self.ask(act, f"describing topic {name!r}", "DESCRIBE_CONFIGS", topic=name).values()
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {entry.name: entry.value for entry in found if everything or entry.source == own}
 
@@ -143,7 +170,7 @@ class Topics:
         ]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         act = lambda: admin.incremental_alter_configs([resource])[resource].result(_REQUEST_S)  # noqa: E731
-        self.ask(act, f"changing topic {name!r}")
+        self.ask(act, f"changing topic {name!r}", "ALTER_CONFIGS", topic=name)
 
     def info(self, name: str) -> TopicInfo:
         """One topic."""
@@ -196,22 +223,22 @@ class Topics:
         admin = self._clients.admin()
         wanted = KafkaTopicPartition(place.topic, place.partition, before)
         act = lambda: admin.delete_records([wanted])[wanted].result(_REQUEST_S).low_watermark  # noqa: E731
-        first: int = self.ask(act, f"deleting records of {place.topic}-{place.partition}")
+        first: int = self.ask(act, f"deleting records of {place.topic}-{place.partition}", "DELETE", topic=place.topic)
         return first
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
         """Sets a group's next offsets."""
         if offsets:
             cluster = self._clients.cluster()
-            self.ask(
-                lambda: commit_offsets(cluster, group, offsets, metadata), f"committing offsets of group {group!r}"
-            )
+            doing = f"committing offsets of group {group!r}"
+            self.ask(lambda: commit_offsets(cluster, group, offsets, metadata), doing, "READ", group=group)
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """A group's next offsets, with what was noted beside them."""
         cluster = self._clients.cluster()
+        doing = f"asking for the offsets of group {group!r}"
         found: dict[TopicPartition, OffsetAndMetadata] = self.ask(
-            lambda: committed_offsets(cluster, group), f"asking for the offsets of group {group!r}"
+            lambda: committed_offsets(cluster, group), doing, group=group
         )
         return found
 
@@ -226,7 +253,7 @@ class Topics:
         admin = self._clients.admin()
         act = lambda: admin.delete_consumer_groups([group])[group].result(_REQUEST_S)  # noqa: E731
         try:
-            self.ask(act, f"deleting group {group!r}")
+            self.ask(act, f"deleting group {group!r}", "DELETE", group=group)
         except Exception as error:
             if error_code(error) != KafkaError.GROUP_ID_NOT_FOUND:
                 raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import FencedError, InvalidStateError, LogError, ProductionError
+from penstock.errors import FencedError, InvalidStateError, LogError, PenstockError, ProductionError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.failures import error_of, failure, is_fenced, is_transient
 from penstock.log.kafka.ledger import LEASE, Ledger, entry_part, partition_of
@@ -99,15 +99,17 @@ class KafkaTransaction:
 
     def _write(self) -> None:
         """Tries until it is written or cannot be; each attempt leaves all or nothing."""
-        deadline = time.monotonic() + self._log.patience_s
+        access, began = self._log.clients.access, time.monotonic()
+        deadline = began + self._log.patience_s
         pause, fenced = _PAUSE_S, 0
         while True:
             try:
                 self._attempt()
             except _Again as again:
                 fenced += again.fenced
-                if fenced > _FENCED_TRIES or time.monotonic() > deadline:
-                    raise failure(again.error, f"transaction {self._id!r}", transactional_id=self._id) from None
+                refused = access.refused_since(began)
+                if refused is not None or fenced > _FENCED_TRIES or time.monotonic() > deadline:
+                    raise self._failure(refused or again.error) from None
                 why = error_of(again.error).str()
                 _log.warning("transaction %s is repeated: %s", self._id, why)
             else:
@@ -182,6 +184,10 @@ class KafkaTransaction:
         """After an error of Kafka: ends the attempt so that another is possible, or raises what is final."""
         inner = error_of(error)
         refused = own.deliveries.first
+        own.client.poll(0)  # hears why
+        if self._log.clients.access.is_refusal(inner) and refused is None:
+            self._log.producers.drop(self._id)
+            raise self._failure(error) from error
         if inner.txn_requires_abort() and not inner.fatal():
             self._abort(own)
             if refused is not None and not is_transient(refused[0]) and not is_fenced(refused[0]):
@@ -192,11 +198,16 @@ class KafkaTransaction:
         fenced = is_fenced(inner)
         if fenced or inner.fatal() or is_transient(inner):
             raise _Again(error, fenced=fenced) from error
-        raise failure(error, f"transaction {self._id!r}", transactional_id=self._id) from error
+        raise self._failure(error) from error
+
+    def _failure(self, error: KafkaException | KafkaError) -> PenstockError:
+        access = self._log.clients.access
+        return failure(error, f"transaction {self._id!r}", access, transactional_id=self._id, operation="WRITE")
 
     def _refuse(self, error: KafkaError, topic: str, partition: int) -> None:
         """Raises what the broker has against records of ours; which ones, is told in ``refused``."""
-        found = failure(error, f"writing to {topic}-{partition}", topic=topic, partition=partition)
+        access, doing = self._log.clients.access, f"writing to {topic}-{partition}"
+        found = failure(error, doing, access, topic=topic, partition=partition, operation="WRITE")
         if isinstance(found, ProductionError):
             found.facts["refused"] = refused_rows(self._log, self._parts, topic, error.code())
             if not found.facts["refused"] and is_too_large(error.code()):

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import LogError
+from penstock.errors import LogError, PenstockError
 from penstock.log.kafka.failures import failure
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
+
+    from penstock.log.kafka.access import Access
 
 __all__ = ["Deliveries", "Part", "checked", "enqueue", "flush"]
 
@@ -26,7 +28,8 @@ _WANTED = {"timestamp": pa.int64(), "key": pa.large_binary(), "value": pa.large_
 class Deliveries:
     """Hears of the records that a producer could not deliver; its client calls it while it is polled or flushed."""
 
-    def __init__(self) -> None:
+    def __init__(self, access: Access | None = None) -> None:
+        self.access = access
         self.first: tuple[KafkaError, str, int] | None = None
         self.count = 0
         self.first_offset: int | None = None
@@ -49,7 +52,7 @@ class Deliveries:
         """Raises what went wrong first."""
         if self.first is not None:
             error, topic, partition = self.first
-            raise failure(error, f"writing to {topic}-{partition}", topic=topic, partition=partition)
+            raise _not_written(error, topic, partition, self.access)
 
 
 def checked(topic: str, partition: int, records: pa.RecordBatch) -> pa.RecordBatch:
@@ -83,7 +86,14 @@ def enqueue(producer: Producer, part: Part, deliveries: Deliveries) -> None:
                     producer.poll(_FULL_PAUSE_S)
                     deliveries.check()  # a queue that stays full because nothing can be delivered
     except KafkaException as error:
-        raise failure(error, f"writing to {topic}-{partition}", topic=topic, partition=partition) from error
+        raise _not_written(error, topic, partition, deliveries.access) from error
+
+
+def _not_written(
+    error: KafkaException | KafkaError, topic: str, partition: int, access: Access | None
+) -> PenstockError:
+    doing = f"writing to {topic}-{partition}"
+    return failure(error, doing, access, topic=topic, partition=partition, operation="WRITE")
 
 
 def _rows(records: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | None, Any]]:
@@ -108,11 +118,11 @@ def flush(producer: Producer, deliveries: Deliveries, patience_s: float) -> None
     Raises:
         LogError: Something was not.
     """
+    began = time.monotonic()
     left = producer.flush(patience_s)
     deliveries.check()
     if left:
         producer.purge()
-        raise failure(
-            KafkaError(KafkaError._TIMED_OUT, f"{left} records not delivered within {patience_s:.0f} s"),  # noqa: SLF001
-            "writing",
-        )
+        late = KafkaError(KafkaError._TIMED_OUT, f"{left} records not delivered within {patience_s:.0f} s")  # noqa: SLF001
+        refused = deliveries.access.refused_since(began) if deliveries.access is not None else None
+        raise failure(refused or late, "writing", deliveries.access)

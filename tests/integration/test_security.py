@@ -1,0 +1,204 @@
+"""SASL/PLAIN, SCRAM-SHA-512 and mTLS over a broker with ACLs: an application with just its rights, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from penstock import KafkaStreams, StreamsBuilder
+from penstock.broker.process import Broker
+from penstock.broker.settings import BrokerSettings, free_port
+from penstock.errors import AuthenticationError, AuthorizationError, LogUnavailableError
+from penstock.log.open import open_log
+
+NAMES = itertools.count()
+SHORT = {"task.timeout.ms": "4000"}  # how long to try what may pass
+LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+# The table of docs/how-to/security.md, for an application "app" with the input "in" and the output "out".
+RIGHTS = (
+    (TOPIC, "in", LITERAL, "READ"),
+    (TOPIC, "out", LITERAL, "WRITE"),
+    (TOPIC, "app-", PREFIXED, "CREATE"),
+    (TOPIC, "app-", PREFIXED, "READ"),
+    (TOPIC, "app-", PREFIXED, "WRITE"),
+    (TOPIC, "app-", PREFIXED, "DELETE"),
+    (GROUP, "app", LITERAL, "READ"),
+    (TRANSACTION, "app-", PREFIXED, "WRITE"),
+)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    settings = BrokerSettings(
+        tmp_path_factory.mktemp("guarded"),
+        port=free_port(),
+        controller_port=free_port(),
+        sasl_port=free_port(),
+        tls_port=free_port(),
+        users={"alice": "wonder", "admin": "secret"},
+        acls=True,
+    )
+    with Broker(settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def superuser(broker):
+    with open_log(broker.settings.bootstrap_servers) as log:
+        yield log
+
+
+def access(broker: Broker, how: str, password: str = "wonder") -> dict[str, str]:
+    """Settings of an application, by Java's names."""
+    listeners, certificates = broker.settings.listeners(), broker.settings.certificates
+    if how == "mtls":
+        return {
+            "bootstrap.servers": f"127.0.0.1:{listeners['SSL']}",
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(certificates / "ca.pem"),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(certificates / "client.pem"),
+        }
+    module = "plain.PlainLoginModule" if how == "PLAIN" else "scram.ScramLoginModule"
+    return {
+        "bootstrap.servers": f"127.0.0.1:{listeners['SASL_PLAINTEXT']}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": how,
+        "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+        f'username="alice" password="{password}";',
+    }
+
+
+def opened(settings: dict[str, str]):
+    return open_log(settings["bootstrap.servers"], settings | SHORT)
+
+
+def rule(principal, kind, name, pattern, operation):
+    return AclBinding(kind, name, pattern, principal, "*", AclOperation[operation], AclPermissionType.ALLOW)
+
+
+def grant(broker, principal, rights):
+    admin = AdminClient({"bootstrap.servers": broker.settings.bootstrap_servers})
+    rules = [rule(principal, *each) for each in rights]
+    for future in admin.create_acls(rules).values():
+        future.result(30)
+
+
+def named(application, source, sink):
+    """The rights of the table, with these names."""
+    return [(kind, {"in": source, "out": sink}.get(name, name.replace("app", application)), pattern, operation)
+            for kind, name, pattern, operation in RIGHTS]  # fmt: skip
+
+
+def records(values):
+    return pa.RecordBatch.from_pydict(
+        {"timestamp": list(range(len(values))), "key": [b"k"] * len(values), "value": [v.encode() for v in values]}
+    )
+
+
+def application(settings, name, source, sink, root, spark):
+    builder = StreamsBuilder()
+    builder.stream(source).group_by(lambda k, v: v).count(name="counts").to_stream().map_values(str).to(sink)
+    config = {
+        "application.id": name,
+        "state.dir": str(root),
+        "default.key.serde": "string",
+        "default.value.serde": "string",
+        **settings,
+        **SHORT,
+    }
+    return KafkaStreams(builder.build(), config, session=spark)
+
+
+@pytest.mark.parametrize("how", ["PLAIN", "SCRAM-SHA-512", "mtls"])
+def test_an_application_with_just_the_rights_of_the_table(broker, superuser, spark, tmp_path, how):
+    number = next(NAMES)
+    name, source, sink = f"app{number}", f"in{number}", f"out{number}"
+    for topic in (source, sink):
+        superuser.create_topic(topic, 2)
+    superuser.append(source, 0, records(["a", "b", "a"]))
+    grant(broker, "User:client" if how == "mtls" else "User:alice", named(name, source, sink))
+    application(access(broker, how), name, source, sink, tmp_path, spark).run(until="latest")
+    rows = [
+        row
+        for partition in range(2)
+        for row in superuser.read(sink, partition, 0, isolation="read_committed").records.to_pylist()
+    ]
+    assert sorted((row["key"], row["value"]) for row in rows) == [(b"a", b"2"), (b"b", b"1")]
+    assert {each.topic for each in superuser.committed_offsets(name)} >= {source}
+
+
+@pytest.mark.parametrize(
+    ("without", "says"),
+    [
+        ((TOPIC, "in"), "User:alice may not DESCRIBE topic {in}"),
+        ((TOPIC, "out"), "User:alice may not DESCRIBE topic {out}"),
+        ((TOPIC, "app-"), "User:alice may not CREATE topic {app}-"),
+        ((GROUP, "app"), "User:alice may not DESCRIBE group {app}"),
+        ((TRANSACTION, "app-"), "User:alice may not WRITE transactional-id {app}-"),
+    ],
+)
+def test_a_missing_right_is_named(broker, superuser, spark, tmp_path, without, says):
+    number = next(NAMES)
+    names = {"in": f"in{number}", "out": f"out{number}", "app": f"app{number}"}
+    for topic in ("in", "out"):
+        superuser.create_topic(names[topic], 1)
+    superuser.append(names["in"], 0, records(["a"]))
+    dropped = (without[0], names.get(without[1], without[1].replace("app", names["app"])))
+    kept = [r for r in named(names["app"], names["in"], names["out"]) if (r[0], r[1]) != dropped]
+    grant(broker, "User:alice", kept)
+    app = application(access(broker, "SCRAM-SHA-512"), names["app"], names["in"], names["out"], tmp_path, spark)
+    with pytest.raises(AuthorizationError) as caught:
+        app.run(until="latest")
+    assert says.format(**names) in str(caught.value)
+    assert "kafka-acls --bootstrap-server" in caught.value.hint
+    assert caught.value.facts["principal"] == "User:alice"
+
+
+def test_reading_and_writing_without_rights(broker, superuser):
+    superuser.create_topic("closed")
+    superuser.append("closed", 0, records(["a"]))
+    grant(broker, "User:alice", [(TOPIC, "closed", LITERAL, "DESCRIBE")])
+    with opened(access(broker, "PLAIN")) as log:
+        with pytest.raises(AuthorizationError, match="may not READ topic closed"):
+            log.read("closed", 0, 0)
+        with pytest.raises(AuthorizationError, match="may not WRITE topic closed"):
+            log.append("closed", 0, records(["b"]))
+        with pytest.raises(AuthorizationError, match="may not DELETE topic closed"):
+            log.delete_topic("closed")
+
+
+def test_who_is_not_known_is_told_why(broker):
+    scram = access(broker, "SCRAM-SHA-512", password="hunter2")
+    tls = access(broker, "mtls")
+    nobody = {name: value for name, value in tls.items() if "keystore" not in name}
+    doubter = {name: value for name, value in tls.items() if "truststore" not in name}
+    plain = f"127.0.0.1:{broker.settings.port}"
+    for settings, says in (
+        (scram, "as user 'alice'.*invalid credentials.*\n.*Is the password right"),
+        (scram | {"sasl.mechanism": "SCRAM-SHA-256"}, r"\n.*Set sasl\.mechanism"),
+        (scram | {"bootstrap.servers": plain}, "asks nobody who they are"),
+        (nobody, "without a client certificate.*\n.*The broker wants a certificate of the client"),
+        (doubter, "as CN=client.*\n.*Trust the authority"),
+        (tls | {"bootstrap.servers": plain}, "speaks no TLS"),
+    ):
+        with opened(settings) as log, pytest.raises(AuthenticationError, match=says) as caught:
+            log.topics()
+        assert "hunter2" not in str(caught.value)
+    with (
+        opened({"bootstrap.servers": tls["bootstrap.servers"]}) as log,
+        pytest.raises(LogUnavailableError, match="TLS"),
+    ):
+        log.topics()
