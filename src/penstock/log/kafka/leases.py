@@ -43,7 +43,10 @@ class Leases:
         # From here on nobody who began earlier can write a lease. So what is read now stays true.
         self._log.producers.drop(_id(application))
         first = self._log.producers.transactional(_id(application), None)
-        persist(first.initialise, f"taking the lease of {application!r}", self._log.patience_s)
+        persist(
+            first.initialise, f"taking the lease of {application!r}", self._log.patience_s, self._log.clients.access,
+            transactional_id=_id(application), operation="WRITE",
+        )  # fmt: skip
         held = self._check_free(application, force=force)
         now = _now_ms()
         epoch = (held.epoch if held else 0) + 1
