@@ -146,7 +146,7 @@ def test_an_application_with_just_the_rights_of_the_table(broker, superuser, spa
     ("without", "says"),
     [
         ((TOPIC, "in"), "User:alice may not DESCRIBE topic {in}"),
-        ((TOPIC, "out"), "User:alice may not DESCRIBE topic {out}"),
+        ((TOPIC, "out"), "User:alice may not CREATE topic {out}"),
         ((TOPIC, "app-"), "User:alice may not CREATE topic {app}-"),
         ((GROUP, "app"), "User:alice may not DESCRIBE group {app}"),
         ((TRANSACTION, "app-"), "User:alice may not WRITE transactional-id {app}-"),

@@ -29,7 +29,7 @@ _UNAUTHENTICATED = {
     KafkaError.ILLEGAL_SASL_STATE,
 }
 _NOISE = re.compile(r"^\w*(://)?[\w.:\[\]-]+(/\w+)?: |( \(after \d+ms in state \w+\))|( \(_?[A-Z_]+\)$)")
-_TLS_TEXT = re.compile(r"SSL alert|PLAINTEXT broker listener|SSL handshake failed", re.IGNORECASE)
+_TLS_TEXT = re.compile(r"SSL alert|\[SSL: |PLAINTEXT broker listener|SSL handshake failed", re.IGNORECASE)
 
 # What the text says -> what to do about it.
 _REMEDIES: tuple[tuple[str, str], ...] = (
@@ -40,7 +40,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
             "listener."
         ),
     ),
-    ("supported mechanisms", "Set sasl.mechanism to one that the broker has."),
+    ("supported mechanisms|the broker offers", "Set sasl.mechanism to one that the broker has."),
     (
         "invalid credentials|invalid username|authentication failed",
         (
@@ -128,10 +128,12 @@ class Access:
         principal = self.principal()
         resource = "--cluster" if kind == "cluster" else f"--{kind} {name or 'NAME'}"
         servers = self._settings.bootstrap_servers
+        hidden = " (If the topic is there, grant WRITE instead: one without rights to it does not see it.)"
         return AuthorizationError(
             f"{doing}: {principal} may not {operation} {kind} {name}".rstrip(),
             hint=f"An administrator grants it: kafka-acls --bootstrap-server {servers} --add "
-            f"--allow-principal '{principal}' --operation {operation} {resource}",
+            f"--allow-principal '{principal}' --operation {operation} {resource}"
+            + (hidden if operation == "CREATE" else ""),
             **{"code": error.name(), **facts}
             | {"principal": principal, "operation": operation, "resource_type": kind, "resource": name},
         )
