@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -256,6 +256,10 @@ class CommittedState:
             reader.close()
         if self._globals is not None:
             self._globals.close()
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # what was never closed; the interpreter may be ending
+            self.close()
 
 
 def _typed(spec: StoreSpec, view: TaskView) -> Any:

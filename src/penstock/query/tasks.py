@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,7 +271,11 @@ class TaskReader:
             replica.position = replace(replica.position, batch=target)  # empty batches
 
     def _watch(self, target: int) -> bool:
-        """Takes the worker's replica that is nearest to ``target``; False if none is near enough."""
+        """Takes the worker's replica that is nearest to ``target``; False if none is near enough.
+
+        Raises:
+            AheadError: A worker has gone on already: a newer batch must have been committed.
+        """
         now = time.monotonic()
         if self._workers is None or now - self._looked < _LOOK_FOR_WORKERS_S:
             return False
@@ -282,10 +285,12 @@ class TaskReader:
             before.retire()
             before = None
         best: tuple[int, WatchedReplica] | None = None
+        is_ahead = False
         for replica in watch_replicas(self._workers[1], self._workers[0], self._stores):
             reader = replica.reader()
             batch = reader.position.batch
             reader.close()
+            is_ahead = is_ahead or batch > target
             if batch > target or (best is not None and best[0] >= batch):
                 replica.close()
                 continue
@@ -294,15 +299,23 @@ class TaskReader:
             best = (batch, replica)
         if best is not None:
             self._below = _Below(best[1])
-            with suppress(AheadError, StateError):
+            found = None
+            try:
                 found = self._try(target)
-                if found is not None:
-                    found.close()
-                    if before is not None:
-                        before.retire()
-                    return True
+            except AheadError:
+                is_ahead = True
+            except StateError as error:
+                _log.debug("The replica of a worker is of no use: %s", error)
+            if found is not None:
+                found.close()
+                if before is not None:
+                    before.retire()
+                return True
             self._retire()
         self._below, self._layers, self._seen = before, [], -1
+        if is_ahead:
+            self._looked = float("-inf")
+            raise AheadError
         return False
 
     def _retire(self) -> None:

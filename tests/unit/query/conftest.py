@@ -9,6 +9,7 @@ import pytest
 
 from penstock.query.committed import CommittedState
 from penstock.serde import Serdes
+from penstock.state.documents import write_document
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
@@ -30,9 +31,9 @@ SPECS = {
 class Checkpoint:
     """One sub-topology with all stores; batches are run and committed by hand."""
 
-    def __init__(self, root: Path, tasks: int = 2, runs: int = 1) -> None:
+    def __init__(self, root: Path, tasks: int = 2, runs: int = 1, location: str = "") -> None:
         self.root = root
-        self.location = str(root / "checkpoint")
+        self.location = location or str(root / "checkpoint")
         self.tasks, self.runs = tasks, runs
         self.committed = -1
         self.workers: dict[int, TaskStore] = {}
@@ -43,9 +44,7 @@ class Checkpoint:
         self.write("plan.json", json.dumps({"plan": {"application": APP, "subtopologies": {"0": sub}}}))
 
     def write(self, name: str, text: str) -> None:
-        path = Path(self.location) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        write_document(self.location, name, text)
 
     def worker(self, task: int) -> TaskStore:
         if task not in self.workers:

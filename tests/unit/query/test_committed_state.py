@@ -14,6 +14,8 @@ from penstock.errors import StateError
 from penstock.query import QueryableStoreTypes, StoreQueryParameters
 from penstock.query.stores import open_store
 
+from .conftest import Checkpoint
+
 HERE = Path(__file__).parent
 
 
@@ -149,8 +151,6 @@ def test_a_segment_that_came_after_its_batch_was_committed_as_empty(checkpoint, 
 
 
 def test_both_phases_of_a_cycle(tmp_path):
-    from .conftest import Checkpoint
-
     checkpoint = Checkpoint(tmp_path, tasks=1, runs=2)
     state = checkpoint.state()
     store = opened(state, "plain")
@@ -184,6 +184,9 @@ def test_the_replica_of_another_process_is_read_and_left_in_peace(checkpoint):
         with state.reading("plain") as reading:
             assert set(reading.sources.values()) == {"worker"}
         assert not (checkpoint.root / "own").exists()
+        again = checkpoint.state(worker_root=checkpoint.root / "workers", own_root=checkpoint.root / "more")
+        assert opened(again, "plain").get("key") == "49"  # this process has it open already: from the segments
+        again.close()
         worker.kill()
         worker.wait()
         assert store.get("key") == "49"
@@ -234,3 +237,33 @@ def test_unknown_stores_and_other_applications(checkpoint, state):
     as_window = StoreQueryParameters("plain", QueryableStoreTypes.window_store())
     with pytest.raises(StateError, match="not a window store"):
         open_store(state, as_window)
+
+
+def test_a_checkpoint_in_an_object_store(tmp_path):
+    checkpoint = Checkpoint(tmp_path, location="memory://queries")
+    state = checkpoint.state(refresh_s=0)
+    try:
+        store = opened(state, "plain")
+        for batch in range(40):
+            checkpoint.batch(put("a", str(batch)))
+            if batch % 7 == 0:
+                assert store.get("a1") == str(batch)
+        assert list(store.all()) == [("a0", "39"), ("a1", "39")]
+        with state.reading("plain") as reading:
+            assert reading.position.to_json() == {"events": {"0": 399, "1": 399}}
+            assert reading.committed_ms > 0
+    finally:
+        state.close()
+        checkpoint.close()
+
+
+def test_the_newest_commit_of_an_object_store_is_not_looked_for_all_the_time(tmp_path):
+    checkpoint = Checkpoint(tmp_path, location="memory://seldom")
+    state = checkpoint.state(refresh_s=3600)
+    checkpoint.batch(put("a", "1"))
+    store = opened(state, "plain")
+    assert store.get("a0") == "1"
+    checkpoint.batch(put("a", "2"))
+    assert store.get("a0") == "1"
+    state.close()
+    checkpoint.close()

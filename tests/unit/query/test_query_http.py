@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from penstock.errors import EnvironmentProblemError
 from penstock.query.http import make_app
 from penstock.query.metadata import HostInfo, Instance, Instances, Registration
 from penstock.query.server import QueryServer
@@ -188,3 +190,9 @@ def test_instances_that_have_died_do_not_count(checkpoint):
     found.forget_dead()
     noted.close()
     assert found.alive() == []
+
+
+def test_without_the_extra(service, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(EnvironmentProblemError, match=r"penstock\[query\]"):
+        QueryServer(service)
