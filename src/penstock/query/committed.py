@@ -98,30 +98,28 @@ class CommittedState:
 
     def stores(self) -> dict[str, StoreInfo]:
         """All stores that can be queried; none before the application has been started for the first time."""
-        plan = self._tasks()
-        found = {}
-        for name, spec in self._specs.items():
-            if name in self._global_stores:
-                found[name] = StoreInfo(spec, 1, is_global=True)
-            elif name in plan:
-                sub = plan[name]
-                found[name] = StoreInfo(spec, sub.tasks, sub.topics, sub.is_direct)
-        return found
+        return {name: info for name in self._specs if (info := self._info(name)) is not None}
 
     def store(self, name: str) -> StoreInfo:
         """One of them; raises StateError with the nearest names."""
-        known = self.stores()
-        if name not in known:
-            if name in self._specs:
-                raise StateError(
-                    f"store {name!r} holds nothing yet: the application has not run with it",
-                    hint="Start the application; a topology that has changed makes its stores at its next start.",
-                    store=name,
-                    code="STORE_NOT_READY",
-                    status=503,
-                )
-            raise unknown_store(name, known)
-        return known[name]
+        found = self._info(name) if name in self._specs else None
+        if found is not None:
+            return found
+        if name not in self._specs:
+            raise unknown_store(name, self.stores())
+        raise StateError(
+            f"store {name!r} holds nothing yet: the application has not run with it",
+            hint="Start the application; a topology that has changed makes its stores at its next start.",
+            store=name,
+            code="STORE_NOT_READY",
+            status=503,
+        )
+
+    def _info(self, name: str) -> StoreInfo | None:
+        if name in self._global_stores:
+            return StoreInfo(self._specs[name], 1, is_global=True)
+        sub = self._tasks().get(name)
+        return None if sub is None else StoreInfo(self._specs[name], sub.tasks, sub.topics, sub.is_direct)
 
     @contextmanager
     def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[Reading]:
