@@ -57,12 +57,13 @@ def broker_jars() -> Path:
     return fetch_jars(f"kafka-{KAFKA_VERSION}", _COORDINATES)
 
 
-def fetch_jars(name: str, coordinates: Sequence[Coordinates]) -> Path:
+def fetch_jars(name: str, coordinates: Sequence[Coordinates], *, transitive: bool = True) -> Path:
     """The folder ``name`` of the cache, with these jars and all that they depend on; fetches them if it is not there.
 
     Args:
         name: Of the folder; it should name the version, as what is there is not fetched again.
         coordinates: What is wanted.
+        transitive: Whether what they depend on comes with them.
 
     Raises:
         EnvironmentProblemError: They cannot be fetched.
@@ -74,16 +75,17 @@ def fetch_jars(name: str, coordinates: Sequence[Coordinates]) -> Path:
     with (folder.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of two that start at once, one fetches and the other waits
         if not folder.is_dir():
-            _fetch(folder, coordinates)
+            _fetch(folder, coordinates, transitive=transitive)
     return folder
 
 
-def _fetch(folder: Path, coordinates: Sequence[Coordinates]) -> None:
+def _fetch(folder: Path, coordinates: Sequence[Coordinates], *, transitive: bool) -> None:
     """Fetches into a folder beside, which then takes its name: what has the name is complete."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         wanted = Path(scratch) / "ivy.xml"
+        depth = f'transitive="{str(transitive).lower()}"'
         dependencies = "".join(
-            f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default"/>'
+            f'<dependency org="{group}" name="{name}" rev="{version}" conf="default->default" {depth}/>'
             for group, name, version in coordinates
         )
         wanted.write_text(
