@@ -112,6 +112,23 @@ def is_loaded(session: SparkSession) -> bool:
     return True
 
 
+def _add_to_driver(session: SparkSession, jars: Sequence[Path]) -> None:
+    """Where all of the driver's threads find the jars.
+
+    ADD JAR shows them to queries of the session only, but the thread that takes in the results of tasks is none of
+    them, and real-time mode sends the connector's offsets that way.
+    """
+    virtual_machine = session._jvm  # noqa: SLF001 - there is no public way
+    assert virtual_machine is not None  # noqa: S101 - of a classic session
+    loader = virtual_machine.java.lang.Thread.currentThread().getContextClassLoader()
+    while loader is not None:
+        if "MutableURLClassLoader" in loader.getClass().getName():
+            for jar in jars:
+                loader.addURL(virtual_machine.java.net.URI(jar.as_uri()).toURL())
+            return
+        loader = loader.getParent()
+
+
 def add_connector(session: SparkSession, given: Sequence[str] = ()) -> None:
     """Gives a session the connector unless it has it, on the driver and on all executors.
 
@@ -125,6 +142,7 @@ def add_connector(session: SparkSession, given: Sequence[str] = ()) -> None:
     if is_loaded(session):
         return
     jars = connector_jars(given)
+    _add_to_driver(session, jars)
     for jar in jars:
         session.sql(f"ADD JAR '{jar.as_uri()}'")
     try:
