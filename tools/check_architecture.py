@@ -29,7 +29,7 @@ HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 # A package may import itself and what stands in an earlier row; in the same row only itself.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "version"),
-    ("durations",),
+    ("durations", "broker"),
     ("config", "registry"),
     ("serde",),
     ("state", "log", "topology"),
@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("query",),
     ("testing", "spark"),
     ("app",),
-    ("groups", "connect", "sql", "metrics", "web", "datagen", "broker"),
+    ("groups", "connect", "sql", "metrics", "web", "datagen"),
     ("demo",),
     ("cli",),
 )

@@ -24,7 +24,15 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_topics_of_a_pattern_and_partitions_that_appear_later(bench: Bench) -> None:
+@pytest.fixture(params=["bench", "kafka_bench"])
+def either(request: pytest.FixtureRequest) -> Bench:
+    """Over the embedded log, and over Kafka."""
+    found: Bench = request.getfixturevalue(request.param)
+    return found
+
+
+def test_topics_of_a_pattern_and_partitions_that_appear_later(either: Bench) -> None:
+    bench = either
     bench.log.create_topic("orders-a")
     builder = StreamsBuilder()
     builder.stream(re.compile("orders-.*")).to("out")
@@ -60,10 +68,11 @@ def test_partitions_that_are_added_to_a_stateful_topic_end_the_application(bench
     assert app.state is State.ERROR
 
 
-def test_retention_that_overtakes_is_an_error_or_a_figure(bench: Bench) -> None:
+def test_retention_that_overtakes_is_an_error_or_a_figure(either: Bench) -> None:
+    bench = either
     bench.log.create_topic("in")
     builder = StreamsBuilder()
-    builder.stream("in").to("out")
+    builder.stream("in").to("overtaken")
     bench.write("in", [("1", "a", 0), ("2", "b", 0)])
     bench.run(builder.build())
     bench.write("in", [("3", "c", 0), ("4", "d", 0), ("5", "e", 0)])
@@ -74,5 +83,5 @@ def test_retention_that_overtakes_is_an_error_or_a_figure(bench: Bench) -> None:
     app = bench.app(builder.build(), **{"penstock.data.loss": "continue"})
     app.add_progress_listener(seen.append)
     app.run(until="latest")
-    assert bench.read("out") == [("1", "a"), ("2", "b"), ("5", "e")]
+    assert bench.read("overtaken") == [("1", "a"), ("2", "b"), ("5", "e")]
     assert [dict(p.lost) for p in seen] == [{"in-0": 2}]
