@@ -88,6 +88,12 @@ _APP = (
         "exactly_once_v2",
         "Exactly once is the default here (Kafka: at least once).",
     ),
+    (
+        "processing.mode",
+        choice("micro_batch", "realtime"),
+        "micro_batch",
+        "`realtime`: milliseconds of latency, at least once, for topologies of one stage over Kafka.",
+    ),
     ("commit.interval.ms", DURATION, 100, "How often a micro-batch starts at most; a batch ends with a commit."),
     (
         "topology.optimization",
@@ -226,7 +232,18 @@ _PENSTOCK = (
     ),
     ("penstock.arrow.max.records", integer(1), 50_000, "Most rows of one Arrow batch between Spark and its workers."),
     ("penstock.shutdown.timeout.ms", DURATION, 30_000, "How long `close()` waits for the running batch."),
-    ("penstock.kafka.jars", LIST, (), "Local jar files of Spark's Kafka connector, instead of fetching them."),
+    (
+        "penstock.kafka.jars",
+        LIST,
+        (),
+        "Jar files of Spark's Kafka connector, or a folder of them, instead of fetching them.",
+    ),
+    (
+        "penstock.realtime.batch.ms",
+        DURATION,
+        60_000,
+        "Length of Spark's batches in real-time mode: how much is done again after a crash.",
+    ),
 )
 _CLIENTS = (
     (

@@ -17,6 +17,7 @@ from penstock.spark.engine import Engine
 from penstock.spark.feed import feeds_of
 from penstock.spark.launch import Places, create_missing, open_app_log, plan_for, prepare_job
 from penstock.spark.moves import MARK
+from penstock.spark.realtime import RealtimeEngine, require_mode, require_realtime
 from penstock.spark.session import session_for
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ class Run:
     def _start_engine(self, *, until_latest: bool) -> None:
         session, log, lease, plan = self.session, self.log, self.lease, self.plan
         assert session is not None and log is not None and lease is not None and plan is not None  # noqa: S101, PT018
+        if self._is_realtime:
+            require_realtime(self.topology, self.config, plan, until_latest=until_latest)
+        require_mode(Places.of(self.config).checkpoint, self.config["processing.mode"])
         job = prepare_job(
             self.topology,
             self.config,
@@ -99,8 +103,14 @@ class Run:
             parallelism=session.sparkContext.defaultParallelism,
             until_latest=until_latest,
         )
-        self._engine = Engine(session, job, self._batch_done, feeds_of(self.topology, log, lease, job.checkpoint))
+        feeds = feeds_of(self.topology, log, lease, job.checkpoint)
+        engine = RealtimeEngine if self._is_realtime else Engine
+        self._engine = engine(session, job, self._batch_done, feeds)
         self._engine.start(int(self.config["commit.interval.ms"]))
+
+    @property
+    def _is_realtime(self) -> bool:
+        return bool(self.config["processing.mode"] == "realtime")
 
     def wait(self, timeout_s: float) -> bool:
         """Looks after the query for a while; True when it has ended. Raises what made it fail."""
