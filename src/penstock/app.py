@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.config import StreamsConfig
 from penstock.errors import AppFailedError, InvalidStateError, PenstockError
+from penstock.log.url import kafka_servers
 from penstock.spark.interactive import InteractiveQueries
 from penstock.topology.dataframes import for_application, session_of
 
@@ -261,13 +262,17 @@ class KafkaStreams(InteractiveQueries):
         """How it will run: stages, tasks, stores, and which operators run by column. Starts nothing."""
         from penstock.plan.explain import explain_text
 
-        return explain_text(*self._explained())
+        return explain_text(*self._explained(), **self._mode())
 
     def explain_json(self) -> dict[str, Any]:
         """As `explain`, as plain data."""
         from penstock.plan.explain import explain_json
 
-        return explain_json(*self._explained())
+        return explain_json(*self._explained(), **self._mode())
+
+    def _mode(self) -> dict[str, Any]:
+        is_kafka = kafka_servers(str(self.config["bootstrap.servers"])) is not None
+        return {"mode": self.config["processing.mode"], "is_kafka": is_kafka}
 
     def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None]]:
         from penstock.spark.launch import open_app_log, plan_for, sliced_reasons

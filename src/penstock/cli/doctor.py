@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import Json
+from penstock.cli.options import CommandConfig, Json, read_command_config
 from penstock.cli.output import console, print_json, print_table
 
 __all__ = ["register"]
@@ -22,15 +22,29 @@ def register(app: typer.Typer) -> None:
 def doctor(
     *,
     state_dir: Annotated[Path | None, typer.Option(help="The directory that is to hold state.")] = None,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Prove that Spark loads its Kafka connector.")] = False,
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap-servers", "-b", help="Brokers to read something from; includes --kafka.")
+    ] = None,
+    command_config: CommandConfig = None,
+    jars: Annotated[
+        list[str] | None, typer.Option("--jars", help="The connector's jar files, or a folder of them.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Look for what a run needs: Java, packages, disk, ports; say how to get what is missing.
 
     Exits with 1 if something is.
     """
-    from penstock.cli.environment import examine
+    from penstock.cli.environment import Finding, examine
 
     findings = examine(state_dir)
+    if kafka or bootstrap:
+        from penstock.spark.proof import prove_connector
+
+        settings = read_command_config(command_config)
+        for name, found, remedy in prove_connector(bootstrap, settings, jars or ()):
+            findings.append(Finding(name, found, ok=not remedy, remedy=remedy))
     missing = [f for f in findings if not f.ok]
     if as_json:
         print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.config import StreamsConfig
+from penstock.log.url import kafka_servers
 from penstock.plan.explain import explain_json, explain_text
 from penstock.plan.plan import PhysicalPlan, PlannedSubTopology, plan_of
 from penstock.topology.topology import Topology
@@ -28,7 +29,9 @@ def explained(
     sources = {topic for node in topology.sources if not node.internal for topic in node.topics}
     plan = plan_of(topology, settings["application.id"], {**dict.fromkeys(sources, partitions), **known})
     sliced = {sub.id: _sliced(topology, plan, sub, settings) for sub in plan.subtopologies}
-    return explain_text(plan, topology, sliced), explain_json(plan, topology, sliced)
+    servers = kafka_servers(str(settings.get("bootstrap.servers") or ""))
+    facts: dict[str, Any] = {"mode": settings["processing.mode"], "is_kafka": servers is not None}
+    return explain_text(plan, topology, sliced, **facts), explain_json(plan, topology, sliced, **facts)
 
 
 def _sliced(topology: Topology, plan: PhysicalPlan, sub: PlannedSubTopology, settings: StreamsConfig) -> str | None:

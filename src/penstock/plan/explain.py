@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
+from penstock.plan.realtime import realtime_refusal
 from penstock.topology.async_operations import MapAsync
 from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode
@@ -18,16 +19,28 @@ from penstock.topology.topology import Topology
 __all__ = ["explain_json", "explain_text", "how_it_runs"]
 
 
-def explain_json(plan: PhysicalPlan, topology: Topology, sliced: Mapping[int, str | None]) -> dict[str, Any]:
+def explain_json(
+    plan: PhysicalPlan,
+    topology: Topology,
+    sliced: Mapping[int, str | None],
+    *,
+    mode: str = "micro_batch",
+    is_kafka: bool = False,
+) -> dict[str, Any]:
     """The plan as plain data.
 
     Args:
         plan: The physical plan.
         topology: The topology that it is of.
         sliced: Sub-topology -> why its records go one by one; None: whole batches by column.
+        mode: ``processing.mode``.
+        is_kafka: Whether the log is Kafka.
     """
+    refusal = realtime_refusal(plan, topology, is_kafka=is_kafka)
     return {
         "application_id": plan.application_id,
+        "mode": mode,
+        "realtime": {"possible": refusal is None, "reason": refusal},
         "stages": [
             {
                 "stage": level,
@@ -108,10 +121,18 @@ def _functions(value: Any) -> Iterator[Function]:
             yield from _functions(getattr(value, field.name))
 
 
-def explain_text(plan: PhysicalPlan, topology: Topology, sliced: Mapping[int, str | None]) -> str:
+def explain_text(
+    plan: PhysicalPlan,
+    topology: Topology,
+    sliced: Mapping[int, str | None],
+    *,
+    mode: str = "micro_batch",
+    is_kafka: bool = False,
+) -> str:
     """The plan for people; arguments as in `explain_json`."""
-    facts = explain_json(plan, topology, sliced)
+    facts = explain_json(plan, topology, sliced, mode=mode, is_kafka=is_kafka)
     lines = [f"Application {facts['application_id']}"]
+    lines.append(_mode_line(mode, facts["realtime"]["reason"]))
     for stage in facts["stages"]:
         how = "after a shuffle by task" if stage["shuffle"] else "reads the log, no shuffle"
         lines.append(f"\nStage {stage['stage']} ({how})")
@@ -127,6 +148,13 @@ def explain_text(plan: PhysicalPlan, topology: Topology, sliced: Mapping[int, st
         lines.append("\nOptimised (topology.optimization)")
         lines += [f"  {one['what']} ({one['rule']})" for one in facts["optimizations"]]
     return "\n".join(lines)
+
+
+def _mode_line(mode: str, refusal: str | None) -> str:
+    if mode == "realtime":
+        return "Real-time mode, at least once" if refusal is None else f"Real-time mode is refused: {refusal}"
+    other = "possible, at least once" if refusal is None else f"not possible: {refusal}"
+    return f"Micro-batches (processing.mode=realtime is {other})"
 
 
 def _lines(sub: Mapping[str, Any], topology: Topology) -> Iterator[str]:

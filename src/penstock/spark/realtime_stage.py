@@ -21,11 +21,11 @@ from penstock.errors import FencedError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicPartition
 from penstock.plan.plan import TaskRun
 from penstock.runtime.task import StreamTask, TopicBatch
-from penstock.spark.writing import by_partition
 from penstock.spark.failures import wrapped
 from penstock.spark.job import load_job
 from penstock.spark.kept import put_back, take
 from penstock.spark.stage import one_thread_a_worker
+from penstock.spark.writing import by_partition
 
 if TYPE_CHECKING:
     from penstock.log.kafka.writing import Deliveries
