@@ -1,0 +1,50 @@
+"""How records reach a task in real-time mode: at once, together if several wait, and errors too."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from penstock.spark.realtime_stage import arrivals
+
+ONE = pa.RecordBatch.from_pydict({"n": [1]})
+
+
+def rows(found: list[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in found)
+
+
+def test_what_waits_comes_together_and_nothing_is_an_empty_list():
+    more = threading.Event()
+
+    def source():
+        yield ONE
+        yield ONE
+        more.wait(10)
+        yield ONE
+
+    seen = []
+    for found in arrivals(source(), 0.05):
+        seen.append(rows(found))
+        if seen[-1] == 0:
+            more.set()
+    assert sum(seen) == 3
+    assert 0 in seen
+
+
+def test_an_error_comes_after_what_came_before_it():
+    def source():
+        yield ONE
+        raise EOFError("gone")
+
+    seen = []
+    with pytest.raises(EOFError):
+        for found in arrivals(source(), 10):
+            seen.append(rows(found))
+    assert sum(seen) == 1
+
+
+def test_an_empty_batch_ends_at_once():
+    assert list(arrivals(iter(()), 10)) == []
