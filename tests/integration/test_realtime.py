@@ -48,7 +48,7 @@ def test_counts_as_records_come_and_goes_on_after_a_stop(kafka_bench: Bench) -> 
     assert app.state is State.NOT_RUNNING
     assert dict(bench.read(f"{name}-counts", long)) == {"a": 4, "b": 2}
     assert bench.read(f"{name}-counts", long)[:3] == [("a", 1), ("b", 1), ("a", 2)]
-    with pytest.raises(CheckpointMismatchError, match="made with processing.mode=realtime"):
+    with pytest.raises(CheckpointMismatchError, match=r"made with processing\.mode=realtime"):
         bench.run(counting(name).build(), **{"application.id": name})
 
 
