@@ -77,7 +77,7 @@ _APP = (
         "bootstrap.servers",
         STRING,
         None,
-        "The log: `sqlite:///path` (`host:port` of Kafka is not built yet). Required to start.",
+        "The log: `host:port` of Kafka, or `sqlite:///path`. Required to start.",
     ),
     ("client.id", STRING, "", "Name of this instance for Kafka's clients and logs."),
     ("application.server", STRING, "", "`host:port` under which this instance answers interactive queries."),

@@ -196,6 +196,10 @@ class TopicLog(Protocol):
         """
         ...
 
+    def expect_transactions(self, transactional_ids: Sequence[str], epoch: int | None) -> None:
+        """Says which transactions come soon, so that what takes time for them can begin."""
+        ...
+
     def read(
         self,
         topic: str,

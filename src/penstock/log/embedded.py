@@ -103,6 +103,9 @@ class EmbeddedLog(Coordination, Groups, Upkeep):
         yield transaction
         transaction.commit()
 
+    def expect_transactions(self, transactional_ids: Sequence[str], epoch: int | None) -> None:
+        """Nothing is to be made ready."""
+
     def read(
         self,
         topic: str,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from penstock.spark.envelope import Envelope, Kind, pack_records
 from penstock.spark.global_stores import global_stores
 from penstock.spark.kept import KeptTask, put_back, take
 from penstock.spark.stage import run_name, slot_of
-from penstock.spark.writing import by_partition, write_outputs
+from penstock.spark.writing import by_partition, expect_outputs, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.runtime.task import TaskOutput
     from penstock.spark.job import SparkJob
 
-__all__ = ["run_task"]
+__all__ = ["expect", "run_task"]
 
 Outputs = Mapping[str, pa.RecordBatch]
 Logged = list[tuple[str, pa.RecordBatch]]  # changelog topic, records for the task's partition
@@ -97,6 +97,11 @@ def run_task(
     facts.metrics["ends"] = {f"{e.topic}-{e.partition}": e.range[1] for e in inbox if e.kind is Kind.RANGE}
     report = Envelope(-1, 0, Kind.REPORT, run_name(run), "", -1, run.task_id, json.dumps(facts.metrics).encode())
     return [*envelopes, report]
+
+
+def expect(job: SparkJob, runs: Iterable[TaskRun]) -> None:
+    """Says which tasks run first in this process, so that what takes time for their outputs begins at once."""
+    expect_outputs(job, runs, _log_of(job))
 
 
 def _directly(

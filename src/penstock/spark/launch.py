@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CheckpointMismatchError, ConfigError, EnvironmentProblemError, UnknownTopicError
+from penstock.errors import (
+    CheckpointMismatchError,
+    ConfigError,
+    CoPartitionError,
+    EnvironmentProblemError,
+    UnknownTopicError,
+)
 from penstock.log.open import open_log
 from penstock.plan.document import document_of, fingerprint_of
 from penstock.plan.evolution import require_compatible
@@ -118,11 +124,16 @@ def create_missing(topology: Topology, config: StreamsConfig, log: TopicLog) -> 
 
     Returns:
         Whether there was any such topic.
+
+    Raises:
+        CoPartitionError: An internal topic is there already, with another number of partitions than it is to have.
     """
-    existing = {t.name for t in log.topics()}
+    existing = {t.name: t.partitions for t in log.topics()}
+    _check_internal(topology, existing)
     feeds = {name: count for name, count in feed_partitions(topology, config).items() if name not in existing}
     for topic, partitions in feeds.items():
-        log.create_topic(topic, partitions, {"retention.ms": "-1"})
+        settings = {name: str(value) for name, value in config.with_prefix("topic.").items()}
+        log.create_topic(topic, partitions, {"retention.ms": "-1", **settings})
     wanted = [n.topic for n in topology.sinks if n.topic is not None and not n.internal]
     wanted.append(config.get("errors.dead.letter.queue.topic.name") or "")
     known = {*existing, *feeds, *topology.internal_topics}
@@ -130,6 +141,18 @@ def create_missing(topology: Topology, config: StreamsConfig, log: TopicLog) -> 
     for topic in sinks:
         log.create_topic(topic, int(config["num.partitions"]))
     return bool(feeds or sinks)
+
+
+def _check_internal(topology: Topology, existing: Mapping[str, int]) -> None:
+    for source in topology.dataframes.values():
+        there = existing.get(source.topic)
+        if source.partitions is not None and there is not None and there != source.partitions:
+            raise CoPartitionError(
+                f"the internal topic {source.topic!r} has {there} partitions, but the topology says "
+                f"{source.partitions}",
+                hint="Keep the number that it has, or call KafkaStreams.reset() (which deletes it) and start anew.",
+                topic=source.topic,
+            )
 
 
 def prepare_job(

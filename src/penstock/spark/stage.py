@@ -100,11 +100,13 @@ def _run_all(
         return
     from pyspark import TaskContext
 
-    from penstock.spark.exactly_once import run_task
+    from penstock.spark.exactly_once import expect, run_task
 
     context = TaskContext.get()
     assert context is not None  # noqa: S101 - Spark sets it in workers
     batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
+    if job.program_id not in _settled:
+        expect(job, sorted(inbox))
     for run in sorted(inbox):
         try:
             envelopes = run_task(job, level, run, batch, inbox[run], global_ends)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.runtime.handlers import DeadLetter
     from penstock.spark.job import SparkJob
 
-__all__ = ["by_partition", "write_outputs"]
+__all__ = ["by_partition", "expect_outputs", "write_outputs"]
 
 _log = logging.getLogger(__name__)
 _Parts = list[tuple[str, int, pa.RecordBatch]]
@@ -69,15 +69,30 @@ def write_outputs(
             return
 
 
-def _write(job: SparkJob, run: TaskRun, number: int, parts: _Parts, log: TopicLog) -> None:
+def expect_outputs(job: SparkJob, runs: Iterable[TaskRun], log: TopicLog) -> None:
+    """Says who of these tasks is going to write."""
+    if job.exactly_once:
+        internal = set(job.plan.internal_topics)
+        subs = {sub.id for sub in job.plan.subtopologies if set(sub.sink_topics) - internal or not sub.sink_topics}
+        log.expect_transactions([_writer(job, run) for run in runs if run.subtopology in subs], job.epoch)
+
+
+def _task(run: TaskRun) -> str:
     # A batch that is run again begins with its first phase, when later ones may have been written.
-    task = run.task_id if run.phase == 0 else f"{run.task_id}/{run.phase}"
-    writer, epoch = (f"{job.plan.application_id}-{task}", job.epoch) if job.exactly_once else ("", None)
+    return run.task_id if run.phase == 0 else f"{run.task_id}/{run.phase}"
+
+
+def _writer(job: SparkJob, run: TaskRun) -> str:
+    return f"{job.plan.application_id}-{_task(run)}"
+
+
+def _write(job: SparkJob, run: TaskRun, number: int, parts: _Parts, log: TopicLog) -> None:
+    writer, epoch = (_writer(job, run), job.epoch) if job.exactly_once else ("", None)
     with log.transaction(writer, epoch) as transaction:
         for part in parts:
             transaction.append(*part)
         if job.exactly_once:
-            transaction.put_ledger(job.plan.application_id, task, number)
+            transaction.put_ledger(job.plan.application_id, _task(run), number)
 
 
 def by_partition(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

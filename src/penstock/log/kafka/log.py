@@ -33,6 +33,8 @@ from penstock.log.kafka.writing import checked, enqueue, flush
 
 __all__ = ["KafkaLog"]
 
+_MOST_EXPECTED = 16
+
 
 class KafkaLog:
     """The topics of a Kafka cluster; nothing is asked of it until it is used.
@@ -210,6 +212,10 @@ class KafkaLog:
         self._topics.delete_group(group)
 
     # Applications
+
+    def expect_transactions(self, transactional_ids: Sequence[str], epoch: int | None) -> None:
+        """Begins to initialise the producers of these ids that this process has not had yet."""
+        self.producers.warm(transactional_ids[:_MOST_EXPECTED], epoch)
 
     def ledger(self, application: str) -> dict[str, int]:
         """Task -> last batch written."""

@@ -47,12 +47,18 @@ class OwnProducer:
     epoch: int | None = None
     written: dict[str, int] = field(default_factory=dict)
     ready: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def initialise(self) -> None:
-        """Fences all earlier producers of this id. Without a connection the client would wait half a second first."""
-        self.client.list_topics(timeout=_CONNECT_S)
-        self.client.init_transactions(_INIT_S)
-        self.ready = True
+        """Fences all earlier producers of this id, unless that is done already.
+
+        Without a connection the client would wait half a second first; asking for metadata makes one.
+        """
+        with self.lock:
+            if not self.ready:
+                self.client.list_topics(timeout=_CONNECT_S)
+                self.client.init_transactions(_INIT_S)
+                self.ready = True
 
 
 class Producers:
@@ -113,18 +119,16 @@ class Producers:
             self._own.pop(transactional_id, None)
 
     def warm(self, transactional_ids: Iterable[str], epoch: int | None) -> None:
-        """Makes what is not there yet and initialises it, all at once; what fails here fails again when it is used."""
+        """Begins to make and initialise what is not there yet; what fails here fails again when it is used."""
 
         def initialise(own: OwnProducer) -> None:
             with suppress(KafkaException):
                 own.initialise()
 
-        cold = [own for each in transactional_ids if not (own := self.transactional(each, epoch)).ready]
-        threads = [threading.Thread(target=initialise, args=(own,), daemon=True) for own in cold]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for each in transactional_ids:
+            own = self.transactional(each, epoch)
+            if not own.ready:
+                threading.Thread(target=initialise, args=(own,), daemon=True).start()
 
     def close(self) -> None:
         """Ends them all."""

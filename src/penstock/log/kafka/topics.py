@@ -190,9 +190,13 @@ class Topics:
         def act() -> dict[TopicPartition, OffsetAndTime]:
             answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=_REQUEST_S)
             found = {}
-            for place, future in answers.items():
-                info = future.result(_REQUEST_S + 1)
-                found[TopicPartition(place.topic, place.partition)] = OffsetAndTime(info.offset, info.timestamp)
+            try:
+                for place, future in answers.items():
+                    info = future.result(_REQUEST_S + 1)
+                    found[TopicPartition(place.topic, place.partition)] = OffsetAndTime(info.offset, info.timestamp)
+            except KafkaException:
+                admin.list_topics(timeout=_REQUEST_S)  # the client may know leaders of before
+                raise
             return found
 
         answers: dict[TopicPartition, OffsetAndTime] = self.ask(act, "asking for offsets")

@@ -150,8 +150,7 @@ class KafkaTransaction:
 
     def _is_written(self, own: OwnProducer) -> bool:
         """Looks into the ledger, unless nobody else can have written since this producer did."""
-        if not own.ready:
-            own.initialise()
+        own.initialise()
         if self._entry is None:
             return False
         application, task, batch = self._entry
