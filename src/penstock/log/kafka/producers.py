@@ -78,7 +78,11 @@ class Producers:
         with self._plain_lock:
             if self._plain is None:
                 self._plain = self._make(reports_all=False)
-            yield self._used(self._plain)
+            try:
+                yield self._used(self._plain)
+            except BaseException:
+                self._plain = None  # it may not get over what has happened
+                raise
 
     @contextmanager
     def reporting(self) -> Iterator[OwnProducer]:
@@ -86,7 +90,11 @@ class Producers:
         with self._plain_lock:
             if self._reporting is None:
                 self._reporting = self._make(reports_all=True)
-            yield self._used(self._reporting)
+            try:
+                yield self._used(self._reporting)
+            except BaseException:
+                self._reporting = None
+                raise
 
     def _make(self, *, reports_all: bool) -> OwnProducer:
         deliveries = Deliveries(self._clients.access)
