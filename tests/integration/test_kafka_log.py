@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -160,6 +161,17 @@ def test_a_batch_is_written_once_whoever_tries(kafka, log, topic):
     assert log.ledger(application) == {"0_0": 2}
     log.clear_ledger(application)
     assert log.ledger(application) == {}
+
+
+def test_two_attempts_of_one_task_at_once_write_once(kafka, log, topic):
+    application = f"{topic}-app"
+    epoch = log.acquire_lease(application, "me").epoch
+    with open_log(kafka.settings.bootstrap_servers) as other, ThreadPoolExecutor(2) as threads:
+        for number in range(6):
+            value = str(number).encode()
+            tries = [threads.submit(write, each, application, topic, number, value, epoch) for each in (log, other)]
+            assert sorted(each.result() for each in tries) == [False, True]
+    assert values(log, topic) == values(log, topic, 1) == [str(number).encode() for number in range(6)]
 
 
 def test_what_raises_inside_writes_nothing(log, topic):

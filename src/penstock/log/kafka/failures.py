@@ -14,7 +14,7 @@ from penstock.errors import FencedError, LogError, LogUnavailableError, Producti
 if TYPE_CHECKING:
     from penstock.log.kafka.access import Access
 
-__all__ = ["error_of", "failure", "is_fenced", "is_transient", "persist"]
+__all__ = ["error_of", "failure", "is_fenced", "is_transient", "may_be_repeated", "persist"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -52,6 +52,25 @@ _FENCED = {
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.PRODUCER_FENCED,
 }
+# A producer does not get over these, but its successor may do what it could not.
+_SPENT = {
+    KafkaError._FATAL,  # noqa: SLF001
+    KafkaError._GAPLESS_GUARANTEE,  # noqa: SLF001
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001
+    KafkaError._STATE,  # noqa: SLF001
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    KafkaError.INVALID_TXN_STATE,
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    KafkaError.UNKNOWN_PRODUCER_ID,
+}
+_FINAL = {
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001
+}
 _UNKNOWN_TOPIC = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
@@ -87,6 +106,14 @@ def is_fenced(error: KafkaException | KafkaError) -> bool:
     """Whether a newer producer of the same transactional id has taken over."""
     inner = error_of(error)
     return inner.code() in _FENCED or (inner.fatal() and "fenced" in inner.str().lower())
+
+
+def may_be_repeated(error: KafkaException | KafkaError) -> bool:
+    """Whether a new producer may succeed where this one has failed."""
+    inner = error_of(error)
+    if inner.code() in _FINAL or inner.code() in _REFUSED:
+        return False
+    return inner.fatal() or inner.code() in _SPENT or is_fenced(inner) or is_transient(inner)
 
 
 def failure(

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import FencedError, InvalidStateError, LogError, PenstockError, ProductionError
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.failures import error_of, failure, is_fenced, is_transient
+from penstock.log.kafka.failures import error_of, failure, is_fenced, is_transient, may_be_repeated
 from penstock.log.kafka.ledger import LEASE, Ledger, entry_part, partition_of
 from penstock.log.kafka.refusals import is_too_large, record_limit, refused_rows
 from penstock.log.kafka.writing import Part, checked, enqueue, flush
@@ -28,7 +28,8 @@ __all__ = ["KafkaTransaction"]
 
 _log = logging.getLogger(__name__)
 _REQUEST_S = 30.0
-_FENCED_TRIES = 6
+_FENCED_TRIES = 8
+_FENCED_USUALLY = 3
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 
@@ -110,8 +111,11 @@ class KafkaTransaction:
                 refused = access.refused_since(began)
                 if refused is not None or fenced > _FENCED_TRIES or time.monotonic() > deadline:
                     raise self._failure(refused or again.error) from None
-                why = error_of(again.error).str()
-                _log.warning("transaction %s is repeated: %s", self._id, why)
+                # Being fenced is usual where tasks change processes; to be fenced again and again is not.
+                level = logging.DEBUG if again.fenced and fenced < _FENCED_USUALLY else logging.WARNING
+                _log.log(level, "transaction %s is repeated: %s", self._id, error_of(again.error).str())
+                if again.fenced and fenced == 1:
+                    continue
             else:
                 return
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - so that two that fence each other part
@@ -120,6 +124,9 @@ class KafkaTransaction:
     def _attempt(self) -> None:
         own = self._log.producers.transactional(self._id, self._epoch)
         try:
+            if self._is_overtaken(own):
+                self._log.producers.drop(self._id)
+                own = self._log.producers.transactional(self._id, self._epoch)
             if self._is_written(own):
                 self.already_written = True
                 return
@@ -136,7 +143,7 @@ class KafkaTransaction:
             self._give_up(own, error)
         except LogError as error:
             cause = error.__cause__
-            if isinstance(cause, KafkaException) and (is_fenced(cause) or is_transient(cause)):
+            if isinstance(cause, KafkaException) and may_be_repeated(cause):
                 self._give_up(own, cause)
             self._abort(own)
             if isinstance(error, ProductionError) and isinstance(cause, KafkaException):
@@ -147,6 +154,22 @@ class KafkaTransaction:
             raise
         if self._entry is not None:
             own.written[self._entry[1]] = self._entry[2]
+
+    def _is_overtaken(self, own: OwnProducer) -> bool:
+        """Whether another process has written for the task since: then this producer is fenced, and need not find out.
+
+        Looks only where this process has not done the batch before.
+        """
+        if self._entry is None or not own.ready:
+            return False
+        application, task, batch = self._entry
+        mine = own.written.get(task)
+        if mine is None or mine >= batch - 1:
+            return False
+        with self._log.ledger_of(application) as ledger:
+            ledger.read([partition_of(task)])
+            entry = ledger.entry(task)
+        return entry is not None and entry.batch > mine
 
     def _is_written(self, own: OwnProducer) -> bool:
         """Looks into the ledger, unless nobody else can have written since this producer did."""
@@ -194,9 +217,8 @@ class KafkaTransaction:
             raise _Again(error) from error
         # Whether it was committed is open, or the producer is of no more use. A new one will know from the ledger.
         self._log.producers.drop(self._id)
-        fenced = is_fenced(inner)
-        if fenced or inner.fatal() or is_transient(inner):
-            raise _Again(error, fenced=fenced) from error
+        if may_be_repeated(inner):
+            raise _Again(error, fenced=is_fenced(inner)) from error
         raise self._failure(error) from error
 
     def _failure(self, error: KafkaException | KafkaError) -> PenstockError:
