@@ -244,7 +244,7 @@ class KafkaStreams(InteractiveQueries):
         from penstock.spark.reset import forget_application
         from penstock.spark.running import LEASE_TTL_MS
 
-        forget_application(self.topology, self.config, LEASE_TTL_MS)
+        forget_application(self.config, LEASE_TTL_MS)
 
     def to_dataframe(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> DataFrame:
         """A topic as a streaming DataFrame: topic, partition, offset, timestamp, key, value.

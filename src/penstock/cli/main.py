@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import apps, broker, data, demo, doctor, groups, query, state, topics
+from penstock.cli import app_reset, apps, broker, data, demo, doctor, groups, query, state, topics
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
 from penstock.errors import PenstockError
@@ -50,6 +50,7 @@ def version(*, as_json: Json = False) -> None:
 apps.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(app_reset.app, name="app")
 app.add_typer(query.app, name="query")
 app.add_typer(state.app, name="state")
 app.add_typer(broker.app, name="broker")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -137,7 +138,8 @@ def produce(
 def consume(
     topic: Name,
     *,
-    start: Annotated[str, typer.Option("--from", help="beginning, end, or an offset.")] = "beginning",
+    start: Annotated[str, typer.Option("--from", help="beginning, end, an offset, or an ISO time.")] = "beginning",
+    to: Annotated[str | None, typer.Option("--to", help="First time that is left out: ISO time; then it ends.")] = None,
     from_time: Annotated[str | None, typer.Option(help="First timestamp: ISO time or milliseconds.")] = None,
     to_time: Annotated[str | None, typer.Option(help="First timestamp that is left out.")] = None,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
@@ -152,7 +154,9 @@ def consume(
     """Print a topic's records, oldest first in each partition."""
     from penstock.cli.records import Consumer, line_of
 
-    span = (instant_ms(from_time, "--from-time"), instant_ms(to_time, "--to-time"))
+    if re.match(r"\d+-", start):
+        start, from_time = "beginning", start
+    span = (instant_ms(from_time, "--from-time"), instant_ms(to or to_time, "--to"))
     with open_log_at(bootstrap) as log:
         consumer = Consumer(log, topic, key_format, value_format, start=start, span=span, partition=partition)
         shown = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.base import TopicLog
 
 __all__ = ["PartitionLag", "lag"]
 
@@ -37,14 +37,14 @@ def lag(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[Partition
         0
     """
     committed = log.committed_offsets(group)
-    existing = {topic.name: topic.partitions for topic in log.topics()}
+    existing = {topic.name for topic in log.topics()}
     wanted = {place.topic for place in committed if place.topic in existing}
     wanted.update(topics)
     found = []
     for name in sorted(wanted):
-        for partition in range(existing[name] if name in existing else log.topic(name).partitions):
-            done = committed.get(TopicPartition(name, partition))
-            first, end = log.beginning_offset(name, partition), log.end_offset(name, partition)
-            behind = max(end - max(first, done or 0), 0)
-            found.append(PartitionLag(name, partition, done, end, behind))
+        firsts = log.beginning_offsets([name])
+        for place, end in sorted(log.end_offsets([name]).items()):
+            done = committed.get(place)
+            behind = max(end - max(firsts[place], done or 0), 0)
+            found.append(PartitionLag(name, place.partition, done, end, behind))
     return found
