@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointMismatchError, CoPartitionError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.plan.plan import PhysicalPlan
     from penstock.topology.topology import Topology
 
-__all__ = ["complete_changelogs", "delete_changelogs", "prepare_changelogs"]
+__all__ = ["complete_changelogs", "prepare_changelogs"]
 
 _log = logging.getLogger(__name__)
 _NOTES = "changelogs.json"
@@ -74,13 +74,6 @@ def complete_changelogs(checkpoint: str) -> set[str]:
     """The changelog topics from which their stores can be rebuilt."""
     notes = read_document(checkpoint, _NOTES)
     return set(json.loads(notes)["complete"]) if notes else set()
-
-
-def delete_changelogs(topics: Collection[str], log: TopicLog) -> None:
-    """Deletes those that are there."""
-    for topic in log.topics():
-        if topic.name in topics:
-            log.delete_topic(topic.name)
 
 
 def _check_partitions(changelog: Changelog, partitions: int) -> None:
