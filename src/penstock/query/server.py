@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 import time
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EnvironmentProblemError
@@ -19,6 +21,7 @@ __all__ = ["LOOPBACK", "QueryServer"]
 
 LOOPBACK = "127.0.0.1"
 _START_S = 20.0
+_BACKLOG = 1024
 
 
 class QueryServer:
@@ -78,12 +81,16 @@ class QueryServer:
         self._register()
 
     def run(self) -> None:
-        """Serves until Ctrl-C or SIGTERM."""
+        """Serves until Ctrl-C or SIGTERM; from the main thread of a process that does nothing else."""
         self._prepare()
         self._register()
+        before = signal.signal(signal.SIGTERM, _end)  # Uvicorn raises the signal again when it has stopped
         try:
             self._server.run([self._socket])
+        except KeyboardInterrupt:
+            pass
         finally:
+            signal.signal(signal.SIGTERM, before)
             self.close()
 
     def _prepare(self) -> None:
@@ -114,12 +121,17 @@ class QueryServer:
         self._socket.close()
 
 
+def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+    raise KeyboardInterrupt
+
+
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen(_BACKLOG)  # so that who is told the address can connect, if only to wait
     except OSError as error:
         made.close()
         raise EnvironmentProblemError(

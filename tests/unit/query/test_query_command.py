@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -96,3 +102,22 @@ def test_errors(asked, tmp_path):
         run("query", "counts", "k", "--checkpoint", str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match=r"not FROM\.\.TO"):
         asked("plain", "--range", "a-b")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_of_its_own(asked, checkpoint, how):
+    command = [sys.executable, "-m", "penstock.cli.main", "query", "serve", "--checkpoint", checkpoint.location]
+    server = subprocess.Popen([*command, "--port", "0"], stderr=subprocess.PIPE, text=True)
+    try:
+        line = server.stderr.readline()
+        url = re.search(r"http://[0-9.:]+", line).group()
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+            answer = http.get("/stores/counts/keys/k3").json()
+            assert (answer["value"], answer["role"], answer["host"]) == (3, "standby", url.removeprefix("http://"))
+            assert [one["role"] for one in http.get("/").json()["instances"]] == ["standby"]
+        server.send_signal(how)
+        assert server.wait(30) == 0
+        assert list(Path(checkpoint.location, "instances").iterdir()) == []
+    finally:
+        server.kill()
+        server.communicate()
