@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import app_reset, apps, broker, data, demo, doctor, groups, query, state, topics
+from penstock.cli import app_reset, apps, broker, data, demo, doctor, groups, query, registry, state, topics
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
 from penstock.errors import PenstockError
@@ -54,6 +54,7 @@ app.add_typer(app_reset.app, name="app")
 app.add_typer(query.app, name="query")
 app.add_typer(state.app, name="state")
 app.add_typer(broker.app, name="broker")
+app.add_typer(registry.app, name="registry")
 data.register(app)
 app.add_typer(demo.app, name="demo")
 doctor.register(app)

@@ -64,7 +64,7 @@ class Column:
         if self._series is None:
             try:
                 series = pl.Series("", self._items, strict=True)
-            except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+            except (TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
                 raise SerializationError(
                     f"these values have no column type: {error}",
                     hint="Give a Python function instead of an expression, or a serde with a schema.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -79,8 +78,8 @@ class SchemaSerde(BaseSerde):
         return self if settings is self.settings else self._with(settings=settings)
 
     def _with(self, **changes: Any) -> Self:
-        changed = copy.copy(self)
-        vars(changed).update(changes, _live=None, _plans={})
+        changed = object.__new__(type(self))  # not copy(): that goes by the pickled state
+        vars(changed).update({**vars(self), **changes, "_live": None, "_plans": {}})
         changed.framing = self._framing or changed.settings.framing(changed.part or "value")
         return changed
 

@@ -6,7 +6,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.serde.schemas.settings import SchemaSettings
 
-__all__ = ["Registered", "RegistryClient", "SchemaText", "client_for", "confluent_client"]
+__all__ = ["Registered", "RegistryClient", "SchemaText", "client_for", "confluent_client", "registry_errors"]
 
 _MISSING_FOR_S = 10.0  # so long an id that the registry does not know is not asked for again
 _NOT_FOUND = 404
@@ -156,25 +157,37 @@ class RegistryClient:
         return SchemaText(schema.schema_str or "", schema.schema_type or "AVRO", tuple(texts.items()))
 
     def _ask(self, what: str, call: Any, *arguments: Any) -> Any:
-        from confluent_kafka.schema_registry import SchemaRegistryError as Refused
-
-        try:
+        with registry_errors(self.url, what):
             return call(*arguments)
-        except Refused as error:
-            raise SchemaRegistryError(
-                f"the registry {self.url} refuses to {what}: {error.error_message} ({error.error_code})",
-                hint=_hint(error.http_status_code),
-                status=error.http_status_code,
-                code=error.error_code,
-            ) from error
-        except Exception as error:
-            # The client uses httpx or httpx2, whichever is installed.
-            if not isinstance(error, OSError) and not type(error).__module__.startswith("httpx"):
-                raise
-            raise SchemaRegistryError(
-                f"the registry {self.url} cannot be reached to {what}: {type(error).__name__} {error}",
-                hint="Check schema.registry.url and that the registry runs (`penstock registry start` starts one).",
-            ) from error
+
+
+@contextmanager
+def registry_errors(url: str, what: str) -> Iterator[None]:
+    """Turns the errors of confluent-kafka's client into ours.
+
+    Args:
+        url: The registry's.
+        what: What is asked of it, for the message.
+    """
+    from confluent_kafka.schema_registry import SchemaRegistryError as Refused
+
+    try:
+        yield
+    except Refused as error:
+        raise SchemaRegistryError(
+            f"the registry {url} refuses to {what}: {error.error_message} ({error.error_code})",
+            hint=_hint(error.http_status_code),
+            status=error.http_status_code,
+            code=error.error_code,
+        ) from error
+    except Exception as error:
+        # The client uses httpx or httpx2, whichever is installed.
+        if not isinstance(error, OSError) and not type(error).__module__.startswith("httpx"):
+            raise
+        raise SchemaRegistryError(
+            f"the registry {url} cannot be reached to {what}: {type(error).__name__} {error}",
+            hint="Check schema.registry.url and that the registry runs (`penstock registry start` starts one).",
+        ) from error
 
 
 def _hint(status: int) -> str:

@@ -1,0 +1,87 @@
+"""`penstock registry`: a schema registry on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import Json
+from penstock.cli.output import console, print_json
+from penstock.errors import ConfigError
+
+__all__ = ["app"]
+
+app = typer.Typer(help="A schema registry on this machine.", no_args_is_help=True)
+_DEFAULT_URL = "http://127.0.0.1:8081"
+Url = Annotated[str, typer.Option("--url", help="The registry's URL.")]
+
+
+@app.command()
+def start(
+    *,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Where schemas are kept; else in memory.")] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Where to listen.")] = 8081,
+    user: Annotated[list[str], typer.Option(metavar="NAME:PASSWORD", help="Who may ask; may be repeated.")] = [],  # noqa: B006
+    certificate: Annotated[Path | None, typer.Option(help="A PEM certificate: serve HTTPS.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
+) -> None:
+    """Serve Confluent's REST interface until it is interrupted."""
+    from penstock.registry.http import server
+    from penstock.registry.service import Registry
+
+    users = dict(_user(pair) for pair in user) or None
+    registry = Registry(file)
+    try:
+        made = server(
+            registry,
+            host,
+            port,
+            users=users,
+            certificate=None if certificate is None else str(certificate),
+            key=None if key is None else str(key),
+        )
+        scheme = "http" if certificate is None else "https"
+        console().print(
+            f"The registry listens at {scheme}://{host}:{port}; schemas are {_where(file)}. Ctrl-C ends it."
+        )
+        made.run()
+    finally:
+        registry.close()
+
+
+@app.command()
+def subjects(*, url: Url = _DEFAULT_URL, as_json: Json = False) -> None:
+    """List the subjects of a registry with their newest versions."""
+    from penstock.serde.schemas.client import confluent_client, registry_errors
+
+    rows = []
+    with registry_errors(url, "list its subjects"), confluent_client({"url": url}) as client:
+        for subject in sorted(client.get_subjects()):
+            latest = client.get_latest_version(subject)
+            rows.append(
+                {
+                    "subject": subject,
+                    "version": latest.version,
+                    "id": latest.schema_id,
+                    "type": latest.schema.schema_type,
+                }
+            )
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        console().print(f"{row['subject']}  version {row['version']}  id {row['id']}  {row['type'] or 'AVRO'}")
+
+
+def _where(file: Path | None) -> str:
+    return "in memory" if file is None else f"in {file}"
+
+
+def _user(pair: str) -> tuple[str, str]:
+    name, separator, password = pair.partition(":")
+    if not separator:
+        raise ConfigError("--user is not NAME:PASSWORD", hint="For example --user alice:secret")
+    return name, password
