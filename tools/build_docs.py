@@ -305,6 +305,10 @@ def parity(results: dict[str, Any]) -> str:
                 ("standby replicas as a setting", "not built yet; a machine that hosted a task keeps its replica"),
                 ("exactly once", "built, on the embedded log; tests kill the process at each step"),
                 ("exception handlers, dead letter topic", "built"),
+                (
+                    "Avro, Protobuf, JSON Schema, schema registry",
+                    "built; tests read and write with confluent-kafka's serializers",
+                ),
             ],
             "feature",
             "state",

@@ -19,6 +19,7 @@ from penstock.spark.launch import Places, create_missing, open_app_log, plan_for
 from penstock.spark.moves import MARK
 from penstock.spark.realtime import RealtimeEngine, require_mode, require_realtime
 from penstock.spark.session import session_for
+from penstock.topology.configured_serdes import with_serdes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,6 +107,8 @@ class Run:
         feeds = feeds_of(self.topology, log, lease, job.checkpoint)
         engine = RealtimeEngine if self._is_realtime else Engine
         self._engine = engine(session, job, self._batch_done, feeds)
+        feeds = feeds_of(with_serdes(self.topology, self.config), log, lease, job.checkpoint)
+        self._engine = Engine(session, job, self._batch_done, feeds)
         self._engine.start(int(self.config["commit.interval.ms"]))
 
     @property

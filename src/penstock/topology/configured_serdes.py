@@ -33,6 +33,12 @@ def with_serdes(topology: Topology, config: Mapping[str, Any]) -> Topology:
     application = config.get("application.id") or "penstock"
     nodes = {name: _node(node, settings, application) for name, node in topology.nodes.items()}
     stores = {name: _store(spec, settings, application) for name, spec in topology.stores.items()}
+    frames = {
+        name: replace(source, **_changed(source, ["key_serde", "value_serde"], settings, source.topic))
+        for name, source in topology.dataframes.items()
+    }
+    if frames:
+        topology = replace(topology, dataframes=frames)
     if all(nodes[name] is topology.nodes[name] for name in nodes) and all(
         stores[name] is topology.stores[name] for name in stores
     ):

@@ -193,3 +193,30 @@ def test_the_command(client, url):
         CliRunner().invoke(app, ["registry", "start", "--port", taken]).exception, EnvironmentProblemError
     )
     assert isinstance(CliRunner().invoke(app, ["registry", "start", "--user", "ann"]).exception, ConfigError)
+
+
+def test_over_tls_with_the_names_of_java(tmp_path):
+    import trustme
+
+    from penstock.serde import Serdes
+
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    with Running(Registry(), certificate=str(tmp_path / "server.pem"), users={"ann": "secret"}) as url:
+        settings = {
+            "schema.registry.url": url.replace("http:", "https:"),
+            "schema.registry.ssl.truststore.location": str(tmp_path / "ca.pem"),
+            "schema.registry.ssl.truststore.type": "PEM",
+            "basic.auth.credentials.source": "USER_INFO",
+            "basic.auth.user.info": "ann:secret",
+        }
+        serde = Serdes.avro("string", registry=settings).for_topic("t", "value")
+        assert serde.deserialize(serde.serialize("x")) == "x"
+        wrong = {**settings, "basic.auth.user.info": "ann:wrong"}
+        with pytest.raises(PenstockError, match="401") as refused:
+            Serdes.avro("string", registry=wrong).for_topic("t", "value").serialize("x")
+        assert "wrong" not in str(refused.value)
+    jks = {**settings, "schema.registry.ssl.truststore.type": "JKS"}
+    with pytest.raises(ConfigError, match="only PEM"):
+        Serdes.avro("string", registry=jks).for_topic("t", "value").serialize("x")

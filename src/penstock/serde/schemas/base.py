@@ -16,7 +16,7 @@ from penstock.errors import ConfigError, SerializationError
 from penstock.serde.buffers import bytes_column, large_binary
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde
-from penstock.serde.schemas.client import Registered, RegistryClient, client_for
+from penstock.serde.schemas.client import Registered, RegistryClient, client_for, no_registry
 from penstock.serde.schemas.column import EncodedColumn
 from penstock.serde.schemas.framing import frame, groups, read_frame, starts_with
 from penstock.serde.schemas.settings import SchemaSettings
@@ -75,7 +75,10 @@ class SchemaSerde(BaseSerde):
     def configured(self, config: Mapping[str, Any]) -> Self:
         """This serde with the settings of an application where it has none of its own."""
         settings = self.settings.with_defaults(config)
-        return self if settings is self.settings else self._with(settings=settings)
+        made = self if settings is self.settings else self._with(settings=settings)
+        if made.framing != "none" and settings.url is None:
+            raise no_registry(self.name)
+        return made
 
     def _with(self, **changes: Any) -> Self:
         changed = object.__new__(type(self))  # not copy(): that goes by the pickled state
@@ -228,13 +231,9 @@ class SchemaSerde(BaseSerde):
 
     def _hands_on(self, column: EncodedColumn) -> bool:
         """Whether the bytes that the values came as are those that they would be written as."""
-        if not isinstance(column.decoder, SchemaSerde) or type(column.decoder) is not type(self):
+        if column.decoder.reads != self.reads:
             return False
-        if column.decoder.schema_key != self.schema_key or column.decoder.settings.url != self.settings.url:
-            return False
-        if self.framing == "none" or column.decoder.framing == "none":
-            return self.framing == column.decoder.framing
-        return starts_with(column.raw, self.write_frame)
+        return self.framing == "none" or starts_with(column.raw, self.write_frame)
 
     def decode(self, data: pa.Array) -> Column:
         data = large_binary(data)
@@ -260,6 +259,10 @@ class SchemaSerde(BaseSerde):
             raise SerializationError(f"a row is not framed as the {self.name} serde wants", serde=self.name)
         client = self._process().client
         return self._placed([(group.rows, group.skip, client.schema(group.schema_id)) for group in found], data)
+
+    def series_of(self, items: list[Any]) -> pl.Series | None:  # noqa: ARG002
+        """The series of values that are there already, where that is less work than reading the bytes again."""
+        return None
 
     def _placed(self, wanted: list[tuple[Any, int, Registered | None]], data: pa.Array) -> pl.Series | None:
         """Reads each group of rows and puts the values where their rows are."""
@@ -293,6 +296,11 @@ class SchemaSerde(BaseSerde):
     @abstractmethod
     def schema_key(self) -> Any:
         """What makes two serdes of this class read and write alike; hashable."""
+
+    @property
+    def reads(self) -> Any:
+        """Equal for serdes that read alike, whatever topic they serve."""
+        return type(self), self.schema_key, self.framing == "none", self.settings.url
 
     def _identity(self) -> Any:
         return (type(self), self.schema_key, self.framing, self.settings.given, self.topic, self.part)

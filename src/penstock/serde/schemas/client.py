@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
     from penstock.serde.schemas.settings import SchemaSettings
 
-__all__ = ["Registered", "RegistryClient", "SchemaText", "client_for", "confluent_client", "registry_errors"]
+__all__ = [
+    "Registered",
+    "RegistryClient",
+    "SchemaText",
+    "client_for",
+    "confluent_client",
+    "no_registry",
+    "registry_errors",
+]
 
 _MISSING_FOR_S = 10.0  # so long an id that the registry does not know is not asked for again
 _NOT_FOUND = 404
@@ -226,13 +234,18 @@ def shown_url(url: str) -> str:
     return re.sub(r"//[^/,@]*@", "//", url)
 
 
+def no_registry(serde: str) -> ConfigError:
+    """What a serde raises that needs a registry and knows none."""
+    return ConfigError(
+        f"the {serde} serde has no registry",
+        hint='Set schema.registry.url, give the serde registry="http://...", or framing="none" for bare bytes.',
+    )
+
+
 def confluent_client(conf: Mapping[str, Any]) -> SchemaRegistryClient:
     """confluent-kafka's client; ``mock://name`` asks the registry of that name in this process."""
     if not conf.get("url"):
-        raise ConfigError(
-            "a schema serde has no registry",
-            hint='Set schema.registry.url, give the serde registry="http://...", or framing="none" for bare bytes.',
-        )
+        raise no_registry("schema")
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:

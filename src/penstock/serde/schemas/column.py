@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
@@ -20,10 +20,19 @@ __all__ = ["Decoder", "EncodedColumn"]
 class Decoder(Protocol):
     """What makes Python values or a series of bytes."""
 
+    @property
+    def reads(self) -> Hashable:
+        """Equal for decoders that give the same values of the same bytes."""
+        ...
+
     def deserialize_rows(self, rows: Sequence[bytes | None]) -> list[Any]: ...
 
     def read_series(self, data: pa.Array) -> pl.Series | None:
         """The values as one series; None if they have no column type."""
+        ...
+
+    def series_of(self, items: list[Any]) -> pl.Series | None:
+        """The series of values that are there already; None: take the bytes."""
         ...
 
 
@@ -58,7 +67,9 @@ class EncodedColumn(Column):
 
     def series(self) -> pl.Series:
         if self._series is None:
-            self._series = self.decoder.read_series(self.raw)
+            self._series = None if self._items is None else self.decoder.series_of(self._items)
+            if self._series is None:
+                self._series = self.decoder.read_series(self.raw)
         return super().series() if self._series is None else self._series
 
     def null_mask(self) -> NDArray[np.bool_]:
@@ -71,7 +82,7 @@ class EncodedColumn(Column):
 
     def concat_same(self, columns: Sequence[Column]) -> Column:
         encoded = [column for column in columns if isinstance(column, EncodedColumn)]
-        if len({column.decoder for column in encoded}) != 1:
+        if len({column.decoder.reads for column in encoded}) != 1:
             return super().concat_same(columns)
         items, series = None, None
         if all(column.has_items for column in encoded):

@@ -150,6 +150,9 @@ class ProtobufSerde(SchemaSerde):
             return None
         return to_series([self.read(row, skip, registered) for row in data.to_pylist()], self.message.DESCRIPTOR)
 
+    def series_of(self, items: list[Any]) -> pl.Series | None:
+        return None if column_type(self.message.DESCRIPTOR) is None else to_series(items, self.message.DESCRIPTOR)
+
     def __getstate__(self) -> dict[str, Any]:
         # Classes made at run time have no module to import them from: the descriptors go along.
         return {**super().__getstate__(), "message": _packed(self.message)}
