@@ -104,11 +104,9 @@ class Run:
             parallelism=session.sparkContext.defaultParallelism,
             until_latest=until_latest,
         )
-        feeds = feeds_of(self.topology, log, lease, job.checkpoint)
+        feeds = feeds_of(with_serdes(self.topology, self.config), log, lease, job.checkpoint)
         engine = RealtimeEngine if self._is_realtime else Engine
         self._engine = engine(session, job, self._batch_done, feeds)
-        feeds = feeds_of(with_serdes(self.topology, self.config), log, lease, job.checkpoint)
-        self._engine = Engine(session, job, self._batch_done, feeds)
         self._engine.start(int(self.config["commit.interval.ms"]))
 
     @property
