@@ -215,15 +215,14 @@ def test_a_lease_of_a_dead_process_is_free(kafka, log, topic):
 
 def test_a_transaction_that_a_dead_process_left_open_is_ended(kafka, log, topic):
     code = """
-import os, sys, pyarrow as pa
-from penstock.log.open import open_log
-log = open_log(sys.argv[1])
-own = log.producers.transactional(sys.argv[2] + "-0_0", 1)
-own.initialise()
-own.client.begin_transaction()
+import os, sys
+from confluent_kafka import Producer
+own = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": sys.argv[2] + "-0_0"})
+own.init_transactions()
+own.begin_transaction()
 for partition in (0, 1):
-    own.client.produce(sys.argv[3], b"never", partition=partition)
-own.client.flush()
+    own.produce(sys.argv[3], b"never", partition=partition)
+own.flush()
 os._exit(9)
 """
     application = f"{topic}-app"

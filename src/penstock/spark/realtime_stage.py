@@ -28,7 +28,7 @@ from penstock.spark.stage import one_thread_a_worker
 from penstock.spark.writing import by_partition
 
 if TYPE_CHECKING:
-    from penstock.log.kafka.writing import Deliveries
+    from penstock.log.kafka.deliveries import Deliveries
     from penstock.plan.plan import PlannedSubTopology
     from penstock.spark.job import SparkJob
     from penstock.state.overlay import BatchState
@@ -247,7 +247,7 @@ class _Output:
 
     def __init__(self, job: SparkJob) -> None:
         from penstock.log.kafka.clients import Clients
-        from penstock.log.kafka.writing import Deliveries
+        from penstock.log.kafka.deliveries import Deliveries
 
         clients = Clients(job.log_url, {"producer.linger.ms": "0", **job.log_settings})
         self._deliveries: Deliveries = Deliveries()
@@ -255,7 +255,7 @@ class _Output:
         self._patience_s = clients.patience_s
 
     def write(self, topic: str, partition: int, rows: pa.RecordBatch) -> None:
-        from penstock.log.kafka.writing import enqueue
+        from penstock.log.kafka.deliveries import enqueue
 
         enqueue(self._producer, (topic, partition, rows.drop_columns(["partition"])), self._deliveries)
 
@@ -264,7 +264,7 @@ class _Output:
         self._deliveries.check()
 
     def flush(self) -> None:
-        from penstock.log.kafka.writing import flush
+        from penstock.log.kafka.deliveries import flush
 
         flush(self._producer, self._deliveries, self._patience_s)
 

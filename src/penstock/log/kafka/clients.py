@@ -15,6 +15,8 @@ from penstock.log.kafka.access import Access
 from penstock.log.kafka.failures import is_transient
 from penstock.log.kafka.settings import ClientSettings
 from penstock.log.kafka.wire.cluster import Cluster
+from penstock.log.kafka.wire.compression import codec_number
+from penstock.log.kafka.wire.produce import ProduceLimits
 
 __all__ = ["Clients"]
 
@@ -28,6 +30,7 @@ _EVERYDAY = (
     "Send failed", "timed out", "Timed out", "brokers are down", "has been destroyed",
 )  # fmt: skip
 _TRANSACTION_TIMEOUT_MS = 30_000
+_REQUEST_TIMEOUT_MS = 30_000
 _BIG_QUEUE = {"queue.buffering.max.messages": 1_000_000, "queue.buffering.max.kbytes": 262_144}
 
 
@@ -82,6 +85,20 @@ class Clients:
             cluster, self._cluster, self._admin = self._cluster, None, None
         if cluster is not None:
             cluster.close()
+
+    def limits(self) -> ProduceLimits:
+        """Sizes of what producers send that are made from now on."""
+        settings = self._translated.jvm("producer")
+        return ProduceLimits(
+            batch_bytes=self._batch_bytes,
+            timeout_ms=int(settings.get("request.timeout.ms", _REQUEST_TIMEOUT_MS)),
+            codec=codec_number(settings.get("compression.type", "none")),
+        )
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """After which the coordinator aborts a transaction that somebody has left open."""
+        return int(self._translated.jvm("producer").get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
 
     def member(self, own: Mapping[str, Any]) -> Consumer:
         """A consumer for users, which may take part in a group; ``own`` overrides the settings."""

@@ -149,9 +149,22 @@ def failure(
 
 
 def persist(
-    action: Callable[[], _T], doing: str, patience_s: float, access: Access | None = None, **facts: object
+    action: Callable[[], _T],
+    doing: str,
+    patience_s: float,
+    access: Access | None = None,
+    before_again: Callable[[], object] | None = None,
+    **facts: object,
 ) -> _T:
     """Does it, again and again while it fails for reasons that may pass; warns loudly meanwhile.
+
+    Args:
+        action: What to do.
+        doing: What that is, for messages.
+        patience_s: How long.
+        access: Explains refusals.
+        before_again: Called before each try but the first.
+        facts: For the error's attributes.
 
     Raises:
         AuthenticationError: The broker does not know us, or we do not trust it.
@@ -175,3 +188,5 @@ def persist(
                 warned = now
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
+        if before_again is not None:
+            before_again()

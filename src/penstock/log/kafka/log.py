@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from penstock.log.base import (
     TopicPartition,
 )
 from penstock.log.kafka.clients import Clients
+from penstock.log.kafka.failures import persist
 from penstock.log.kafka.group_state import delete_offsets, group_state
 from penstock.log.kafka.leases import Leases
 from penstock.log.kafka.ledger import Ledger, entry_part
@@ -29,7 +30,7 @@ from penstock.log.kafka.producers import Producers
 from penstock.log.kafka.reading import EMPTY, RangeReader
 from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.transaction import KafkaTransaction
-from penstock.log.kafka.writing import checked, enqueue, flush
+from penstock.log.kafka.writing import Part, checked, placed
 
 __all__ = ["KafkaLog"]
 
@@ -103,13 +104,21 @@ class KafkaLog:
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> int:
         """Appends outside any transaction; gives the first offset."""
-        self._place(topic, partition)
-        records = checked(topic, partition, records)
-        with self.producers.reporting() as own:
-            enqueue(own.client, (topic, partition, records), own.deliveries)
-            flush(own.client, own.deliveries, self.patience_s)
-            first = own.deliveries.first_offset
-        return self.end_offset(topic, partition) if first is None else first
+        place = self._place(topic, partition)
+        if not records.num_rows:
+            return self.end_offset(topic, partition)
+        return self.write_plainly([(topic, partition, checked(topic, partition, records))])[place]
+
+    def write_plainly(self, parts: Sequence[Part]) -> dict[TopicPartition, int]:
+        """Idempotent writes outside transactions; gives the first offset of each partition."""
+        doing = "writing to " + ", ".join(sorted({f"{topic}-{partition}" for topic, partition, _ in parts}))
+        cluster = self.clients.cluster()
+
+        def patiently(action: Callable[[], None]) -> None:
+            persist(action, doing, self.patience_s, self.clients.access, cluster.forget, operation="WRITE")
+
+        with self.producers.plain() as writer:
+            return writer.write([placed(part) for part in parts], patiently)
 
     @contextmanager
     def transaction(self, transactional_id: str, epoch: int | None = None) -> Iterator[KafkaTransaction]:

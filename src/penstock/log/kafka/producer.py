@@ -12,9 +12,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from penstock.errors import PenstockError
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.deliveries import Deliveries, enqueue, flush
 from penstock.log.kafka.failures import error_of, failure, is_fenced
-from penstock.log.kafka.producers import OwnProducer
-from penstock.log.kafka.writing import Deliveries, enqueue, flush
 from penstock.log.producing import Delivery, Headers, OnDelivery, parts_of
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ __all__ = ["KafkaProducer"]
 
 _T = TypeVar("_T")
 _REQUEST_S = 30.0
+_CONNECT_S = 10.0
 _FULL_PAUSE_S = 0.05
 _NO_PARTITION = -1
 
@@ -36,15 +36,19 @@ class KafkaProducer:
     def __init__(self, log: KafkaLog, transactional_id: str, linger_ms: int, batch_bytes: int) -> None:
         self._log = log
         self._patience_s = log.patience_s
-        deliveries = Deliveries()
+        self._deliveries = Deliveries()
         own = {"linger.ms": linger_ms, "batch.size": batch_bytes, "partitioner": "murmur2_random"}  # as Java's
-        client = log.clients.producer(deliveries, transactional_id, reports_all=True, own=own)
-        self._own = OwnProducer(client, deliveries)
+        self._client = log.clients.producer(self._deliveries, transactional_id, reports_all=True, own=own)
         self._counts: dict[str, int] = {}
         self._turn = 0
         self._transactional = bool(transactional_id)
         if self._transactional:
-            self._do(self._own.initialise, f"starting the producer {transactional_id!r}")
+            self._do(self._initialise, f"starting the producer {transactional_id!r}")
+
+    def _initialise(self) -> None:
+        """Fences all earlier producers of this id. Without a connection the client would wait half a second first."""
+        self._client.list_topics(timeout=_CONNECT_S)
+        self._client.init_transactions(_REQUEST_S)
 
     def send(
         self,
@@ -61,7 +65,7 @@ class KafkaProducer:
 
         def put() -> bool:
             try:
-                self._own.client.produce(
+                self._client.produce(
                     topic, value, key, number, timestamp=timestamp, headers=list(headers or ()), **more
                 )
             except BufferError:
@@ -69,46 +73,45 @@ class KafkaProducer:
             return True
 
         while not self._do(put, f"writing to {topic}"):
-            self._own.client.poll(_FULL_PAUSE_S)
-            self._own.deliveries.check()  # a queue that stays full because nothing can be delivered
-        self._own.client.poll(0)
+            self._client.poll(_FULL_PAUSE_S)
+            self._deliveries.check()  # a queue that stays full because nothing can be delivered
+        self._client.poll(0)
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
         if topic not in self._counts:
             self._counts[topic] = self._log.topic(topic).partitions
         self._turn += 1
         for partition, part in parts_of(records, self._counts[topic], self._turn):
-            enqueue(self._own.client, (topic, partition, part), self._own.deliveries)
+            enqueue(self._client, (topic, partition, part), self._deliveries)
 
     def poll(self) -> None:
-        self._own.client.poll(0)
+        self._client.poll(0)
 
     def flush(self) -> None:
         try:
-            flush(self._own.client, self._own.deliveries, self._patience_s)
+            flush(self._client, self._deliveries, self._patience_s)
         finally:
-            self._own.deliveries.forget()
+            self._deliveries.forget()
             self._counts.clear()  # partitions may be added at any time
 
     def begin(self) -> None:
-        self._own.deliveries.forget()
-        self._do(self._own.client.begin_transaction, "beginning a transaction")
+        self._deliveries.forget()
+        self._do(self._client.begin_transaction, "beginning a transaction")
 
     def commit(self) -> None:
-        own = self._own
         try:
-            self._do(lambda: own.client.commit_transaction(_REQUEST_S), "committing a transaction")
+            self._do(lambda: self._client.commit_transaction(_REQUEST_S), "committing a transaction")
         except PenstockError:
             with suppress(PenstockError):  # a fenced producer has nothing left to abort
                 self.abort()
-            if own.deliveries.first is not None and not is_fenced(own.deliveries.first[0]):
-                own.deliveries.check()  # says more than that the transaction failed
+            if self._deliveries.first is not None and not is_fenced(self._deliveries.first[0]):
+                self._deliveries.check()  # says more than that the transaction failed
             raise
-        self._do(lambda: own.client.poll(0), "committing a transaction")  # for those who wait for deliveries
+        self._do(lambda: self._client.poll(0), "committing a transaction")  # for those who wait for deliveries
 
     def abort(self) -> None:
         try:
-            self._own.client.abort_transaction(_REQUEST_S)
+            self._client.abort_transaction(_REQUEST_S)
         except KafkaException as error:
             if not error_of(error).fatal():
                 raise failure(error, "aborting a transaction") from error
@@ -116,7 +119,7 @@ class KafkaProducer:
     def send_offsets(self, offsets: Mapping[TopicPartition, int], who: object) -> None:
         entries = [KafkaTopicPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
         self._do(
-            lambda: self._own.client.send_offsets_to_transaction(entries, who, _REQUEST_S),
+            lambda: self._client.send_offsets_to_transaction(entries, who, _REQUEST_S),
             "committing offsets with a transaction",
         )
 
@@ -126,7 +129,7 @@ class KafkaProducer:
 
     def _teller(self, on_delivery: OnDelivery) -> Callable[[KafkaError | None, Message], None]:
         def tell(error: KafkaError | None, message: Message) -> None:
-            self._own.deliveries(error, message)
+            self._deliveries(error, message)
             if error is not None:
                 on_delivery(None, failure(error, f"writing to {message.topic()}"))
                 return

@@ -41,7 +41,7 @@ class Topics:
         self._clients = clients
         self._counts: dict[str, tuple[float, int]] = {}
 
-    def ask(self, action: Callable[[], Any], doing: str, operation: str = "DESCRIBE", **facts: object) -> Any:
+    def ask(self, action: Callable[[], Any], doing: str, operation: str = "DESCRIBE", **facts: Any) -> Any:
         """An answer of the cluster, asked for again while it fails for reasons that may pass.
 
         Args:

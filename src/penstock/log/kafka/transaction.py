@@ -7,16 +7,18 @@ import logging
 import random
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import FencedError, InvalidStateError, LogError, PenstockError, ProductionError
+from penstock.errors import FencedError, InvalidStateError, PenstockError, ProductionError
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.failures import error_of, failure, is_fenced, is_transient, may_be_repeated
+from penstock.log.kafka.failures import error_of, failure, is_fenced, may_be_repeated
 from penstock.log.kafka.ledger import LEASE, Ledger, entry_part, partition_of
 from penstock.log.kafka.refusals import is_too_large, record_limit, refused_rows
-from penstock.log.kafka.writing import Part, checked, enqueue, flush
+from penstock.log.kafka.wire.produce import NotWrittenError
+from penstock.log.kafka.writing import Part, checked, placed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["KafkaTransaction"]
 
 _log = logging.getLogger(__name__)
-_REQUEST_S = 30.0
 _FENCED_TRIES = 8
 _FENCED_USUALLY = 3
 _PAUSE_S = 0.1
@@ -85,18 +86,11 @@ class KafkaTransaction:
         self._check_open()
         self._ended = True
         if not self._id:
-            self._write_plainly()
+            self._log.write_plainly(self._parts)
         elif self._parts or self._entry:
             self._write()
         for group, offsets in self._offsets.items():
             self._log.commit_offsets(group, offsets)
-
-    def _write_plainly(self) -> None:
-        """Idempotent, but not one unit."""
-        with self._log.producers.plain() as own:
-            for part in self._parts:
-                enqueue(own.client, part, own.deliveries)
-            flush(own.client, own.deliveries, self._log.patience_s)
 
     def _write(self) -> None:
         """Tries until it is written or cannot be; each attempt leaves all or nothing."""
@@ -130,25 +124,15 @@ class KafkaTransaction:
             if self._is_written(own):
                 self.already_written = True
                 return
-            own.deliveries.forget()
-            own.client.begin_transaction()
-            for part in self._parts:
-                enqueue(own.client, part, own.deliveries)
+            parts = self._parts
             if self._entry is not None:
                 application, task, batch = self._entry
                 note = json.dumps({"batch": batch, "epoch": self._epoch or 0}).encode()
-                enqueue(own.client, entry_part(application, task, note), own.deliveries)
-            own.client.commit_transaction(_REQUEST_S)
+                topic, partition, record = entry_part(application, task, note)
+                parts = [*parts, (topic, partition, checked(topic, partition, record))]
+            own.writer.write([placed(part) for part in parts])
         except KafkaException as error:
             self._give_up(own, error)
-        except LogError as error:
-            cause = error.__cause__
-            if isinstance(cause, KafkaException) and may_be_repeated(cause):
-                self._give_up(own, cause)
-            self._abort(own)
-            if isinstance(error, ProductionError) and isinstance(cause, KafkaException):
-                self._refuse(error_of(cause), str(error.topic), int(str(error.partition)))
-            raise
         except BaseException:
             self._log.producers.drop(self._id)
             raise
@@ -160,7 +144,7 @@ class KafkaTransaction:
 
         Looks only where this process has not done the batch before.
         """
-        if self._entry is None or not own.ready:
+        if self._entry is None or not own.writer.ready:
             return False
         application, task, batch = self._entry
         mine = own.written.get(task)
@@ -203,46 +187,36 @@ class KafkaTransaction:
             )  # fmt: skip
 
     def _give_up(self, own: OwnProducer, error: KafkaException) -> None:
-        """After an error of Kafka: ends the attempt so that another is possible, or raises what is final."""
-        inner = error_of(error)
-        refused = own.deliveries.first
-        own.client.poll(0)  # hears why
-        if self._log.clients.access.is_refusal(inner) and refused is None:
-            self._log.producers.drop(self._id)
-            raise self._failure(error) from error
-        if inner.txn_requires_abort() and not inner.fatal():
-            self._abort(own)
-            if refused is not None and not is_transient(refused[0]) and not is_fenced(refused[0]):
-                self._refuse(*refused)
-            raise _Again(error) from error
-        # Whether it was committed is open, or the producer is of no more use. A new one will know from the ledger.
+        """After an error of Kafka: raises what is final, or `_Again`.
+
+        Whether the transaction was committed is open then. A new producer ends it, and will know from the ledger.
+        """
         self._log.producers.drop(self._id)
-        if may_be_repeated(inner):
-            raise _Again(error, fenced=is_fenced(inner)) from error
+        if may_be_repeated(error):
+            self._log.clients.cluster().forget()
+            raise _Again(error, fenced=is_fenced(error)) from error
+        with suppress(KafkaException):  # it ends by itself after transaction.timeout.ms
+            own.initialise()
+        if isinstance(error, NotWrittenError):
+            self._refuse(error_of(error), error.place)
         raise self._failure(error) from error
 
     def _failure(self, error: KafkaException | KafkaError) -> PenstockError:
         access = self._log.clients.access
         return failure(error, f"transaction {self._id!r}", access, transactional_id=self._id, operation="WRITE")
 
-    def _refuse(self, error: KafkaError, topic: str, partition: int) -> None:
+    def _refuse(self, error: KafkaError, place: TopicPartition) -> None:
         """Raises what the broker has against records of ours; which ones, is told in ``refused``."""
-        access, doing = self._log.clients.access, f"writing to {topic}-{partition}"
-        found = failure(error, doing, access, topic=topic, partition=partition, operation="WRITE")
+        access, topic = self._log.clients.access, place.topic
+        doing = f"writing to {topic}-{place.partition}"
+        found = failure(error, doing, access, topic=topic, partition=place.partition, operation="WRITE")
         if isinstance(found, ProductionError):
             found.facts["refused"] = refused_rows(self._log, self._parts, topic, error.code())
             if not found.facts["refused"] and is_too_large(error.code()):
                 # Each record is small enough, but the client packs them into batches that are not.
                 self._log.clients.limit_batches(record_limit(self._log, topic))
-                self._log.producers.drop(self._id)
                 raise _Again(KafkaException(error))
         raise found
-
-    def _abort(self, own: OwnProducer) -> None:
-        try:
-            own.client.abort_transaction(_REQUEST_S)
-        except KafkaException:
-            self._log.producers.drop(self._id)  # its successor's initialisation ends the transaction
 
     def _check_open(self) -> None:
         if self._ended:

@@ -1,128 +1,43 @@
-"""Record batches into a producer's queue, and what became of them."""
+"""Records on their way to Kafka: of the right types, with a time each."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import LogError, PenstockError
-from penstock.log.kafka.failures import failure
+from penstock.errors import LogError
+from penstock.log.base import TopicPartition
 
-if TYPE_CHECKING:
-    from confluent_kafka import Message, Producer
-
-    from penstock.log.kafka.access import Access
-
-__all__ = ["Deliveries", "Part", "checked", "enqueue", "flush"]
+__all__ = ["Part", "checked", "placed"]
 
 Part = tuple[str, int, pa.RecordBatch]  # topic, partition, records
-_FULL_PAUSE_S = 0.05
 _WANTED = {"timestamp": pa.int64(), "key": pa.large_binary(), "value": pa.large_binary()}
 
 
-class Deliveries:
-    """Hears of the records that a producer could not deliver; its client calls it while it is polled or flushed."""
-
-    def __init__(self, access: Access | None = None) -> None:
-        self.access = access
-        self.first: tuple[KafkaError, str, int] | None = None
-        self.count = 0
-        self.first_offset: int | None = None
-
-    def __call__(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            if self.first_offset is None:
-                self.first_offset = message.offset()
-            return
-        self.count += 1
-        # What was purged or aborted says nothing about why.
-        if self.first is None or self.first[0].code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):  # noqa: SLF001
-            self.first = (error, message.topic(), message.partition())
-
-    def forget(self) -> None:
-        """Before the next unit."""
-        self.first, self.count, self.first_offset = None, 0, None
-
-    def check(self) -> None:
-        """Raises what went wrong first."""
-        if self.first is not None:
-            error, topic, partition = self.first
-            raise _not_written(error, topic, partition, self.access)
-
-
 def checked(topic: str, partition: int, records: pa.RecordBatch) -> pa.RecordBatch:
-    """The records with columns of the right types.
+    """The records with columns of the right types; what is missing is null, a missing time is now.
 
     Raises:
         LogError: They cannot be made so.
     """
     names = set(records.schema.names)
     try:
-        for name in _WANTED.keys() & names:
-            column = records.column(name)
-            if column.type != _WANTED[name]:
-                records = records.set_column(records.schema.get_field_index(name), name, column.cast(_WANTED[name]))
+        for name, kind in _WANTED.items():
+            if name not in names:
+                records = records.append_column(name, pa.nulls(records.num_rows, kind))
+            elif records.column(name).type != kind:
+                index = records.schema.get_field_index(name)
+                records = records.set_column(index, name, records.column(name).cast(kind))
     except pa.ArrowInvalid as error:
         raise LogError(f"{topic}-{partition}: records of the wrong types: {error}", hint="use RECORD_SCHEMA") from error
+    if records.column("timestamp").null_count:
+        times = records.column("timestamp").fill_null(time.time_ns() // 1_000_000)
+        records = records.set_column(records.schema.get_field_index("timestamp"), "timestamp", times)
     return records
 
 
-def enqueue(producer: Producer, part: Part, deliveries: Deliveries) -> None:
-    """Hands the records to the producer, as fast as it takes them."""
+def placed(part: Part) -> tuple[TopicPartition, pa.RecordBatch]:
+    """A part as the producers of the protocol take it."""
     topic, partition, records = part
-    produce = producer.produce
-    try:
-        for time_ms, key, value, headers in _rows(records):
-            while True:
-                try:
-                    produce(topic, value, key, partition, None, None, time_ms, headers)
-                    break
-                except BufferError:
-                    producer.poll(_FULL_PAUSE_S)
-                    deliveries.check()  # a queue that stays full because nothing can be delivered
-    except KafkaException as error:
-        raise _not_written(error, topic, partition, deliveries.access) from error
-
-
-def _not_written(
-    error: KafkaException | KafkaError, topic: str, partition: int, access: Access | None
-) -> PenstockError:
-    doing = f"writing to {topic}-{partition}"
-    return failure(error, doing, access, topic=topic, partition=partition, operation="WRITE")
-
-
-def _rows(records: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | None, Any]]:
-    names = set(records.schema.names)
-    count = records.num_rows
-    now = time.time_ns() // 1_000_000
-    times = records.column("timestamp").to_pylist() if "timestamp" in names else repeat(now, count)
-    if "timestamp" in names and records.column("timestamp").null_count:
-        times = [now if each is None else each for each in times]
-    keys = records.column("key").to_pylist() if "key" in names else repeat(None, count)
-    values = records.column("value").to_pylist() if "value" in names else repeat(None, count)
-    headers: Any = repeat([], count)
-    if "headers" in names and records.column("headers").null_count < count:
-        lists = records.column("headers").to_pylist()
-        headers = [[(h["key"], h["value"]) for h in each] if each else [] for each in lists]
-    return zip(times, keys, values, headers, strict=True)
-
-
-def flush(producer: Producer, deliveries: Deliveries, patience_s: float) -> None:
-    """Waits until all is delivered.
-
-    Raises:
-        LogError: Something was not.
-    """
-    began = time.monotonic()
-    left = producer.flush(patience_s)
-    deliveries.check()
-    if left:
-        producer.purge()
-        late = KafkaError(KafkaError._TIMED_OUT, f"{left} records not delivered within {patience_s:.0f} s")  # noqa: SLF001
-        refused = deliveries.access.refused_since(began) if deliveries.access is not None else None
-        raise failure(refused or late, "writing", deliveries.access)
+    return TopicPartition(topic, partition), records

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.log.kafka.wire.errors import check
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+    from collections.abc import Iterable, Mapping, MutableMapping
 
     import pyarrow as pa
 
-    from penstock.log.base import TopicPartition
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
 
-__all__ = ["ProduceLimits", "produce"]
+__all__ = ["Batches", "NotWrittenError", "ProduceLimits"]
 
 _ALL_REPLICAS = -1
+_LARGEST_SEQUENCE = 0x7FFFFFFF
 _IN_FLIGHT = 5  # what brokers promise to keep in order for an idempotent producer
 
 
@@ -44,82 +47,111 @@ class ProduceLimits:
         self.codec = codec
 
 
-def produce(
-    cluster: Cluster,
-    parts: Iterable[tuple[TopicPartition, pa.RecordBatch]],
-    limits: ProduceLimits,
-    state: ProducerState,
-    sequences: MutableMapping[TopicPartition, int],
-    transactional_id: str | None,
-) -> dict[TopicPartition, int]:
-    """Writes the records, each part in order, and waits until all replicas in sync have them.
+class NotWrittenError(KafkaException):  # type: ignore[misc] # the client has no types
+    """A leader has refused a batch.
+
+    Attributes:
+        place: The topic partition.
+    """
+
+    def __init__(self, code: int, place: TopicPartition) -> None:
+        text = f"writing to {place.topic}-{place.partition}: {KafkaError(code).str()}"
+        super().__init__(KafkaError(code, text))
+        self.place = place
+
+
+class Batches:
+    """Encoded record batches that leaders have still to accept, each partition's in order.
 
     Args:
-        cluster: Where to.
         parts: Records by partition; a partition may come several times.
         limits: Sizes.
         state: Producer id and epoch.
         sequences: The next sequence of each partition; moved on.
-        transactional_id: Of the open transaction, if there is one.
-
-    Returns:
-        The first offset of each partition.
-
-    Raises:
-        KafkaException: As librdkafka's producer raises it. What was written is unknown then.
     """
-    by_leader: dict[int, tuple[BrokerConnection, deque[tuple[TopicPartition, bytes]]]] = {}
-    for tp, records in parts:
-        connection = cluster.leader(tp)
-        _, waiting = by_leader.setdefault(id(connection), (connection, deque()))
-        first = ProducerState(state.producer_id, state.epoch, sequences.get(tp, 0), state.transactional)
-        for data, count in encode_batches(records, limits.batch_bytes, limits.codec, first):
-            waiting.append((tp, data))
-            sequences[tp] = (sequences.get(tp, 0) + count) & 0x7FFFFFFF
-    offsets: dict[TopicPartition, int] = {}
-    for connection, waiting in by_leader.values():
+
+    def __init__(
+        self,
+        parts: Iterable[tuple[TopicPartition, pa.RecordBatch]],
+        limits: ProduceLimits,
+        state: ProducerState,
+        sequences: MutableMapping[TopicPartition, int],
+    ) -> None:
+        self._limits = limits
+        self._waiting: list[_Batch] = []
+        self.offsets: dict[TopicPartition, int] = {}
+        for place, records in parts:
+            first = ProducerState(state.producer_id, state.epoch, sequences.get(place, 0), state.transactional)
+            for data, count in encode_batches(records, limits.batch_bytes, limits.codec, first):
+                self._waiting.append(_Batch(place, data))
+                sequences[place] = (sequences.get(place, 0) + count) & _LARGEST_SEQUENCE
+
+    def send(self, cluster: Cluster, transactional_id: str | None) -> None:
+        """Sends all that is not accepted yet, and waits until all replicas in sync have it.
+
+        After an error it may be called again: what a broker has already is not written twice. `offsets` has the first
+        offset of each partition.
+
+        Raises:
+            NotWrittenError: A leader has refused a batch.
+            KafkaException: As librdkafka's producer raises it.
+        """
+        by_leader: dict[int, tuple[BrokerConnection, deque[_Batch]]] = {}
+        for batch in self._waiting:
+            connection = cluster.leader(batch.place)
+            by_leader.setdefault(id(connection), (connection, deque()))[1].append(batch)
         try:
-            _send_all(connection, waiting, limits, transactional_id, offsets)
-        except BaseException:
-            connection.close()  # answers may still be to come
-            raise
-    return offsets
+            for connection, waiting in by_leader.values():
+                try:
+                    self._send_all(connection, waiting, transactional_id)
+                except BaseException:
+                    connection.close()  # answers may still be to come
+                    raise
+        finally:
+            self._waiting = [batch for batch in self._waiting if not batch.accepted]
+
+    def _send_all(self, connection: BrokerConnection, waiting: deque[_Batch], transactional_id: str | None) -> None:
+        on_their_way: deque[tuple[int, dict[TopicPartition, _Batch]]] = deque()
+        while waiting or on_their_way:
+            while waiting and len(on_their_way) < _IN_FLIGHT:
+                batches = _next_request(waiting, self._limits.request_bytes)
+                on_their_way.append((connection.send(_request(batches, self._limits, transactional_id)), batches))
+            number, sent = on_their_way.popleft()
+            for topic in connection.receive(number).responses:
+                for each in topic.partition_responses:
+                    place = TopicPartition(topic.name, each.index)
+                    if each.error_code not in (0, KafkaError.DUPLICATE_SEQUENCE_NUMBER):
+                        raise NotWrittenError(each.error_code, place)
+                    sent[place].accepted = True
+                    self.offsets.setdefault(place, each.base_offset)
 
 
-def _send_all(
-    connection: BrokerConnection,
-    waiting: deque[tuple[TopicPartition, bytes]],
-    limits: ProduceLimits,
-    transactional_id: str | None,
-    offsets: dict[TopicPartition, int],
-) -> None:
-    on_their_way: deque[int] = deque()
-    while waiting or on_their_way:
-        while waiting and len(on_their_way) < _IN_FLIGHT:
-            batches = _next_request(waiting, limits.request_bytes)
-            on_their_way.append(connection.send(_request(batches, limits, transactional_id)))
-        for tp, offset in _accepted(connection.receive(on_their_way.popleft())):
-            offsets.setdefault(tp, offset)
+@dataclass(slots=True)
+class _Batch:
+    place: TopicPartition
+    data: bytes
+    accepted: bool = False
 
 
-def _next_request(waiting: deque[tuple[TopicPartition, bytes]], most_bytes: int) -> dict[TopicPartition, bytes]:
+def _next_request(waiting: deque[_Batch], most_bytes: int) -> dict[TopicPartition, _Batch]:
     """The next batches that go together: one a partition, as Kafka wants it."""
-    chosen: dict[TopicPartition, bytes] = {}
+    chosen: dict[TopicPartition, _Batch] = {}
     size = 0
-    while waiting and waiting[0][0] not in chosen and (not chosen or size + len(waiting[0][1]) <= most_bytes):
-        tp, data = waiting.popleft()
-        chosen[tp] = data
-        size += len(data)
+    while waiting and waiting[0].place not in chosen and (not chosen or size + len(waiting[0].data) <= most_bytes):
+        batch = waiting.popleft()
+        chosen[batch.place] = batch
+        size += len(batch.data)
     return chosen
 
 
-def _request(batches: Mapping[TopicPartition, bytes], limits: ProduceLimits, transactional_id: str | None) -> Any:
+def _request(batches: Mapping[TopicPartition, _Batch], limits: ProduceLimits, transactional_id: str | None) -> Any:
     from kafka.protocol.producer import ProduceRequest
 
     topic = ProduceRequest.TopicProduceData
     topics: dict[str, list[Any]] = {}
-    for tp, data in batches.items():
-        topics.setdefault(tp.topic, []).append(topic.PartitionProduceData(index=tp.partition, records=data))
+    for place, batch in batches.items():
+        partition = topic.PartitionProduceData(index=place.partition, records=batch.data)
+        topics.setdefault(place.topic, []).append(partition)
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=_ALL_REPLICAS,
@@ -128,12 +160,3 @@ def _request(batches: Mapping[TopicPartition, bytes], limits: ProduceLimits, tra
         min_version=3,
         max_version=11,  # from 12 on a transaction's partitions need not be told before, from 13 topics go by their ids
     )
-
-
-def _accepted(answer: Any) -> Iterator[tuple[TopicPartition, int]]:
-    from penstock.log.base import TopicPartition
-
-    for topic in answer.responses:
-        for each in topic.partition_responses:
-            check(each.error_code, f"writing to {topic.name}-{each.index}")
-            yield TopicPartition(topic.name, each.index), each.base_offset

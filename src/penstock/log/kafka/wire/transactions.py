@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.errors import check
-from penstock.log.kafka.wire.produce import ProduceLimits, produce
+from penstock.log.kafka.wire.idempotent import new_producer_request
+from penstock.log.kafka.wire.produce import Batches, NotWrittenError, ProduceLimits
 from penstock.log.kafka.wire.record_batches import ProducerState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
-    from penstock.log.base import TopicPartition
     from penstock.log.kafka.wire.cluster import Cluster
 
 __all__ = ["TransactionalWriter"]
@@ -31,6 +32,7 @@ _BUSY = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
+_NOT_ATTEMPTED = 55  # OPERATION_NOT_ATTEMPTED
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
 
 
@@ -67,19 +69,10 @@ class TransactionalWriter:
         Raises:
             KafkaException: As librdkafka's producer raises it.
         """
-        from kafka.protocol.producer import InitProducerIdRequest
-
         self._state = None
-        request = {
-            "transactional_id": self.transactional_id,
-            "transaction_timeout_ms": self._timeout_ms,
-            "producer_id": -1,
-            "producer_epoch": -1,
-        }
         answer = self._ask(
-            lambda: InitProducerIdRequest(**request, max_version=4),
-            lambda found: found.error_code,
-            f"taking over transactional.id {self.transactional_id!r}",
+            lambda: new_producer_request(self.transactional_id, self._timeout_ms),
+            lambda found: check(found.error_code, f"taking over transactional.id {self.transactional_id!r}"),
         )
         self._state = ProducerState(answer.producer_id, answer.producer_epoch, 0, transactional=True)
         self._sequences = {}
@@ -95,7 +88,7 @@ class TransactionalWriter:
         assert state is not None, "init() comes first"  # noqa: S101
         self._state = None
         self._add({tp for tp, _ in parts}, state)
-        produce(self._cluster, parts, self._limits, state, self._sequences, self.transactional_id)
+        Batches(parts, self._limits, state, self._sequences).send(self._cluster, self.transactional_id)
         self._end(state)
         self._state = state
 
@@ -112,11 +105,7 @@ class TransactionalWriter:
             "v3_and_below_producer_epoch": state.epoch,
             "v3_and_below_topics": [topic(name=name, partitions=each) for name, each in by_topic.items()],
         }
-        self._ask(
-            lambda: AddPartitionsToTxnRequest(**request, max_version=3),
-            _first_error,
-            f"beginning a transaction of {self.transactional_id!r} with {', '.join(by_topic)}",
-        )
+        self._ask(lambda: AddPartitionsToTxnRequest(**request, max_version=3), _check_added)
 
     def _end(self, state: ProducerState) -> None:
         from kafka.protocol.producer import EndTxnRequest
@@ -129,11 +118,10 @@ class TransactionalWriter:
         }
         self._ask(
             lambda: EndTxnRequest(**request, max_version=4),
-            lambda found: found.error_code,
-            f"committing the transaction of {self.transactional_id!r}",
+            lambda found: check(found.error_code, f"committing the transaction of {self.transactional_id!r}"),
         )
 
-    def _ask(self, request: Any, code: Any, doing: str) -> Any:
+    def _ask(self, request: Callable[[], Any], checked: Callable[[Any], None]) -> Any:
         """Asks the coordinator, again while it is busy."""
         deadline = time.monotonic() + self._patience_s
         pause = _FIRST_PAUSE_S
@@ -141,7 +129,7 @@ class TransactionalWriter:
             try:
                 with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
                     answer = coordinator.ask(request())
-                    check(code(answer), doing)
+                    checked(answer)
             except KafkaException as error:
                 if error.args[0].code() not in _BUSY or time.monotonic() + pause > deadline:
                     raise
@@ -151,9 +139,9 @@ class TransactionalWriter:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def _first_error(answer: Any) -> int:
+def _check_added(answer: Any) -> None:
+    """Raises the reason why partitions were refused; those that are fine are not attempted then."""
     for topic in answer.results_by_topic_v3_and_below:
         for each in topic.results_by_partition:
-            if each.partition_error_code:
-                return int(each.partition_error_code)
-    return 0
+            if each.partition_error_code not in (0, _NOT_ATTEMPTED):
+                raise NotWrittenError(each.partition_error_code, TopicPartition(topic.name, each.partition_index))

@@ -1,0 +1,110 @@
+"""Records into the queue of a librdkafka producer, and what became of them: for users, who send one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.errors import PenstockError
+from penstock.log.kafka.failures import failure
+from penstock.log.kafka.writing import Part
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message, Producer
+
+    from penstock.log.kafka.access import Access
+
+__all__ = ["Deliveries", "enqueue", "flush"]
+
+_FULL_PAUSE_S = 0.05
+
+
+class Deliveries:
+    """Hears of the records that a producer could not deliver; its client calls it while it is polled or flushed."""
+
+    def __init__(self, access: Access | None = None) -> None:
+        self.access = access
+        self.first: tuple[KafkaError, str, int] | None = None
+        self.count = 0
+        self.first_offset: int | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            if self.first_offset is None:
+                self.first_offset = message.offset()
+            return
+        self.count += 1
+        # What was purged or aborted says nothing about why.
+        if self.first is None or self.first[0].code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):  # noqa: SLF001
+            self.first = (error, message.topic(), message.partition())
+
+    def forget(self) -> None:
+        """Before the next unit."""
+        self.first, self.count, self.first_offset = None, 0, None
+
+    def check(self) -> None:
+        """Raises what went wrong first."""
+        if self.first is not None:
+            error, topic, partition = self.first
+            raise _not_written(error, topic, partition, self.access)
+
+
+def enqueue(producer: Producer, part: Part, deliveries: Deliveries) -> None:
+    """Hands the records to the producer, as fast as it takes them."""
+    topic, partition, records = part
+    produce = producer.produce
+    try:
+        for time_ms, key, value, headers in _rows(records):
+            while True:
+                try:
+                    produce(topic, value, key, partition, None, None, time_ms, headers)
+                    break
+                except BufferError:
+                    producer.poll(_FULL_PAUSE_S)
+                    deliveries.check()  # a queue that stays full because nothing can be delivered
+    except KafkaException as error:
+        raise _not_written(error, topic, partition, deliveries.access) from error
+
+
+def _not_written(
+    error: KafkaException | KafkaError, topic: str, partition: int, access: Access | None
+) -> PenstockError:
+    doing = f"writing to {topic}-{partition}"
+    return failure(error, doing, access, topic=topic, partition=partition, operation="WRITE")
+
+
+def _rows(records: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | None, Any]]:
+    names = set(records.schema.names)
+    count = records.num_rows
+    now = time.time_ns() // 1_000_000
+    times = records.column("timestamp").to_pylist() if "timestamp" in names else repeat(now, count)
+    if "timestamp" in names and records.column("timestamp").null_count:
+        times = [now if each is None else each for each in times]
+    keys = records.column("key").to_pylist() if "key" in names else repeat(None, count)
+    values = records.column("value").to_pylist() if "value" in names else repeat(None, count)
+    headers: Any = repeat([], count)
+    if "headers" in names and records.column("headers").null_count < count:
+        lists = records.column("headers").to_pylist()
+        headers = [[(h["key"], h["value"]) for h in each] if each else [] for each in lists]
+    return zip(times, keys, values, headers, strict=True)
+
+
+def flush(producer: Producer, deliveries: Deliveries, patience_s: float) -> None:
+    """Waits until all is delivered.
+
+    Raises:
+        LogError: Something was not.
+    """
+    began = time.monotonic()
+    left = producer.flush(patience_s)
+    deliveries.check()
+    if left:
+        producer.purge()
+        late = KafkaError(KafkaError._TIMED_OUT, f"{left} records not delivered within {patience_s:.0f} s")  # noqa: SLF001
+        refused = deliveries.access.refused_since(began) if deliveries.access is not None else None
+        raise failure(refused or late, "writing", deliveries.access)
