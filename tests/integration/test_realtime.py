@@ -18,7 +18,7 @@ from penstock.spark.realtime_stage import _Work
 from .conftest import Bench, long
 
 PATIENCE_S = 60
-MODE = {"processing.mode": "realtime", "penstock.realtime.batch.ms": 5_000}
+MODE = {"processing.mode": "realtime", "penstock.realtime.batch.ms": 5_000, "statestore.cache.max.bytes": 0}
 
 
 def until(condition: Callable[[], bool]) -> None:
