@@ -38,6 +38,7 @@ _LISTED_GAP = 16  # from so many batches on, the storage is asked what there is,
 _MAP_BYTES = 1 << 38  # addresses only: LMDB could not map the file anew while queries read it
 _LOOK_FOR_WORKERS_S = 2.0
 _PATIENCE_S = 10.0
+_MOST_READERS = 100  # of a partition and process; LMDB has 512 places for all, and the worker needs one
 
 
 class AheadError(Exception):
@@ -59,6 +60,11 @@ class _Below:
     def reader(self) -> tuple[Any, Position]:
         """A consistent view, and how far it is; to be given to `release`."""
         with self._changed:
+            if not self._changed.wait_for(lambda: self._readers < _MOST_READERS, _PATIENCE_S):
+                raise StateError(
+                    f"{_MOST_READERS} queries are reading one partition, and none has ended for {_PATIENCE_S:.0f} s",
+                    hint="Read iterators to their end, or close() them.",
+                )
             self._readers += 1
         try:
             reader = self.replica.reader()

@@ -45,6 +45,7 @@ __all__ = [
 _FORMAT = 1
 _FIRST_MAP_BYTES = 256 << 20
 _MAX_STORES = 1024
+_MAX_READERS = 512  # the worker and whoever queries; a place in a table of 64 bytes each
 _FIRST_SLOT = "slot-0"
 ABOUT = b"about"
 NUMBERS = b"numbers"
@@ -211,6 +212,7 @@ class Replica:
             str(self._directory),
             map_size=self._map_bytes,
             max_dbs=_MAX_STORES,
+            max_readers=_MAX_READERS,
             sync=self._about["boot"] == "",
             metasync=False,
             readahead=False,

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.errors import StateError
 from penstock.query import QueryableStoreTypes, StoreQueryParameters
+from penstock.query import tasks as tasks_module
 from penstock.query.stores import open_store
 
 from .conftest import Checkpoint
@@ -267,3 +268,18 @@ def test_the_newest_commit_of_an_object_store_is_not_looked_for_all_the_time(tmp
     assert store.get("a0") == "1"
     state.close()
     checkpoint.close()
+
+
+def test_iterators_that_are_never_closed_do_not_take_the_workers_place(checkpoint, state, monkeypatch):
+    monkeypatch.setattr(tasks_module, "_PATIENCE_S", 0.05)
+    checkpoint.batch(lambda task, store: [store("plain").put(str(n), "v") for n in range(3)])
+    store = opened(state, "plain")
+    left_open = [store.all() for _ in range(100)]
+    for entries in left_open:
+        next(entries)
+    with pytest.raises(StateError, match="Read iterators to their end"):
+        store.get("0")
+    left_open.pop().close()
+    assert store.get("0") == "v"
+    for entries in left_open:
+        entries.close()
