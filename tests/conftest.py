@@ -12,7 +12,7 @@ import pytest
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 HERE = Path(__file__).parent
-ON_SPARK = ("integration", "faults")  # folders in which every test starts Spark
+ON_SPARK = ("integration", "faults", "soak")  # folders in which every test starts Spark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
