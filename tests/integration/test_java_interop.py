@@ -12,8 +12,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conftest import START
-from java_program import JavaProgram, compile_program, compiler
 from penstock import (
     Consumed,
     Grouped,
@@ -26,6 +24,8 @@ from penstock import (
     Topology,
 )
 from penstock.serde.partitioner import partition_for
+
+from .java_program import JavaProgram, compile_program, compiler
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no JDK (javac) to compile the Java program with")
 
@@ -41,7 +41,7 @@ HITS: Rows = [
     ("b", "x", 70_000),
     ("ü", "y", 90_000),
 ]
-BEGIN = START - START % 60_000
+BEGIN = 1_790_000_040_000  # a whole minute
 TIMES, SESSIONS = len(HITS), len(HITS) + 1  # a session that grows leaves a tombstone under its old key
 
 
@@ -135,7 +135,7 @@ def reads_windows(times: str, sessions: str, out: str) -> Topology:
     for topic, serde in ((times, WINDOWED), (sessions, SESSION)):
         counts = builder.stream(topic, Consumed(key_serde=serde, value_serde="long"))
         shown = counts.map(
-            lambda window, count: (window.key, f"{window.start}-{window.end}={'null' if count is None else count}")
+            lambda at, count: (at.key, f"{at.window.start}-{at.window.end}={'null' if count is None else count}")
         )
         shown.to(out, Produced(key_serde="string", value_serde="string"))
     return builder.build()

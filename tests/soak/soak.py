@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -26,9 +27,9 @@ from penstock.broker.settings import BrokerSettings, free_port
 from penstock.log.open import open_log
 from soak_app import APPLICATION
 from soak_faults import MASTER, App, Faults
-from soak_world import Reader, SteadyProducer, differences, make_topics, offsets_left, wait_until_it_answers
+from soak_world import Reader, Sent, SteadyProducer, differences, make_topics, offsets_left, wait_until_it_answers
 
-ADVANCE = 100  # outputs that show that the application works again
+ADVANCE = 20  # orders; their outputs show that the application works again
 PATIENCE_S = 120.0
 TASKS = {"0_0", "0_1", "1_0", "1_1"}
 
@@ -73,10 +74,10 @@ class Soak:
         app.start()
         try:
             producer.start()
-            self._await_progress(app, reader, patience_s)
+            self._await_progress(app, reader, producer.sent, patience_s)
             for number, name in enumerate(plan):
                 time.sleep(chance.uniform(0, 2))
-                self._round(number, name, faults, app, reader, patience_s)
+                self._round(number, name, faults, app, reader, producer, patience_s)
                 if reader.doubles:
                     self._problem(f"round {number}, {name}: doubles: {reader.doubles[:5]}")
                     break
@@ -103,12 +104,15 @@ class Soak:
             app.end()
             reader.close()
 
-    def _round(self, number: int, name: str, faults: Faults, app: App, reader: Reader, patience_s: float) -> None:
+    def _round(
+        self, number: int, name: str, faults: Faults, app: App, reader: Reader, producer: SteadyProducer,
+        patience_s: float,
+    ) -> None:  # fmt: skip
         before, began = app.newest_batch(), time.monotonic()
         if not self._alive(app):
             app.start()
         done = faults.do(name)
-        took = self._await_progress(app, reader, patience_s)
+        took = self._await_progress(app, reader, producer.sent, patience_s)
         row = {
             "round": number, "fault": name, "done": done, "batch_before": before, "batch_after": app.newest_batch(),
             "works_again_after_s": None if took is None else round(took, 1), "seconds": round(time.monotonic() - began, 1),
@@ -121,10 +125,10 @@ class Soak:
         if took is None:
             self._problem(f"round {number}, {name}: no outputs within {patience_s:.0f} s: {app.said_last()}")
 
-    def _await_progress(self, app: App, reader: Reader, patience_s: float) -> float | None:
-        """Seconds until outputs come again; None: they do not. One that ends by itself is started again."""
-        wanted, began = reader.count + ADVANCE, time.monotonic()
-        while reader.count < wanted:
+    def _await_progress(self, app: App, reader: Reader, sent: Sent, patience_s: float) -> float | None:
+        """Seconds until outputs of new orders come; None: they do not. One that ends by itself is started again."""
+        wanted, began = len(sent.orders) + ADVANCE, time.monotonic()
+        while reader.seen["per-user"].total() < wanted:
             if time.monotonic() - began > patience_s:
                 return None
             if not self._alive(app):
@@ -162,6 +166,7 @@ def main() -> None:
     parser.add_argument("--master", default=MASTER)
     parser.add_argument("--folder", type=Path, help="kept; otherwise one that is kept when there were problems")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # application and broker end with it
     folder = given.folder or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, {given.rounds} rounds, everything in {folder}", flush=True)

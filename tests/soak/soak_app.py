@@ -42,7 +42,7 @@ def topology() -> Topology:
         cities.group_by(lambda _, value: value.split("|")[0], Grouped("by-city"))
         .windowed_by(TimeWindows.of(WINDOW_MS, grace=NEVER_LATE))
         .count(Materialized("per-city"))
-        .to_stream(lambda windowed, _: f"{windowed.key}@{windowed.start}")
+        .to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}")
         .map_values(str)
         .to("per-city")
     )
