@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test lint types architecture unit bench compare docs clean setup java
+.PHONY: help demo test lint types architecture unit bench compare soak docs clean setup java
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench: $(READY) java  ## the workloads of docs/benchmarks.md, results to bench/r
 
 compare: $(READY) java  ## Penstock beside Kafka Streams, Quix Streams, Bytewax and Faust over one broker
 	$(BIN)/python bench/compare.py $(ARGS)
+
+soak: $(READY) java  ## 50 rounds of faults over a real broker: nothing lost, nothing double; ARGS="--rounds 5 --seed 1"
+	$(BIN)/python tests/soak/soak.py $(ARGS)
 
 docs: $(READY)  ## the generated pages of docs/
 	$(BIN)/python tools/build_docs.py

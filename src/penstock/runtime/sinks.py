@@ -18,6 +18,8 @@ from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
 from penstock.serde.subscriptions import ResponseColumn
+from penstock.serde.windowed import WindowedColumn
+from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,7 +152,7 @@ class Sink:
         self._collector = collector
         self._context = context
         # Kafka's WindowedStreamPartitioner: a windowed key goes where its plain key goes.
-        self._plain_serde: Serde[Any] | None = getattr(key_serde, "inner", None) if _is_windowed(key_serde) else None
+        self._windowed = key_serde if isinstance(key_serde, TimeWindowedSerde | SessionWindowedSerde) else None
         self._has_schema = has_schema(key_serde) or has_schema(value_serde)
         self._by_topic: dict[str, tuple[Serde[Any], Serde[Any]]] = {}
 
@@ -225,10 +227,9 @@ class Sink:
         if function is None and isinstance(rows.values, ResponseColumn):
             return _answered(rows.values.partitions, keys, count)
         if function is None:
-            if self._plain_serde is not None and count > 1:
-                plain = Column.of_items([None if k is None else k.key for k in rows.keys.items()])
-                serde = bound(self._plain_serde, self._context.physical_name(topic), "key")
-                encoded, frame = _encode(serde, plain, {}), header_frame(serde)
+            if self._windowed is not None and count > 1:
+                serde = bound(self._windowed.inner, self._context.physical_name(topic), "key")
+                encoded, frame = _encode(serde, WindowedColumn.of(rows.keys).keys, {}), header_frame(serde)
                 return _partitions(encoded if frame is None else cut(encoded, len(frame), 0), count)
             return _partitions(keys, count)
         targets = np.empty(len(rows), np.int32)
@@ -255,10 +256,6 @@ def _answered(wanted: NDArray[np.int32], keys: pa.Array, count: int) -> NDArray[
         return np.full(len(keys), -1, np.int32)
     known = (wanted >= 0) & (wanted < count)
     return wanted if known.all() else np.where(known, wanted, _partitions(keys, count)).astype(np.int32)
-
-
-def _is_windowed(serde: Serde[Any]) -> bool:
-    return "windowed" in serde.name.split("<", 1)[0]
 
 
 def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -> pa.Array:
