@@ -30,7 +30,7 @@ from soak_faults import MASTER, App, Faults
 from soak_world import Reader, Sent, SteadyProducer, differences, make_topics, offsets_left, wait_until_it_answers
 
 ADVANCE = 20  # orders; their outputs show that the application works again
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 TASKS = {"0_0", "0_1", "1_0", "1_1"}
 
 
