@@ -68,6 +68,7 @@ public final class StreamsProgram {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
+        settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 3_600_000); // for those who want to look at them
         StreamsBuilder builder = new StreamsBuilder();
         build(builder, arguments[3], Arrays.copyOfRange(arguments, 4, arguments.length));
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
