@@ -41,6 +41,21 @@ def create(bootstrap: str, topic: str, config: dict[str, str]) -> None:
     made[topic].result(PATIENCE_S)
 
 
+def warm_up(bootstrap: str) -> None:
+    """A transaction and a group of no consequence: the first ones make the broker create topics of its own."""
+    create(bootstrap, "bench-warm-up", {})
+    producer = Producer(client(bootstrap) | {"transactional.id": "bench-warm-up"})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce("bench-warm-up", b"")
+    producer.commit_transaction(PATIENCE_S)
+    consumer = Consumer(client(bootstrap) | {"group.id": "bench-warm-up", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["bench-warm-up"])
+    consumer.consume(1, PATIENCE_S)
+    consumer.close()
+    delete(bootstrap, "bench-warm-up")
+
+
 def delete(bootstrap: str, part: str) -> None:
     """All topics with this in their names."""
     admin = AdminClient(client(bootstrap))

@@ -244,6 +244,7 @@ def broker_in(root: Path) -> Iterator[Broker]:
         root / "broker", free_port(), free_port(), partitions=topics.PARTITIONS, heap_mb=HEAP_MB
     )  # fmt: skip
     with Broker(settings) as broker:
+        topics.warm_up(settings.bootstrap_servers)
         yield broker
 
 
