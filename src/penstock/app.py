@@ -153,14 +153,13 @@ class KafkaStreams(InteractiveQueries):
                     self._become(State.REBALANCING)
                     run.rebalance(plan)
                     self._become(State.RUNNING)
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is: nobody must wait for ever for a watcher that is gone
             if not self._stop.is_set():
-                self._fail(error)
+                self._fail(error if isinstance(error, PenstockError) else _gone(error))
                 return
         self._become(State.PENDING_SHUTDOWN)
         self._stop_serving()
-        run.commit_group()
-        run.release()
+        run.release(commit=True)
         self._become(State.NOT_RUNNING)
 
     def _fail(self, error: PenstockError) -> None:
@@ -327,3 +326,10 @@ class KafkaStreams(InteractiveQueries):
         with self._changed:
             self._ended = state in _ENDED
             self._changed.notify_all()
+
+
+def _gone(error: Exception) -> AppFailedError:
+    return AppFailedError(
+        f"Spark does not answer any more: {type(error).__name__}: {error}",
+        hint="Was its JVM killed, or out of memory? Start the application again: it continues where it stopped.",
+    )

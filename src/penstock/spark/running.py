@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.errors import LogError
@@ -163,15 +164,25 @@ class Run:
         if self._engine is not None:
             self._engine.stop()
 
-    def release(self) -> None:
-        """Ends the query and gives back lease, log and session."""
+    def release(self, *, commit: bool = False) -> None:
+        """Ends the query and gives back lease, log and session; what has gone already does not keep the rest.
+
+        Args:
+            commit: Whether the group's offsets are to be committed.
+        """
         self.stop()
+        steps: list[Callable[[], object]] = [self.commit_group] if commit else []
         if self.log is not None:
             if self.lease is not None:
-                self.log.release_lease(self.lease)
-            self.log.close()
+                steps.append(partial(self.log.release_lease, self.lease))
+            steps.append(self.log.close)
         if self._owns_session and self.session is not None:
-            self.session.stop()
+            steps.append(self.session.stop)
+        for step in steps:
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001 - the broker, or Spark's JVM, may be the reason for ending
+                _log.warning("while the application ended: %s", error)
 
     def _batch_done(self, progress: BatchProgress) -> None:
         log, plan = self.log, self.plan
