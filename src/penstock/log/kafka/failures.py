@@ -28,6 +28,7 @@ _TRANSIENT = {
     KafkaError._WAIT_CACHE,  # noqa: SLF001
     KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
     KafkaError._RETRY,  # noqa: SLF001
+    KafkaError._NOENT,  # noqa: SLF001 - no leader is known, right after a start of the broker
     KafkaError._DESTROY,  # noqa: SLF001
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
