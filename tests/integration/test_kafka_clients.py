@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+import sys
 import time
 
 import pyarrow as pa
@@ -11,7 +13,9 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
+from penstock.cli.main import main
 from penstock.errors import FencedError, InvalidStateError, OffsetOutOfRangeError, UnknownTopicError
+from penstock.groups.admin import GroupAdmin
 from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition, open_log
 from penstock.serde.partitioner import partition_for
 
@@ -219,3 +223,30 @@ def test_patterns_and_auto_commit(log, name):
         consumer.subscribe(re.compile(f"{name}-p.*"))
         poll_until([consumer], lambda found: len(found) == 6)
     assert sum(log.committed_offsets(name).values()) == 6
+
+
+def test_the_commands_over_a_broker(log, topic, name, capsys, monkeypatch):
+    produce(log, topic)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["penstock", *arguments, "-b", log.url])
+        main()
+        return capsys.readouterr().out
+
+    with Consumer(log, group=name, client_id="reader") as consumer:
+        consumer.subscribe(topic)
+        poll_until([consumer], lambda found: len(found) == 20)
+        consumer.commit()
+        described = json.loads(run("groups", "describe", name, "--json"))
+        assert (described["state"], described["members"][0]["client"]) == ("Stable", "reader")
+        assert [row["lag"] for row in described["partitions"]] == [0, 0, 0, 0]
+        with pytest.raises(FencedError, match="1 member"):
+            GroupAdmin(log).delete(name)
+    assert name in run("groups", "list")
+    run("groups", "reset", name, "--to-earliest", "--topic", f"{topic}:0,1", "--execute")
+    left = ask_kafka(log, name)
+    assert (left[TopicPartition(topic, 0)], left[TopicPartition(topic, 1)]) == (0, 0)
+    run("groups", "delete", name, "--topic", f"{topic}:0", "--yes")
+    assert set(ask_kafka(log, name)) == {TopicPartition(topic, n) for n in (1, 2, 3)}
+    run("groups", "delete", name, "--yes")
+    assert name not in log.groups()

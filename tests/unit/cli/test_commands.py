@@ -84,7 +84,7 @@ def test_tombstones(run, log):
         (("topics", "produce", "t", "--value", "x", "--partition", "7"), "no partition 7"),
         (("topics", "consume", "t", "--from", "x"), "Use beginning, end"),
         (("topics", "consume", "t", "--value-format", "strnig"), "strnig"),
-        (("groups", "lag", "nobody"), "no committed offsets"),
+        (("groups", "lag", "nobody"), "there is no group"),
     ],
 )
 def test_wrong_use_gives_one_message_and_no_trace(run, log, arguments, message):
