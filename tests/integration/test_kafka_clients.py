@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import time
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -230,7 +231,8 @@ def test_the_commands_over_a_broker(log, topic, name, capsys, monkeypatch):
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["penstock", *arguments, "-b", log.url])
-        main()
+        with suppress(SystemExit):
+            main()
         return capsys.readouterr().out
 
     with Consumer(log, group=name, client_id="reader") as consumer:
