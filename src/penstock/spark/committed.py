@@ -13,7 +13,7 @@ from penstock.query.committed import CommittedState
 from penstock.query.lag import LagWatch
 from penstock.spark.global_stores import GlobalStores
 from penstock.spark.launch import Places, open_app_log
-from penstock.topology.default_serdes import with_default_serdes
+from penstock.topology.configured_serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -36,7 +36,7 @@ def open_committed(topology: Topology, config: StreamsConfig, *, refresh_s: floa
         config: Its settings; ``state.dir`` and ``penstock.checkpoint.location`` say where the state is.
         refresh_s: How old the knowledge of the newest commit may be.
     """
-    typed = with_default_serdes(topology, config.get("default.key.serde"), config.get("default.value.serde"))
+    typed = with_serdes(topology, config)
     places = Places.of(config)
     return CommittedState(
         places.checkpoint,

@@ -30,7 +30,7 @@ from penstock.spark.moves import take_up_moves
 from penstock.spark.program import pickle_program
 from penstock.spark.reading import reading_of
 from penstock.state.documents import read_document, write_document
-from penstock.topology.default_serdes import with_default_serdes
+from penstock.topology.configured_serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -204,7 +204,7 @@ def prepare_job(
 
 def _for_queries(topology: Topology, config: StreamsConfig) -> dict[str, Any]:
     """What those need who read the stores without the topology."""
-    typed = with_default_serdes(topology, config.get("default.key.serde"), config.get("default.value.serde"))
+    typed = with_serdes(topology, config)
     return {"stores": stores_for_plan(typed.stores), "global_stores": sorted(typed.global_stores)}
 
 
