@@ -195,11 +195,12 @@ def test_the_command(client, url):
     assert isinstance(CliRunner().invoke(app, ["registry", "start", "--user", "ann"]).exception, ConfigError)
 
 
-def test_over_tls_with_the_names_of_java(tmp_path):
+def test_over_tls_with_the_names_of_java(tmp_path, monkeypatch):
     import trustme
 
     from penstock.serde import Serdes
 
+    monkeypatch.setenv("REGISTRY_USER", "ann:secret")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
@@ -209,7 +210,7 @@ def test_over_tls_with_the_names_of_java(tmp_path):
             "schema.registry.ssl.truststore.location": str(tmp_path / "ca.pem"),
             "schema.registry.ssl.truststore.type": "PEM",
             "basic.auth.credentials.source": "USER_INFO",
-            "basic.auth.user.info": "ann:secret",
+            "basic.auth.user.info": "${env:REGISTRY_USER}",
         }
         serde = Serdes.avro("string", registry=settings).for_topic("t", "value")
         assert serde.deserialize(serde.serialize("x")) == "x"

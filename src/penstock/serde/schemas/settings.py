@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.config.secrets import resolved
 from penstock.errors import ConfigError
 
 __all__ = ["SchemaSettings", "Strategy"]
@@ -127,7 +128,7 @@ class SchemaSettings:
     def client(self) -> dict[str, Any]:
         """The settings of the registry's client, by its own names."""
         conf = {
-            _CLIENT_NAMES.get(name, name): float(value) if name in _NUMBERS else value
+            _CLIENT_NAMES.get(name, name): float(value) if name in _NUMBERS else _looked_up(name, value)
             for name, value in self.given
             if name not in _OWN and name not in _JAVA_ONLY
         }
@@ -142,6 +143,11 @@ class SchemaSettings:
 
     def __repr__(self) -> str:
         return f"SchemaSettings({', '.join(name for name, _ in self.given)})"  # values may be secrets
+
+
+def _looked_up(name: str, value: Any) -> Any:
+    """What a reference such as ``${env:REGISTRY_USER}`` stands for, in the process that connects."""
+    return resolved(name, value) if isinstance(value, str) else value
 
 
 def _plain(name: str) -> str:
