@@ -296,7 +296,7 @@ def parity(results: dict[str, Any]) -> str:
         "## Outside the recorded cases",
         markdown(
             [
-                ("Kafka as the log", "not built yet"),
+                ("Kafka as the log", "`tests/integration/test_kafka_log.py`, `tests/faults/test_kafka_faults.py`"),
                 ("changelog topics", "not built yet; segments under the checkpoint keep the state"),
                 (
                     "interactive queries, versions 1 and 2",
