@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
-from integration.conftest import START, long
 from penstock import Materialized, Produced, StreamsBuilder
 from penstock.errors import FencedError, UnknownTopicError
+
+from .conftest import START, long
 
 NAMES = itertools.count()
 
