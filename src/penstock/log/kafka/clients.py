@@ -90,7 +90,8 @@ class Clients:
         """Sizes of what producers send that are made from now on."""
         settings = self._translated.jvm("producer")
         return ProduceLimits(
-            batch_bytes=self._batch_bytes,
+            batch_bytes=min(self._batch_bytes, self.max_request_bytes, int(settings.get("batch.size", 1 << 30))),
+            record_bytes=self.max_request_bytes,
             timeout_ms=int(settings.get("request.timeout.ms", _REQUEST_TIMEOUT_MS)),
             codec=codec_number(settings.get("compression.type", "none")),
         )

@@ -30,18 +30,25 @@ class ProduceLimits:
     """Sizes of what is sent.
 
     Args:
-        batch_bytes: Of one record batch; brokers refuse more than the topic's ``max.message.bytes``.
+        batch_bytes: Of one record batch, unless a single record is larger.
+        record_bytes: Of a single record's batch; what is larger is refused here, as the broker would.
         request_bytes: Of one request.
         timeout_ms: How long a leader waits for its replicas.
         codec: Number of the compression codec.
     """
 
-    __slots__ = ("batch_bytes", "codec", "request_bytes", "timeout_ms")
+    __slots__ = ("batch_bytes", "codec", "record_bytes", "request_bytes", "timeout_ms")
 
     def __init__(
-        self, batch_bytes: int = 900_000, request_bytes: int = 8 << 20, timeout_ms: int = 30_000, codec: int = 0
+        self,
+        batch_bytes: int = 900_000,
+        record_bytes: int = 1 << 20,
+        request_bytes: int = 8 << 20,
+        timeout_ms: int = 30_000,
+        codec: int = 0,
     ) -> None:
         self.batch_bytes = batch_bytes
+        self.record_bytes = record_bytes
         self.request_bytes = request_bytes
         self.timeout_ms = timeout_ms
         self.codec = codec
@@ -83,6 +90,8 @@ class Batches:
         for place, records in parts:
             first = ProducerState(state.producer_id, state.epoch, sequences.get(place, 0), state.transactional)
             for data, count in encode_batches(records, limits.batch_bytes, limits.codec, first):
+                if len(data) > limits.record_bytes:
+                    raise NotWrittenError(KafkaError.MSG_SIZE_TOO_LARGE, place)
                 self._waiting.append(_Batch(place, data))
                 sequences[place] = (sequences.get(place, 0) + count) & _LARGEST_SEQUENCE
 
