@@ -14,7 +14,7 @@ from penstock.errors import CheckpointMismatchError, OffsetOutOfRangeError
 
 from .conftest import Bench
 
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -38,7 +38,7 @@ def test_topics_of_a_pattern_and_partitions_that_appear_later(either: Bench) -> 
     builder.stream(re.compile("orders-.*")).to("out")
     bench.write("orders-a", [("1", "a", 0)])
     states: list[State] = []
-    app = bench.app(builder.build(), **{"metadata.max.age.ms": 200})
+    app = bench.app(builder.build(), **{"application.id": "patterns", "metadata.max.age.ms": 200})
     app.set_state_listener(lambda new, _: states.append(new))
     with app:
         until(lambda: len(bench.read("out")) == 1)
@@ -70,17 +70,18 @@ def test_partitions_that_are_added_to_a_stateful_topic_end_the_application(bench
 
 def test_retention_that_overtakes_is_an_error_or_a_figure(either: Bench) -> None:
     bench = either
+    name = {"application.id": "overtaken"}
     bench.log.create_topic("in")
     builder = StreamsBuilder()
     builder.stream("in").to("overtaken")
     bench.write("in", [("1", "a", 0), ("2", "b", 0)])
-    bench.run(builder.build())
+    bench.run(builder.build(), **name)
     bench.write("in", [("3", "c", 0), ("4", "d", 0), ("5", "e", 0)])
     bench.log.delete_records("in", 0, 4)
     with pytest.raises(OffsetOutOfRangeError, match="offsets 2 to 3 of in-0"):
-        bench.run(builder.build())
+        bench.run(builder.build(), **name)
     seen = []
-    app = bench.app(builder.build(), **{"penstock.data.loss": "continue"})
+    app = bench.app(builder.build(), **name, **{"penstock.data.loss": "continue"})
     app.add_progress_listener(seen.append)
     app.run(until="latest")
     assert bench.read("overtaken") == [("1", "a"), ("2", "b"), ("5", "e")]
