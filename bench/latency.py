@@ -41,7 +41,8 @@ def measure(servers: str, mode: str, args: argparse.Namespace) -> dict[str, Any]
     name = f"latency-{mode.replace('_', '-')}-{int(time.time())}"
     source, target = f"{name}-in", f"{name}-out"
     topics = [NewTopic(topic, args.partitions) for topic in (source, target)]
-    for created in AdminClient({"bootstrap.servers": servers}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": servers})  # it must live until the answers are there
+    for created in admin.create_topics(topics).values():
         created.result(30)
     builder = StreamsBuilder()
     sums = builder.stream(source, Consumed(key_serde="string", value_serde="long")).group_by_key()
