@@ -25,8 +25,9 @@ $(READY): pyproject.toml tools/setup_venv
 java:  ## look for Java 17 or later, and say what to do without it
 	@tools/check_java
 
-demo: $(READY) java  ## the access-log job for about a minute; FOLLOW=1 goes on, LOGFILE=path reads your own log
-	@$(BIN)/penstock demo access-log $(if $(FOLLOW),--follow) $(if $(LOGFILE),--file "$(LOGFILE)")
+demo: $(READY) java  ## the access-log job for about a minute; FOLLOW=1 goes on, LOGFILE=path reads your own log, KAFKA=1 runs a broker
+	@$(BIN)/penstock demo access-log $(if $(FOLLOW),--follow) $(if $(LOGFILE),--file "$(LOGFILE)") \
+	  $(if $(KAFKA),$(if $(findstring :,$(KAFKA)),--bootstrap-servers $(KAFKA),--kafka))
 
 test: $(READY) java lint types unit  ## lint, types, architecture, and all tests (docstring examples included)
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.options import CommandConfig, read_command_config
+
 __all__ = ["app"]
 
 app = typer.Typer(help="Jobs to look at.", no_args_is_help=True)
@@ -27,8 +29,21 @@ def access_log(
         ".demo"
     ),
     rate: Annotated[float, typer.Option(min=1, help="Generated lines per second.")] = 1000,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Over a Kafka broker that is started and stopped.")] = False,
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap-servers", "-b", help="Over a Kafka that runs: host:port.")
+    ] = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Count visits by operating system and minute, live, from an nginx access log."""
     from penstock.demo import run_demo
 
-    run_demo(path=file, follow=follow, seconds=seconds, directory=directory, rate=rate)
+    run_demo(
+        path=file,
+        follow=follow,
+        seconds=seconds,
+        directory=directory,
+        rate=rate,
+        kafka=bootstrap or kafka,
+        kafka_settings=read_command_config(command_config),
+    )

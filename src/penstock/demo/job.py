@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -18,6 +19,7 @@ from rich.console import Console
 from penstock.app import KafkaStreams, State
 from penstock.connect.file_source import FileSource
 from penstock.demo.counts import Proof, TopicCounts, prove
+from penstock.demo.place import TopicPlace, embedded, own_broker, running_broker
 from penstock.demo.view import Figures, View
 from penstock.demo.writer import LogWriter
 from penstock.errors import LogError
@@ -45,6 +47,8 @@ def run_demo(
     seconds: float = 60.0,
     directory: str | Path = ".demo",
     rate: float = 1000.0,
+    kafka: bool | str = False,
+    kafka_settings: Mapping[str, str] | None = None,
 ) -> Proof:
     """Runs the job and prints what it does; Ctrl-C ends it cleanly, and the next run goes on where it stopped.
 
@@ -56,6 +60,9 @@ def run_demo(
         seconds: How long to run otherwise, once the application is up.
         directory: Where everything is kept. A file of yours has a folder of its own in it.
         rate: Lines per second that are written.
+        kafka: True runs it over a broker that it starts and stops again; ``host:port`` over one that runs already. It
+            has a folder of its own then, too.
+        kafka_settings: Of Kafka's clients, for a broker that wants to know who comes.
 
     Raises:
         LogError: ``path`` does not exist.
@@ -63,6 +70,8 @@ def run_demo(
     from penstock.demo import access_log
 
     home = Path(directory).expanduser().absolute()
+    if kafka:
+        home /= "kafka" if kafka is True else re.sub(r"[^\w.-]", "-", f"kafka-{kafka}")
     if path is not None:
         file = Path(path).expanduser().absolute()
         if not file.is_file():
@@ -71,20 +80,28 @@ def run_demo(
     else:
         file = home / "access.log"
     home.mkdir(parents=True, exist_ok=True)
-    job = _Job(topology or access_log.topology, config or access_log.config, home, file)
     writer = LogWriter(file, rate) if path is None else None
-    return job.run(writer, seconds=None if follow else seconds)
+    with contextlib.ExitStack() as stack:
+        if kafka is True:
+            Console(highlight=False).print("starting a Kafka broker (its jars, about 45 MB, are fetched once)")
+            place = stack.enter_context(own_broker(home / "broker"))
+        else:
+            place = running_broker(kafka, kafka_settings or {}) if kafka else embedded(home)
+        job = _Job(topology or access_log.topology, config or access_log.config, home, file, place)
+        return job.run(writer, seconds=None if follow else seconds)
 
 
 class _Job:
-    def __init__(self, topology: Topology, config: Mapping[str, Any], home: Path, file: Path) -> None:
-        self._home, self._file = home, file
-        self._url = f"sqlite:///{home / 'topics.db'}"
+    def __init__(
+        self, topology: Topology, config: Mapping[str, Any], home: Path, file: Path, place: TopicPlace
+    ) -> None:
+        self._home, self._file, self._place = home, file, place
         settings = {
             "spark.master": "local[2]",
             "spark.ui.enabled": "false",
             **config,
-            "bootstrap.servers": self._url,
+            **place.settings,
+            "bootstrap.servers": place.bootstrap_servers,
             "state.dir": str(home / "state"),
         }
         self._app = KafkaStreams(topology, settings)
@@ -92,14 +109,17 @@ class _Job:
         self._letters = str(self._app.config["errors.dead.letter.queue.topic.name"] or "")
         self._app.add_progress_listener(self._on_batch)
         self._stopping = threading.Event()
-        self._figures = Figures(
-            places={"file": str(file), "topics": str(home / "topics.db"), "state": str(home / "state")}
-        )
+        self._figures = Figures(places={"file": str(file), "topics": place.shown, "state": str(home / "state")})
         self._recent: list[tuple[float, int]] = []
 
     def run(self, writer: LogWriter | None, *, seconds: float | None) -> Proof:
         console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-        with open_log(self._url) as log, _signals(self._stopping) as catch, View(console) as view:
+        place = self._place
+        with (
+            open_log(place.bootstrap_servers, place.settings) as log,
+            _signals(self._stopping) as catch,
+            View(console) as view,
+        ):
             self._create_topics(log)
             source = FileSource(log, self._file, "access_log", on_note=view.note)
             before = source.status().total_lines

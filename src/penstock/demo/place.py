@@ -1,0 +1,67 @@
+"""Where the demo's topics are: in a file, at a broker that it starts and stops, or at one that runs already."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+__all__ = ["TopicPlace", "embedded", "own_broker", "running_broker"]
+
+_LOCAL = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlace:
+    """What the application is told.
+
+    Attributes:
+        bootstrap_servers: The log.
+        shown: For people.
+        settings: Of Kafka's clients.
+    """
+
+    bootstrap_servers: str
+    shown: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def embedded(home: Path) -> TopicPlace:
+    """A file in the demo's folder."""
+    return TopicPlace(f"sqlite:///{home / 'topics.db'}", str(home / "topics.db"))
+
+
+def running_broker(servers: str, settings: Mapping[str, str]) -> TopicPlace:
+    """A Kafka that somebody else runs."""
+    return TopicPlace(servers, f"Kafka at {servers}", settings)
+
+
+@contextmanager
+def own_broker(directory: Path) -> Iterator[TopicPlace]:
+    """A broker as ``penstock broker start`` makes it, stopped at the end; its data stays for the next run."""
+    from penstock.broker.process import Broker
+    from penstock.broker.settings import BrokerSettings, free_port, load_settings
+
+    settings = load_settings(directory) or BrokerSettings(directory, free_port(), free_port())
+    broker = Broker(settings)
+    if broker.status().pid is None:  # one that a killed run has left behind is taken over
+        if not (_is_free(settings.port) and _is_free(settings.controller_port)):
+            settings = replace(settings, port=free_port(), controller_port=free_port())
+            broker = Broker(settings)
+        broker.start()
+    try:
+        yield TopicPlace(settings.bootstrap_servers, f"Kafka at {settings.bootstrap_servers}, data in {directory}")
+    finally:
+        broker.stop()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_LOCAL, port))
+        except OSError:
+            return False
+    return True
