@@ -1,29 +1,44 @@
 from __future__ import annotations
 
+import pytest
+
 from penstock import Materialized, StreamsBuilder
-from penstock.log.base import TopicPartition
+from penstock.config import StreamsConfig
+from penstock.groups.application import ApplicationReset
+from penstock.groups.resets import Target
+from penstock.log import Consumer, TopicPartition
 
 from .conftest import Bench, long
 
 
-def test_an_application_continues_where_its_group_was_moved(bench: Bench) -> None:
-    bench.log.create_topic("words", 2)
-    bench.log.create_topic("counts")
+def counting():
     builder = StreamsBuilder()
-    builder.stream("words").group_by(lambda _, word: word).count(Materialized("counts-store")).to_stream().to("counts")
-    topology = builder.build()
-    bench.write("words", [("k", "a", 0), ("k", "a", 1), ("k", "b", 2)], 0)
-    bench.write("words", [("k", "a", 0)], 1)
-    bench.run(topology)
-    assert dict(bench.read("counts", long)) == {"a": 3, "b": 1}
-    moved = TopicPartition("words", 0)
-    bench.log.commit_offsets("app", {moved: 1})
-    bench.run(topology)  # once more "a" and "b", on the state as it was
-    assert dict(bench.read("counts", long)) == {"a": 4, "b": 2}
-    bench.run(topology)
-    assert bench.log.committed_offsets("app") == bench.log.end_offsets(["words"])
-    assert len(bench.read("counts")) == 4
-    bench.write("words", [("k", "c", 3), ("k", "d", 4)], 0)
-    bench.log.commit_offsets("app", {moved: 4})  # forwards: "c" is skipped
-    bench.run(topology)
-    assert dict(bench.read("counts", long)) == {"a": 4, "b": 2, "d": 1}
+    builder.stream("moved").group_by(lambda _, word: word).count(Materialized("words")).to_stream().to("moved-counts")
+    return builder.build()
+
+
+@pytest.mark.parametrize("name", ["bench", "kafka_bench"])
+def test_an_application_continues_where_its_group_was_moved_or_starts_over(name, request) -> None:
+    bench: Bench = request.getfixturevalue(name)
+    settings = {"application.id": "moving"}
+    bench.log.create_topic("moved", 2, {"retention.ms": "-1"})
+    bench.log.create_topic("moved-counts", 1, {"retention.ms": "-1"})
+    bench.write("moved", [("k", "a", 0), ("k", "a", 1), ("k", "b", 2)], 0)
+    bench.write("moved", [("k", "a", 0)], 1)
+    bench.run(counting(), **settings)
+    assert dict(bench.read("moved-counts", long)) == {"a": 3, "b": 1}
+    with Consumer(bench.log, group="moving") as mover:  # as any client of Kafka commits
+        mover.assign({TopicPartition("moved", 0): 1})
+        mover.commit()
+    bench.run(counting(), **settings)  # once more "a" and "b", on the state as it was
+    assert dict(bench.read("moved-counts", long)) == {"a": 4, "b": 2}
+    bench.run(counting(), **settings)
+    assert bench.log.committed_offsets("moving") == bench.log.end_offsets(["moved"])
+    assert len(bench.read("moved-counts")) == 4
+    tool = ApplicationReset(bench.log, StreamsConfig(bench.config(**settings)))
+    plan = tool.plan(Target.earliest())
+    assert [move.after for move in plan.moves] == [0, 0]
+    tool.run(plan)
+    assert not [topic.name for topic in bench.log.topics() if topic.name in plan.topics]
+    bench.run(counting(), **settings)
+    assert dict(bench.read("moved-counts", long)) == {"a": 3, "b": 1}
