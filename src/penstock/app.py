@@ -281,7 +281,11 @@ class KafkaStreams(InteractiveQueries):
         return plan, self.topology, sliced_reasons(self.topology, self.config, plan)
 
     def metadata(self) -> dict[str, Any]:
-        """State, tasks and places, as plain data."""
+        """State, tasks and places, as plain data.
+
+        ``replicas_on`` says which machines hold a replica of a task, and of which batch. The task runs on the one with
+        the newest; the others are its standbys: the task goes on there by applying the batches since.
+        """
         from penstock.spark.launch import Places
 
         places = Places.of(self.config)
@@ -294,6 +298,7 @@ class KafkaStreams(InteractiveQueries):
             "checkpoint": places.checkpoint,
             "replicas": places.replicas,
             "tasks": tasks,
+            "replicas_on": {task: dict(held) for task, held in self._run.replicas.items()} if self._run else {},
             "epoch": lease.epoch if lease is not None else None,
         }
 

@@ -192,6 +192,18 @@ class Materialized(_Typed):
         """The same with another store name."""
         return replace(self, name=name)
 
+    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> Materialized:
+        """The same with a changelog topic, of these settings (``withLoggingEnabled``).
+
+        >>> Materialized("counts").with_logging_enabled({"segment.ms": "600000"}).log_config
+        {'segment.ms': '600000'}
+        """
+        return replace(self, logging=True, log_config=dict(config or {}))
+
+    def with_logging_disabled(self) -> Materialized:
+        """The same without a changelog topic (``withLoggingDisabled``)."""
+        return replace(self, logging=False, log_config={})
+
 
 @dataclass(frozen=True, slots=True)
 class StreamJoined(_Typed):

@@ -170,9 +170,7 @@ _STATE = (
         86_400_000,
         "Added to the retention of windowed changelogs.",
     ),
-    ("num.standby.replicas", integer(0), 0, "Copies of state kept warm on other executors."),
     ("state.cleanup.delay.ms", DURATION, 600_000, "How long state of tasks that moved away is kept."),
-    ("acceptable.recovery.lag", integer(0), 10_000, "Records that a standby may lag behind and still take over."),
     ("repartition.purge.interval.ms", DURATION, 30_000, "How often read records are removed from repartition topics."),
     ("replication.factor", integer(-1), -1, "Copies of topics that the app creates; -1: the broker's default."),
     ("num.partitions", integer(1), 1, "Partitions of topics that the app creates without a number of their own."),
@@ -289,6 +287,7 @@ _SCHEMAS = (
 )
 # Settings of Kafka Streams whose job Spark does, or that only concern Java: accepted, so that a config can be shared.
 _WITHOUT_EFFECT = (
+    "acceptable.recovery.lag", "num.standby.replicas",
     "allow.os.group.write.access", "buffered.records.per.partition", "built.in.metrics.version", "config.providers",
     "default.client.supplier", "default.list.key.serde.type", "default.list.value.serde.type", "enable.metrics.push",
     "group.protocol", "log.summary.interval.ms", "max.poll.records", "max.warmup.replicas",

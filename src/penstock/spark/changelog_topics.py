@@ -55,7 +55,7 @@ def prepare_changelogs(
     holds_all = set()
     for each in wanted:
         if each.topic in there:
-            _check_partitions(each, there[each.topic])
+            _fit_partitions(each, there[each.topic], log)
             if before is None:
                 _check_empty(each, log)
         else:
@@ -76,8 +76,11 @@ def complete_changelogs(checkpoint: str) -> set[str]:
     return set(json.loads(notes)["complete"]) if notes else set()
 
 
-def _check_partitions(changelog: Changelog, partitions: int) -> None:
-    if partitions != changelog.partitions:
+def _fit_partitions(changelog: Changelog, partitions: int, log: TopicLog) -> None:
+    """Input topics may have grown, and with them the tasks; they never shrink."""
+    if partitions < changelog.partitions:
+        log.create_partitions(changelog.topic, changelog.partitions)
+    elif partitions > changelog.partitions and changelog.store:
         raise CoPartitionError(
             f"changelog topic {changelog.topic} has {partitions} partitions, its tasks are {changelog.partitions}",
             hint="The application's input topics have changed: reset it, or give it another application.id.",

@@ -7,6 +7,7 @@ outputs and the ledger entry are one transaction.
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -91,6 +92,8 @@ def run_task(
     envelopes = list(_handed_on(job, level, run, outputs))
     faults.reach(4, batch, run.task_id, job.driver_pid)
     facts.metrics |= {"task": run.task_id, "level": level, "seconds": facts.seconds}
+    if sub.stores:
+        facts.metrics["replica"] = [socket.gethostname(), number - 1]  # which this machine's replica holds by now
     facts.metrics["records_written"] = sum(
         rows.num_rows for topic, rows in outputs.items() if topic not in job.unseen_topics
     )

@@ -47,6 +47,10 @@ class Run:
         config: Its settings.
         session: The user's own Spark session; None: the active one, or a new one.
         listeners: Called after each batch that did something; may grow.
+
+    Attributes:
+        replicas: Task -> machine -> the batch that its replica held when the task last ran there: the machines but the
+            last are the task's standbys.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Run:
         self._listeners = listeners
         self._owns_session = False
         self._positions: dict[str, int] = {}
+        self.replicas: dict[str, dict[str, int]] = {}
         self._committed_batch = -1
         self._beat = self._looked = time.monotonic()
 
@@ -185,6 +190,10 @@ class Run:
                 _log.warning("while the application ended: %s", error)
 
     def _batch_done(self, progress: BatchProgress) -> None:
+        for task in progress.tasks:
+            if "replica" in task:
+                host, batch = task["replica"]
+                self.replicas.setdefault(task["task"], {})[host] = batch
         log, plan = self.log, self.plan
         if not self._listeners or log is None or plan is None:
             return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 __all__ = ["StoreKind", "StoreSpec"]
@@ -39,3 +40,11 @@ class StoreSpec:
     ttl_ms: int = 0
     changelog_topic: str | None = None  # a source topic that serves as changelog (optimised, global)
     time_ordered: bool = False  # windows sorted by time first: what Kafka uses for results on window close
+
+    def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreSpec:
+        """The same with a changelog topic, of these settings (``StoreBuilder.withLoggingEnabled``)."""
+        return replace(self, logging=True, log_config=dict(config or {}))
+
+    def with_logging_disabled(self) -> StoreSpec:
+        """The same without a changelog topic: nothing but its segments can bring it back."""
+        return replace(self, logging=False, log_config={})

@@ -1,0 +1,86 @@
+"""State from changelog topics alone, of real applications, over the embedded log and over Kafka."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from penstock import Materialized, StreamsBuilder, TimeWindows
+from penstock.config import StreamsConfig
+from penstock.errors import FencedError, MissingSegmentError
+from penstock.spark.rebuild import rebuilder_for
+
+from .conftest import Bench, long
+
+WORDS, COUNTS, WINDOWS, APP = "logged-words", "logged-counts", "logged-windows", {"application.id": "logged"}
+
+
+def counting():
+    builder = StreamsBuilder()
+    words = builder.stream(WORDS).group_by(lambda _, value: value)
+    words.count(Materialized("word-counts")).to_stream().to(COUNTS)
+    seconds = words.windowed_by(TimeWindows.of(1000)).count(Materialized("per-second"))
+    seconds.to_stream().map(lambda window, count: (window.key, str(count))).to(WINDOWS)
+    return builder.build()
+
+
+def rebuild(bench: Bench, **options):
+    with rebuilder_for(counting(), StreamsConfig(bench.config(**APP))) as rebuilder:
+        return [rebuilder.rebuild(sub, partition, **options) for sub, partition in rebuilder.tasks()]
+
+
+def lose_segments(bench: Bench) -> int:
+    lost = [path for path in (bench.root / "state").rglob("*") if path.suffix in (".delta", ".snapshot")]
+    for path in lost:
+        path.unlink()
+    return len(lost)
+
+
+def loses_and_rebuilds(bench: Bench) -> None:
+    for topic in (WORDS, COUNTS, WINDOWS):
+        bench.log.create_topic(topic, 2, {"retention.ms": "-1"})
+    wanted: Counter[str] = Counter()
+
+    def write(run: int) -> None:
+        for partition in range(2):
+            rows = [("k", f"w{i % 7}", 100 * i) for i in range(90 + run)]
+            wanted.update(value for _, value, _ in rows)
+            bench.write(WORDS, rows, partition)
+
+    write(0)
+    bench.run(counting(), **APP)
+    assert bench.log.topic("logged-word-counts-changelog").config["cleanup.policy"] == "compact"
+    assert bench.log.topic("logged-per-second-changelog").config["cleanup.policy"] == "compact,delete"
+    assert dict(bench.read("logged-word-counts-changelog", long)) == dict(wanted)
+    assert {report.outcome for report in rebuild(bench)} == {"sound"}
+
+    assert lose_segments(bench)
+    write(1)
+    with pytest.raises(MissingSegmentError, match="penstock state rebuild"):
+        bench.run(counting(), **APP)
+    planned = rebuild(bench, dry_run=True)
+    assert "would be rebuilt" in {report.outcome for report in planned}
+    made = rebuild(bench)
+    assert {report.task for report in made if report.outcome == "rebuilt"} == {
+        report.task for report in planned if report.outcome == "would be rebuilt"
+    }
+    assert sum(report.rows.get("word-counts", 0) for report in made) == 7
+    bench.run(counting(), **APP)
+    assert dict(bench.read(COUNTS, long)) == dict(wanted)
+    assert dict(bench.read("logged-word-counts-changelog", long)) == dict(wanted)
+
+
+def test_segments_that_are_lost_are_rebuilt(bench: Bench) -> None:
+    loses_and_rebuilds(bench)
+    app = bench.app(counting(), **APP)
+    app.start()
+    try:
+        with pytest.raises(FencedError):
+            rebuild(bench)
+    finally:
+        app.close()
+
+
+def test_segments_that_are_lost_are_rebuilt_over_kafka(kafka_bench: Bench) -> None:
+    loses_and_rebuilds(kafka_bench)
