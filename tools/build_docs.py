@@ -159,7 +159,7 @@ def configuration() -> str:
         "These are checked, and nothing reads them yet. Setting them changes nothing.",
         markdown([(f"`{d.name}`", d.doc) for d in unread], "setting", "what it is for"),
         "## Prefixes",
-        "What starts with one of these is collected for that. Only `spark.` has an effect yet.",
+        "What starts with one of these is collected for that. `spark.`, `topic.` and those of clients have an effect.",
     ]
     parts.append(markdown([(f"`{prefix}`", goes) for prefix, goes in PREFIXES.items()], "prefix", "for"))
     parts += ["## Older names", markdown([(f"`{old}`", f"`{new}`") for old, new in ALIASES.items()], "name", "means")]
@@ -297,12 +297,18 @@ def parity(results: dict[str, Any]) -> str:
         markdown(
             [
                 ("Kafka as the log", "`tests/integration/test_kafka_log.py`, `tests/faults/test_kafka_faults.py`"),
-                ("changelog topics", "not built yet; segments under the checkpoint keep the state"),
+                (
+                    "changelog topics",
+                    "built; compared with Kafka Streams' own records; random states are rebuilt from them",
+                ),
                 (
                     "interactive queries, versions 1 and 2",
                     "built: of committed state, in the process and over HTTP; tests kill the driver and go on asking",
                 ),
-                ("standby replicas as a setting", "not built yet; a machine that hosted a task keeps its replica"),
+                (
+                    "standby replicas",
+                    "a machine that hosted a task keeps its replica; `num.standby.replicas` does nothing",
+                ),
                 ("exactly once", "built, on the embedded log; tests kill the process at each step"),
                 ("exception handlers, dead letter topic", "built"),
                 (
