@@ -105,7 +105,7 @@ class Stages:
     def run(self, records: Sequence[Spec], hurt: random.Random | None = None) -> None:
         """Runs one batch of records; with dice, whatever can happen to a batch happens to it."""
         self._batch += 1
-        ranges = self._append(records)
+        ranges = self._ranges = self._append(records)
         while hurt is not None and hurt.random() < 0.4:
             try:
                 with _dying(hurt.randrange(12)):
@@ -117,8 +117,13 @@ class Stages:
         if hurt is not None:
             self._lose(hurt)
 
-    def rebuild(self, dice: random.Random) -> list[TaskReport]:
-        """Segments are lost, all of them or some, and built anew from the changelogs; replicas too, or not."""
+    def rebuild(self, dice: random.Random, *, uncommitted: bool = False) -> list[TaskReport]:
+        """Segments are lost, all of them or some, and built anew from the changelogs; replicas too, or not.
+
+        Args:
+            dice: Decides what is lost.
+            uncommitted: Spark has not committed the last batch, though all tasks have written it; it runs again.
+        """
         if self._job.numbers_topic is None:
             return []
         self.lose_worker()
@@ -132,8 +137,12 @@ class Stages:
         ends = {each: self._log.end_offset(each.topic, each.partition) for each in partitions}
         topology, place = self._run.topology, self._job.checkpoint
         complete = {*self._job.changelogs.values(), self._job.numbers_topic or ""}
-        rebuilder = Rebuilder(topology, self.config, self.plan, self._log, place, "f", (self._batch, ends), complete)
-        return [rebuilder.rebuild(sub, partition) for sub, partition in rebuilder.tasks()]
+        committed = (self._batch - uncommitted, ends)
+        rebuilder = Rebuilder(topology, self.config, self.plan, self._log, place, "f", committed, complete)
+        reports = [rebuilder.rebuild(sub, partition) for sub, partition in rebuilder.tasks()]
+        if uncommitted:
+            self._run_batch(self._ranges, None)
+        return reports
 
     def changelog(self, topic: str) -> list[list[Any]]:
         """The records of a changelog topic: time, key and value in hexadecimal, headers."""

@@ -22,7 +22,7 @@ from penstock.spark.changelog_topics import complete_changelogs
 from penstock.spark.offsets import SourceOffset
 from penstock.state.chain import Chain, follow_chain, read_segment
 from penstock.state.changelog.numbers import TaskNumbers
-from penstock.state.changelog.restore import StoreRestorer, put_snapshot
+from penstock.state.changelog.restore import StoreRestorer, put_snapshot, whole
 from penstock.state.documents import list_documents, read_document
 from penstock.state.segments import NO_BATCH, Segment, SegmentHead, SegmentName, pack
 from penstock.state.storage import SegmentStorage, open_storage
@@ -312,8 +312,9 @@ class Rebuilder:
             head = replace(head, previous=before.previous, previous_checksum=before.previous_checksum)
         elif unfinished is not None:
             head = replace(head, previous=numbers.batch, previous_checksum=numbers.checksum)
-        size = put_snapshot(storage, head, stores)
         kept = {SegmentName(head.batch, "snapshot"), *(SegmentName(each.batch, "delta") for each in unfinished or ())}
+        in_delta = head.batch < 0  # the very first batch: no snapshot comes before it
+        size = 0 if in_delta else put_snapshot(storage, head, stores)
         for name in storage.names():
             if name not in kept and name.batch <= numbers.batch:
                 storage.delete(name)
@@ -321,9 +322,11 @@ class Rebuilder:
             at = (NO_BATCH, "")
             for number in range(first, numbers.batch + 1):
                 delta = self._head("delta", task, number, numbers)
-                parts, checksum = pack(replace(delta, previous=at[0], previous_checksum=at[1]), {}, {})
+                changes = whole(stores) if in_delta and number == first else {}
+                parts, checksum = pack(replace(delta, previous=at[0], previous_checksum=at[1]), changes, {})
                 storage.create(SegmentName(number, "delta"), parts)
                 at = (number, checksum)
+                size += sum(len(part) for part in parts)
         return size
 
     def _no_numbers(self, task: str, chain: Chain) -> StateError:

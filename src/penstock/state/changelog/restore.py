@@ -13,7 +13,7 @@ from penstock.state.segments import SegmentHead, SegmentName, pack
 from penstock.state.storage import SegmentStorage
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["StoreRestorer", "put_snapshot"]
+__all__ = ["StoreRestorer", "put_snapshot", "whole"]
 
 _COLUMNS = ["timestamp", "key", "value"]
 _LEAST = 1_000_000  # records, before older ones are looked through for those that count no more
@@ -79,11 +79,16 @@ def put_snapshot(storage: SegmentStorage, head: SegmentHead, stores: Mapping[str
         head: Its header.
         stores: Store -> all its rows, in the order of their keys.
     """
-    parts, _ = pack(head, {store: _pieces(rows) for store, rows in stores.items() if rows.num_rows}, {})
+    parts, _ = pack(head, whole(stores), {})
     name = SegmentName(head.batch, "snapshot")
     storage.delete(name)
     storage.create(name, parts)
     return sum(len(part) for part in parts)
+
+
+def whole(stores: Mapping[str, pa.RecordBatch]) -> dict[str, Iterator[pa.RecordBatch]]:
+    """The rows of stores in pieces, as a segment takes them."""
+    return {store: _pieces(rows) for store, rows in stores.items() if rows.num_rows}
 
 
 def _pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
