@@ -14,7 +14,7 @@ import pytest
 
 from harness import APP, environment, outputs, prepare
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def start(root: Path) -> subprocess.Popen[str]:
