@@ -157,6 +157,24 @@ def words(count: int) -> Rows:
     return [(f"k{number}", f"wört{number % WORDS}", number) for number in range(count)]
 
 
+def counted(rows: Rows) -> Counter[tuple[bytes, bytes]]:
+    """What `counts` writes for them."""
+    seen: Counter[str] = Counter()
+    found: Counter[tuple[bytes, bytes]] = Counter()
+    for _, word, _ in rows:
+        seen[word] += 1
+        found[(word.encode(), seen[word].to_bytes(8, "big"))] += 1
+    return found
+
+
+def pairs(rows: list[Row]) -> Counter[tuple[bytes, bytes]]:
+    return Counter((key, value) for _, key, value in rows)
+
+
+def latest(rows: list[Row]) -> dict[tuple[int, bytes], bytes]:
+    return {(partition, key): value for partition, key, value in rows}
+
+
 def test_windows_that_each_writes_the_other_reads(topics: Topics, java: Any, kafka_bench: Any) -> None:
     source, j_times, j_sessions, j_shown, times, sessions, shown = topics.create(
         "in", "j-times", "j-sessions", "j-shown", "times", "sessions", "shown"
@@ -189,3 +207,18 @@ def test_keys_of_a_repartition_land_on_the_same_partitions(topics: Topics, java:
     assert Counter(topics.read(out, len(rows))) == Counter(by_java)
     assert regrouped
     assert {partition - partition_for(key, PARTITIONS) for partition, key, _ in regrouped} == {0}
+    by_java, by_penstock = (topics.read(f"{topics(name)}-counts-changelog", WORDS) for name in ("java", "penstock"))
+    assert latest(by_penstock) == latest(by_java)
+
+
+def test_java_takes_over_from_penstock(topics: Topics, java: Any, kafka_bench: Any) -> None:
+    """It continues at the group's offsets, with the store that it restores from the changelog that Penstock wrote."""
+    source, out = topics.create("in", "out")
+    application = topics("app")
+    topics.write("in", words(40))
+    config = {"application.id": application, "statestore.cache.max.bytes": 0}
+    kafka_bench.run(counts(source, out), **config)
+    assert len(topics.read(out, 40)) == 40
+    topics.write("in", words(30))
+    with java(application, "counts", source, out):
+        assert pairs(topics.read(out, 70)) == counted(words(40) + words(30))
