@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -193,6 +193,8 @@ class Topics:
             try:
                 for place, future in answers.items():
                     info = future.result(_REQUEST_S + 1)
+                    if info.offset == OFFSET_INVALID:  # an answer that is none: the broker was going down
+                        raise KafkaException(KafkaError(KafkaError._NOENT, f"no offset of {place}"))  # noqa: SLF001
                     found[TopicPartition(place.topic, place.partition)] = OffsetAndTime(info.offset, info.timestamp)
             except KafkaException:
                 admin.list_topics(timeout=_REQUEST_S)  # the client may know leaders of before
