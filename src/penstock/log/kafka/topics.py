@@ -193,9 +193,7 @@ class Topics:
             try:
                 for place, future in answers.items():
                     info = future.result(_REQUEST_S + 1)
-                    if info.offset == OFFSET_INVALID:  # an answer that is none: the broker was going down
-                        raise KafkaException(KafkaError(KafkaError._NOENT, f"no offset of {place}"))  # noqa: SLF001
-                    found[TopicPartition(place.topic, place.partition)] = OffsetAndTime(info.offset, info.timestamp)
+                    found[TopicPartition(place.topic, place.partition)] = _known(place, info.offset, info.timestamp)
             except KafkaException:
                 admin.list_topics(timeout=_REQUEST_S)  # the client may know leaders of before
                 raise
@@ -269,3 +267,10 @@ def error_code(error: BaseException) -> int | None:
     """Kafka's code behind an error of ours."""
     cause = error.__cause__
     return int(error_of(cause).code()) if isinstance(cause, KafkaException) else None
+
+
+def _known(place: KafkaTopicPartition, offset: int, timestamp: int) -> OffsetAndTime:
+    """An answer; one that is none, as while a broker goes down, counts as no known leader: it is asked again."""
+    if offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._NOENT, f"no offset of {place.topic}-{place.partition}"))  # noqa: SLF001
+    return OffsetAndTime(offset, timestamp)
