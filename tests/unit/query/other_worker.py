@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from conftest import Checkpoint
-
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    from conftest import Checkpoint
+
     checkpoint = Checkpoint(Path(sys.argv[1]))
     for line in sys.stdin:
         batch = int(line)
