@@ -18,6 +18,7 @@ from penstock import (
     TimeWindows,
     Topology,
 )
+from penstock.errors import AppFailedError
 
 APPLICATION = "soak"
 JOIN_MS = 2_000
@@ -70,4 +71,8 @@ def settings(bootstrap: str, state: str, master: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    KafkaStreams(topology(), settings(*sys.argv[1:4])).run()
+    try:
+        KafkaStreams(topology(), settings(*sys.argv[1:4])).run()
+    except AppFailedError as failed:
+        print(failed.facts.get("details"), file=sys.stderr)
+        raise

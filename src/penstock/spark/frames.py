@@ -1,4 +1,4 @@
-"""Topics of the embedded log as streaming DataFrames."""
+"""Topics as streaming DataFrames."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock.log.base import TopicPartition
-from penstock.log.open import open_log
 from penstock.spark.offsets import SourceOffset
+from penstock.spark.private import private_source
 from penstock.spark.session import quiet_pandas, register_source
 
 if TYPE_CHECKING:
@@ -42,7 +42,15 @@ class _Range(InputPartition):
 
 
 class TopicSource(DataSource):
-    """``spark.readStream.format("penstock").option("log", url).option("topic", name)``: the records of a topic."""
+    """The records of a topic.
+
+    Attributes:
+        log: Where the topic is. It travels with the class, as it may know passwords; options would show in plans.
+        topic: Its name.
+    """
+
+    log: TopicLog
+    topic: str
 
     @classmethod
     def name(cls) -> str:
@@ -52,21 +60,19 @@ class TopicSource(DataSource):
         return _DDL
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's interface
-        return _TopicReader(self.options["log"], self.options["topic"])
+        return _TopicReader(self.log, self.topic)
 
 
 class _TopicReader(DataSourceStreamReader):
-    def __init__(self, url: str, topic: str) -> None:
-        self._url = url
+    def __init__(self, log: TopicLog, topic: str) -> None:
+        self._log = log
         self._topic = topic
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        with open_log(self._url) as log:
-            return SourceOffset(log.beginning_offsets([self._topic])).to_json()
+        return SourceOffset(self._log.beginning_offsets([self._topic])).to_json()
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override] # noqa: N802 - the form without limits
-        with open_log(self._url) as log:
-            return SourceOffset(log.end_offsets([self._topic])).to_json()
+        return SourceOffset(self._log.end_offsets([self._topic])).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         before, after = SourceOffset.of(start).ends, SourceOffset.of(end).ends
@@ -74,7 +80,7 @@ class _TopicReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         tp, start, end = partition.value
-        with open_log(self._url) as log:
+        with self._log as log:  # this worker's own
             for records in log.iterate(tp.topic, tp.partition, start, end):
                 rows = records.num_rows
                 columns = [
@@ -87,6 +93,9 @@ class _TopicReader(DataSourceStreamReader):
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
+    def stop(self) -> None:
+        self._log.close()
+
 
 def topic_frame(
     session: SparkSession, log: TopicLog, topic: str, key_serde: Any = None, value_serde: Any = None
@@ -97,8 +106,9 @@ def topic_frame(
     """
     log.topic(topic)
     with quiet_pandas():
-        register_source(session, TopicSource)
-        frame = session.readStream.format("penstock").option("log", log.url).option("topic", topic).load()
+        source = private_source(TopicSource, TopicSource.name(), log=log, topic=topic)
+        register_source(session, source)
+        frame = session.readStream.format(source.name()).load()
     columns = {"key": _typed("key", key_serde), "value": _typed("value", value_serde)}
     return frame.withColumns({name: column for name, column in columns.items() if column is not None})
 
