@@ -309,7 +309,25 @@ def parity(results: dict[str, Any]) -> str:
                     "standby replicas",
                     "a machine that hosted a task keeps its replica; `num.standby.replicas` does nothing",
                 ),
-                ("exactly once", "built, on the embedded log; tests kill the process at each step"),
+                (
+                    "exactly once",
+                    "built, on both logs; tests kill the process at each step, the broker, executors and workers",
+                ),
+                (
+                    "consumer groups, kafka-consumer-groups, kafka-streams-application-reset",
+                    (
+                        "`penstock groups`, `penstock app reset`; `tests/integration/test_kafka_clients.py`, "
+                        "`test_moved_offsets.py`"
+                    ),
+                ),
+                (
+                    "SASL/PLAIN, SCRAM-SHA-512, mTLS, ACLs",
+                    "`tests/integration/test_security.py`, against a broker that asks for rights",
+                ),
+                (
+                    "the same topics as a Kafka Streams program in Java",
+                    "`tests/integration/test_java_interop.py`: windowed keys, partitions, a hand-over with state",
+                ),
                 ("exception handlers, dead letter topic", "built"),
                 (
                     "Avro, Protobuf, JSON Schema, schema registry",
