@@ -128,6 +128,9 @@ def failure(
         access: Who we are to the cluster, to explain what it refuses.
         facts: For the error's attributes; ``operation`` as ACLs call it.
     """
+    place = getattr(error, "place", None)  # of a batch that a leader has refused
+    if place is not None:
+        facts = {"topic": place.topic, "partition": place.partition, **facts}
     inner = error_of(error)
     code, text = inner.code(), f"{doing}: {inner.str()} ({inner.name()})"
     facts = {"code": inner.name(), **facts}
