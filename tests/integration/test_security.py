@@ -172,7 +172,8 @@ def test_a_missing_right_is_named(broker, superuser, spark, tmp_path, without, s
 def test_reading_and_writing_without_rights(broker, superuser):
     superuser.create_topic("closed")
     superuser.append("closed", 0, records(["a"]))
-    grant(broker, "User:alice", [(TOPIC, "closed", LITERAL, "DESCRIBE")])
+    # Who may write to no topic at all is refused before a topic is named.
+    grant(broker, "User:alice", [(TOPIC, "closed", LITERAL, "DESCRIBE"), (TOPIC, "another", LITERAL, "WRITE")])
     with opened(access(broker, "PLAIN")) as log:
         with pytest.raises(AuthorizationError, match="may not READ topic closed"):
             log.read("closed", 0, 0)

@@ -124,6 +124,8 @@ class Access:
     def _unauthorised(self, error: KafkaError, doing: str, facts: dict[str, Any]) -> AuthorizationError:
         kind, fact, usual = _UNAUTHORISED[error.code()]
         operation = str(facts.get("operation") or usual)
+        if kind == "cluster" and operation == "WRITE":
+            operation = usual  # to write anything at all; which topic was not asked yet
         name = str(facts.get(fact) or ("kafka-cluster" if kind == "cluster" else _quoted(error.str())))
         principal = self.principal()
         resource = "--cluster" if kind == "cluster" else f"--{kind} {name or 'NAME'}"
