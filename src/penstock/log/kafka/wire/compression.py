@@ -7,6 +7,7 @@ import struct
 import pyarrow as pa
 
 from penstock.errors import ConfigError, LogError
+from penstock.log.kafka.wire.varints import read_unsigned
 
 __all__ = ["codec_number", "compress", "decompress"]
 
@@ -100,11 +101,6 @@ def _unsnap(data: memoryview) -> bytes:
 
 
 def _unsnap_block(data: memoryview) -> bytes:
-    size = shift = at = 0
-    while True:
-        size |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 0x80:
-            break
+    size, _ = read_unsigned(data, 0)
     unpacked: bytes = pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
     return unpacked

@@ -83,8 +83,7 @@ def fetch_once(
     connection = cluster.leader(tp)
     request = _request(tp, offset, most_bytes, isolation, wait_ms)
     answer = _answer(connection.ask(request), tp, offset)
-    decoded = decode_batches(answer.records or b"", offset, 1 << 62, _aborted(answer, isolation))
-    return Fetched(decoded.records, decoded.next_offset)
+    return decode_batches(answer.records or b"", offset, 1 << 62, _aborted(answer, isolation))
 
 
 def _next_size(had_bytes: int, had_offsets: int, missing_offsets: int) -> int:

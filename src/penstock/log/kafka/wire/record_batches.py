@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 from crc32c import crc32c
 
 from penstock.errors import LogError
-from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
+from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, Fetched
 from penstock.log.kafka.wire.compression import compress, decompress
 from penstock.log.kafka.wire.record_headers import read_headers, write_headers
-from penstock.log.kafka.wire.varints import VarintColumn, read_varints
+from penstock.log.kafka.wire.varints import VarintColumn, read_unsigned, read_varints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
 
-__all__ = ["NO_PRODUCER", "DecodedBatches", "ProducerState", "decode_batches", "encode_batches", "end_of_batches"]
+__all__ = ["NO_PRODUCER", "ProducerState", "decode_batches", "encode_batches", "end_of_batches"]
 
 # base offset, length after this field, leader epoch, magic, crc, attributes, last offset delta, first and last
 # timestamp, producer id, producer epoch, first sequence, count
@@ -38,17 +38,9 @@ _CRC_ENDS = 21
 _CODEC, _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _MAGIC = 2
 _ABORT_MARKER = 0
-_ONE_BYTE, _TWO_BYTES = 128, 128
+_MORE = 0x80  # the bit of a varint's byte that says that another follows
 _NO_HEADERS, _NOTHING = pa.scalar(b"\0", pa.large_binary()), pa.scalar(b"", pa.large_binary())
 _MOST_RECORD_OVERHEAD = 32  # bytes of a record beside key, value and headers, rounded up
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedBatches:
-    """Records in offset order (RECORD_SCHEMA), and where to read on: after the last whole batch."""
-
-    records: pa.RecordBatch
-    next_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +58,8 @@ NO_PRODUCER = ProducerState()
 
 def decode_batches(
     data: bytes | memoryview, start: int, end: int, aborted: Sequence[tuple[int, int]] | None = ()
-) -> DecodedBatches:
-    """The records of these batches with start <= offset < end.
+) -> Fetched:
+    """The records of these batches with start <= offset < end, and where to read on: after the last whole batch.
 
     Args:
         data: Batches one after the other, as a fetch gives them; the last may be cut off.
@@ -133,12 +125,12 @@ def decode_batches(
         fixed.append(bool(attributes & _LOG_APPEND_TIME))
         stamps.append(last_ms if fixed[-1] else first_ms)
     if not starts:
-        return DecodedBatches(_EMPTY, next_offset)
+        return Fetched(_EMPTY, next_offset)
     joined = pa.py_buffer(parts[0] if len(parts) == 1 else b"".join(parts))
     records = _columns(joined, np.array(starts, np.int64), np.array(counts), bases, stamps, fixed)
     offsets = records.column("offset").to_numpy()
     low, high = np.searchsorted(offsets, [start, end])
-    return DecodedBatches(records.slice(low, high - low), next_offset)
+    return Fetched(records.slice(low, high - low), next_offset)
 
 
 def end_of_batches(data: bytes | memoryview, offset: int) -> int:
@@ -158,16 +150,11 @@ _EMPTY = pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)
 
 def _marker(body: bytes) -> int:
     """Of a control batch: 0 abort, 1 commit. Its one record has a key of two short numbers, version and type."""
-    at = _skip_varint(body, 0) + 1  # length, attributes
+    _, at = read_unsigned(body, 0)  # length
+    at += 1  # attributes
     for _ in range(3):  # timestamp, offset, key length
-        at = _skip_varint(body, at)
+        _, at = read_unsigned(body, at)
     return int.from_bytes(body[at + 2 : at + 4], "big")
-
-
-def _skip_varint(data: bytes, at: int) -> int:
-    while data[at] >= _ONE_BYTE:
-        at += 1
-    return at + 1
 
 
 def _find_records(data: bytes, count: int, shift: int, found: list[int]) -> int:
@@ -177,22 +164,18 @@ def _find_records(data: bytes, count: int, shift: int, found: list[int]) -> int:
     try:
         for _ in range(count):
             low = data[at]
-            if low < _ONE_BYTE:
+            if low < _MORE:
                 at += 1
                 note(at + shift)
                 at += low >> 1
                 continue
             next_byte = data[at + 1]
-            if next_byte < _TWO_BYTES:
+            if next_byte < _MORE:
                 at += 2
                 note(at + shift)
                 at += (low & 0x7F | next_byte << 7) >> 1
                 continue
-            after = _skip_varint(data, at)
-            length = 0
-            for byte in reversed(data[at:after]):
-                length = length << 7 | byte & 0x7F
-            at = after
+            length, at = read_unsigned(data, at)
             note(at + shift)
             at += length >> 1
     except IndexError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
+from penstock.log.kafka.wire.varints import read_unsigned
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,14 +36,8 @@ def _read(view: memoryview, at: int, count: int) -> list[dict[str, Any]]:
 
 
 def _number(view: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = view[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
+    value, at = read_unsigned(view, at)
+    return (value >> 1) ^ -(value & 1), at
 
 
 def write_headers(headers: pa.Array) -> pa.Array | None:

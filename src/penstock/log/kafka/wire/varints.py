@@ -12,10 +12,27 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bytes = NDArray[np.uint8]
 
-__all__ = ["VarintColumn", "read_varints"]
+__all__ = ["VarintColumn", "read_unsigned", "read_varints"]
 
 _SEVEN = 0x7F
 _MORE = 0x80
+
+
+def read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """One integer without its sign undone, and the place after it.
+
+    Example:
+        >>> read_unsigned(bytes([0x80, 0x01]), 0)
+        (128, 2)
+    """
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & _SEVEN) << shift
+        if byte < _MORE:
+            return value, at
+        shift += 7
 
 
 def read_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
