@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["AvroSchema", "avro_differences"]
+__all__ = ["AvroSchema", "avro_differences", "type_of"]
 
 _PROMOTIONS = {
     "int": {"long", "float", "double"},
@@ -44,18 +44,28 @@ class AvroSchema:
         return cls(root, names)
 
     def type_of(self, schema: Any) -> tuple[str, Any]:
-        """What kind it is ("record", "union", "int", ...), and its definition."""
-        while True:
-            if isinstance(schema, list):
-                return "union", schema
-            if isinstance(schema, str):
-                if schema not in self.names:
-                    return schema, {"type": schema}
-                schema = self.names[schema]
-            kind = schema["type"]
-            if isinstance(kind, str) and kind not in self.names:
-                return ("record" if kind == "error" else kind), schema
-            schema = kind
+        """See the function `type_of`."""
+        return type_of(schema, self.names)
+
+
+def type_of(schema: Any, names: Mapping[str, Any]) -> tuple[str, Any]:
+    """What kind it is ("record", "union", "int", ...), and its definition.
+
+    Args:
+        schema: A part of a parsed schema.
+        names: The types that its names stand for.
+    """
+    while True:
+        if isinstance(schema, list):
+            return "union", schema
+        if isinstance(schema, str):
+            if schema not in names:
+                return schema, {"type": schema}
+            schema = names[schema]
+        kind = schema["type"]
+        if isinstance(kind, str) and kind not in names:
+            return ("record" if kind == "error" else kind), schema
+        schema = kind
 
 
 def avro_differences(reader: AvroSchema, writer: AvroSchema) -> list[str]:

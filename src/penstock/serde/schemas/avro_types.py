@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.registry.avro_rules import type_of
 from penstock.serde.schemas.client import SchemaText
 
 __all__ = ["Parsed", "column_schema", "column_type", "optional", "parse"]
@@ -45,17 +46,7 @@ class Parsed:
 
     def type_of(self, schema: Any) -> tuple[str, Any]:
         """What kind it is ("record", "union", "int", ...), and its definition."""
-        while True:
-            if isinstance(schema, list):
-                return "union", schema
-            if isinstance(schema, str):
-                if schema not in self.names:
-                    return schema, {"type": schema}
-                schema = self.names[schema]
-            kind = schema["type"]
-            if isinstance(kind, str) and kind not in self.names:
-                return ("record" if kind == "error" else kind), schema
-            schema = kind
+        return type_of(schema, self.names)
 
 
 @lru_cache(maxsize=1024)
