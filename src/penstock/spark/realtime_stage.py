@@ -24,7 +24,7 @@ from penstock.runtime.task import StreamTask, TopicBatch
 from penstock.spark.failures import wrapped
 from penstock.spark.job import load_job
 from penstock.spark.kept import put_back, take
-from penstock.spark.stage import one_thread_a_worker
+from penstock.spark.worker_process import prepare_worker
 from penstock.spark.writing import by_partition
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run_realtime(data: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     """Processes what comes until Spark ends the batch; then publishes the state of its tasks."""
     from pyspark import TaskContext
 
-    one_thread_a_worker()
+    prepare_worker()
     context = TaskContext.get()
     assert context is not None  # noqa: S101 - Spark sets it in workers
     work = _Work(load_job(data), int(context.getLocalProperty("streaming.sql.batchId") or 0))

@@ -86,7 +86,10 @@ class Run:
             self.plan = plan_for(self.topology, self.config, log)
         settings = {f"spark.{name}": value for name, value in self.config.with_prefix("spark.").items()}
         given = self.session
-        self.session, is_new = session_for(settings, application, places.checkpoint, session=given)
+        rows_in_jvm = self._is_realtime or bool(self.topology.dataframes)
+        self.session, is_new = session_for(
+            settings, application, places.checkpoint, session=given, rows_in_jvm=rows_in_jvm
+        )
         self._owns_session = given is None and is_new
         self._start_engine(until_latest=until_latest)
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 from penstock.errors import EnvironmentProblemError
+from penstock.spark.worker_process import ENVIRONMENT
 
 __all__ = ["check_java", "quiet_pandas", "register_source", "session_for"]
 
@@ -32,12 +33,21 @@ _STREAMING: Mapping[str, str] = {
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.stopTimeout": "20s",
 }
+# A JVM that only plans runs little code often. Its optimizing compiler would take some 7 s of CPU until the first
+# record and half of the JVM's CPU of each batch, away from the Python workers that do the work.
+_NO_OPTIMIZING_COMPILER = "-XX:TieredStopAtLevel=1"
+_SMALL_COLLECTOR = "-XX:+UseSerialGC"
 # Plain files with an atomic rename; the default goes through Hadoop's FileContext, which forks for permissions.
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def session_for(
-    settings: Mapping[str, Any], application_id: str, checkpoint: str, *, session: SparkSession | None = None
+    settings: Mapping[str, Any],
+    application_id: str,
+    checkpoint: str,
+    *,
+    session: SparkSession | None = None,
+    rows_in_jvm: bool = False,
 ) -> tuple[SparkSession, bool]:
     """The running session if there is one, else a new one with the user's ``spark.*`` settings; and whether it is new.
 
@@ -46,6 +56,8 @@ def session_for(
         application_id: The name that Spark shows.
         checkpoint: The checkpoint location; a local one gets Spark's faster file manager.
         session: The user's own session, taken in any case.
+        rows_in_jvm: Whether a new session's JVM handles records: those of DataFrames, or of real-time mode.
+            Otherwise it only plans, and is told to spend less on itself.
     """
     fast = dict(_STREAMING)
     if "://" not in checkpoint or checkpoint.startswith("file:"):
@@ -56,7 +68,7 @@ def session_for(
         is_new = session is None
         if session is None:
             check_java()
-            session = _new_session(fast, wanted, application_id)
+            session = _new_session(fast, wanted, application_id, _java_options(wanted, rows_in_jvm=rows_in_jvm))
         for name, value in {**fast, **wanted}.items():
             if session.conf.isModifiable(name):
                 session.conf.set(name, value)
@@ -74,16 +86,23 @@ def register_source(session: SparkSession, source: type[DataSource]) -> None:
     session.dataSource.register(source)
 
 
-def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application_id: str) -> SparkSession:
-    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    java = f"{wanted.get('spark.driver.extraJavaOptions', '')} -Xss8m -Dlog4j2.configurationFile={log4j}".strip()
+def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
+    """Of the driver's JVM; what the user says comes last, which is what Java goes by."""
+    given = wanted.get("spark.driver.extraJavaOptions", "")
+    options = ["-Xss8m", f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
+    if not rows_in_jvm:
+        options.append(_NO_OPTIMIZING_COMPILER)
+        if "GC" not in given:  # Java refuses two collectors
+            options.append(_SMALL_COLLECTOR)
+    return " ".join([*options, given]).strip()
+
+
+def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application_id: str, java: str) -> SparkSession:
     settings = {
         "spark.master": "local[*]",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.executorEnv.POLARS_MAX_THREADS": "1",
-        "spark.executorEnv.OMP_NUM_THREADS": "1",
-        "spark.executorEnv.PYTHONWARNINGS": "ignore::FutureWarning",
+        **{f"spark.executorEnv.{name}": value for name, value in ENVIRONMENT.items()},
         **fast,
         **wanted,
         "spark.driver.extraJavaOptions": java,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from penstock.spark.envelope import Envelope, Kind, decode, encode_all
 from penstock.spark.failures import wrapped
 from penstock.spark.job import load_job
+from penstock.spark.worker_process import prepare_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from penstock.spark.bins import Bin
     from penstock.spark.job import SparkJob
 
-__all__ = ["one_thread_a_worker", "run_first_stage", "run_stage", "slot_of"]
+__all__ = ["run_first_stage", "run_stage", "slot_of"]
 
 
 def run_first_stage(data: bytes, work: Bin) -> Iterator[pa.RecordBatch]:
     """The tasks of a bin: reads their ranges from the log; ranges and ticks of later stages are passed on."""
-    one_thread_a_worker()
+    prepare_worker()
     job = load_job(data)
     inbox: dict[TaskRun, list[Envelope]] = defaultdict(list)
     passed: list[Envelope] = []
@@ -76,7 +76,7 @@ def _told(job: SparkJob, ends: Mapping[TopicPartition, int]) -> Iterator[Envelop
 
 def run_stage(data: bytes, level: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The tasks whose envelopes came to this worker; envelopes of later stages are passed on."""
-    one_thread_a_worker()
+    prepare_worker()
     job = load_job(data)
     inbox: dict[TaskRun, list[Envelope]] = defaultdict(list)
     passed: list[Envelope] = []
@@ -152,12 +152,3 @@ def run_of(name: str) -> TaskRun:
     from penstock.plan.plan import TaskRun
 
     return TaskRun(*map(int, name.split("_")))
-
-
-def one_thread_a_worker() -> None:
-    """Each worker has one core: Polars and Arrow must not start a pool for all cores of the machine."""
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    import pyarrow as pa
-
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
