@@ -17,9 +17,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from typer.testing import CliRunner
+
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
+from penstock.cli.main import app as penstock
 from penstock.errors import AuthenticationError, AuthorizationError, LogError, LogUnavailableError
 from penstock.log.open import open_log
 
@@ -181,6 +184,26 @@ def test_reading_and_writing_without_rights(broker, superuser):
             log.append("closed", 0, records(["b"]))
         with pytest.raises(AuthorizationError, match="may not DELETE topic closed"):
             log.delete_topic("closed")
+
+
+def test_commands_with_the_settings_of_a_file(broker, superuser, tmp_path):
+    superuser.create_topic("lines")
+    grant(broker, "User:alice", [(TOPIC, "lines", LITERAL, "WRITE"), (TOPIC, "lines", LITERAL, "READ")])
+    settings = access(broker, "SCRAM-SHA-512")
+    file, lines = tmp_path / "client.properties", tmp_path / "lines"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    lines.write_text("one\n")
+    where = ["-b", settings["bootstrap.servers"], "--command-config", str(file)]
+
+    def said(*words):
+        called = CliRunner().invoke(penstock, [*words, *where])
+        assert called.exit_code == 0, called.output
+        return called.output
+
+    said("topics", "produce", "lines", "--file", str(lines))
+    said("connect", "file", "--once", "--path", str(lines), "--topic", "lines")
+    assert said("topics", "consume", "lines").count("one") == 2
+    assert "lines" in said("topics", "list")
 
 
 def test_who_is_not_known_is_told_why(broker):

@@ -21,13 +21,13 @@ from penstock.cli.groups import (
     targets_of,
     wants_execution,
 )
-from penstock.cli.options import Bootstrap, CommandConfig, ConfigFile, ConfigPairs, Json, open_log_at, read_config
+from penstock.cli.option_groups import LogOptions, grouped
+from penstock.cli.options import ConfigFile, ConfigPairs, Json, read_config
 from penstock.cli.output import console, print_json
 
 __all__ = ["app"]
 
 app = typer.Typer(help="An application from outside: start it over.", no_args_is_help=True)
-_DEFAULT = "penstock.db"
 _NONE: list[str] = []
 
 
@@ -37,6 +37,7 @@ def root() -> None:
 
 
 @app.command()
+@grouped
 def reset(
     application: Annotated[str, typer.Argument(help="The application.id.")],
     *,
@@ -58,8 +59,7 @@ def reset(
     dry_run: DryRun = False,
     config: ConfigPairs = _NONE,
     config_file: ConfigFile = None,
-    bootstrap: Bootstrap = _DEFAULT,
-    command_config: CommandConfig = None,
+    where: LogOptions,
     as_json: Json = False,
 ) -> None:
     """Start an application over. Shows what it would do; --execute does it.
@@ -80,9 +80,9 @@ def reset(
         to_datetime=to_datetime, by_duration=by_duration, from_file=from_file,
     )  # fmt: skip
     target = choose(given, Target.earliest())
-    own = {"application.id": application, "bootstrap.servers": bootstrap}
+    own = {"application.id": application, "bootstrap.servers": where.bootstrap}
     settings = StreamsConfig({**read_config(config, config_file), **own})
-    with open_log_at(bootstrap, command_config=command_config) as log:
+    with where.open() as log:
         tool = ApplicationReset(log, settings)
         if not tool.is_known():
             known = ", ".join(log.groups()) or "none"

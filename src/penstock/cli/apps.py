@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import Bootstrap, ConfigFile, ConfigPairs, Json, open_log_at, read_config
+from penstock.cli.option_groups import AppOptions, grouped
+from penstock.cli.options import Json, open_log_at
 from penstock.cli.output import console, print_json
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ __all__ = ["ensure_topics", "register"]
 Target = Annotated[
     str, typer.Argument(metavar="MODULE:TOPOLOGY", help="A module's name or a file, and the variable in it.")
 ]
-_DEFAULT = "penstock.db"
 
 
 class Format(enum.StrEnum):
@@ -32,17 +32,14 @@ class Format(enum.StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command()(run)
+    app.command()(grouped(run))
     app.command()(describe)
-    app.command()(explain)
+    app.command()(grouped(explain))
 
 
 def run(
-    target: Target,
     *,
-    bootstrap: Bootstrap = "",
-    config: ConfigPairs = [],  # noqa: B006 - typer reads the default, nobody changes it
-    config_file: ConfigFile = None,
+    options: AppOptions,
     create_topics: Annotated[
         int, typer.Option("--create-topics", metavar="N", help="Create missing source topics with N partitions.")
     ] = 0,
@@ -53,21 +50,19 @@ def run(
     Settings come from the module's own `config`, then the file, then --config; see also --bootstrap-servers.
     """
     from penstock.cli.environment import java_version
-    from penstock.cli.loader import load_config, load_topology
     from penstock.config import StreamsConfig
     from penstock.errors import ConfigError, EnvironmentProblemError
+    from penstock.log.open import open_log
+    from penstock.spark.launch import log_settings
 
     if until not in ("stopped", "latest"):
         raise ConfigError(f"--until is {until!r}", hint="Use stopped or latest.")
-    topology, module = load_topology(target)
-    settings = {**load_config(module), **read_config(config, config_file)}
-    if bootstrap:
-        settings["bootstrap.servers"] = bootstrap
+    topology, settings = options.load()
     checked = StreamsConfig(settings)
     checked.require("application.id", "bootstrap.servers")
     if java_version() is None:
         raise EnvironmentProblemError("Java is missing; Spark needs Java 17 or later", hint="penstock doctor says how.")
-    with open_log_at(str(checked["bootstrap.servers"]), create=True) as log:
+    with open_log(str(checked["bootstrap.servers"]), log_settings(checked)) as log:
         ensure_topics(topology, checked, log, partitions=create_topics)
     from penstock.app import KafkaStreams
 
@@ -112,22 +107,23 @@ def describe(
 
 
 def explain(
-    target: Target,
     *,
-    bootstrap: Bootstrap = "",
+    options: AppOptions,
     partitions: Annotated[int, typer.Option(help="Partitions to assume for topics that are not in the log.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Show how a topology would run: stages, tasks, topics, stores, and which operators work on whole columns."""
     from penstock.cli.explain import explained
-    from penstock.cli.loader import load_config, load_topology
 
-    topology, module = load_topology(target)
+    topology, settings = options.load()
     known: dict[str, int] = {}
-    if bootstrap:
-        with open_log_at(bootstrap) as log:
+    if options.bootstrap:
+        from penstock.config import StreamsConfig
+        from penstock.spark.launch import log_settings
+
+        with open_log_at(options.bootstrap, settings=log_settings(StreamsConfig(settings))) as log:
             known = {topic.name: topic.partitions for topic in log.topics()}
-    text, facts = explained(topology, load_config(module), known, partitions)
+    text, facts = explained(topology, settings, known, partitions)
     if as_json:
         print_json(facts)
     else:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import Bootstrap, instant_ms, open_log_at
+from penstock.cli.option_groups import LogOptions, grouped
+from penstock.cli.options import instant_ms
 from penstock.cli.output import console
 from penstock.errors import ConfigError, TopicExistsError
 
@@ -35,7 +36,7 @@ class Kind(enum.StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    app.command()(datagen)
+    app.command()(grouped(datagen))
     app.add_typer(connectors, name="connect")
 
 
@@ -55,7 +56,7 @@ def datagen(
         bool, typer.Option("--to-topics", help="Into topics of the log: access_log, users, items, orders, clicks.")
     ] = False,
     partitions: Annotated[int, typer.Option(min=1, help="Of topics that are created.")] = 1,
-    bootstrap: Bootstrap = "penstock.db",
+    where: LogOptions,
 ) -> None:
     """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
     from penstock.datagen.base import Settings
@@ -73,7 +74,7 @@ def datagen(
     real_time = count is None if paced is None else paced
     groups = at_pace(records, rate) if real_time else _grouped(records)
     if to_topics:
-        with open_log_at(bootstrap, create=True) as log:
+        with where.open(create=True) as log:
             sent = sum(_append(log, group, partitions) for group in groups)
         console(stderr=True).print(f"{sent:,} records")
         return
@@ -124,6 +125,7 @@ def _append(log: TopicLog, group: Iterable[Generated], partitions: int) -> int:
 
 
 @connectors.command("file")
+@grouped
 def connect_file(
     *,
     path: Annotated[Path, typer.Option(help="The text file.")],
@@ -133,7 +135,7 @@ def connect_file(
     ] = True,
     name: Annotated[str, typer.Option(help="The connector's name: its position is kept under it.")] = "",
     partitions: Annotated[int, typer.Option(min=1, help="Of a topic that is created.")] = 1,
-    bootstrap: Bootstrap = "penstock.db",
+    where: LogOptions,
 ) -> None:
     """Read a growing text file, line by line, into a topic; goes on exactly where it stopped."""
     from penstock.connect.file_source import FileSource
@@ -141,7 +143,7 @@ def connect_file(
     out = console(stderr=True)
     if not topic:
         raise ConfigError("--topic is empty")
-    with open_log_at(bootstrap, create=True) as log:
+    with where.open(create=True) as log:
         source = FileSource(log, path, topic, name=name, partitions=partitions, on_note=out.print)
         try:
             if follow:

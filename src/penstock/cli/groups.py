@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import Bootstrap, CommandConfig, Json, open_log_at
+from penstock.cli.option_groups import LogOptions, grouped
+from penstock.cli.options import Json
 from penstock.cli.output import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ __all__ = [
 ]
 
 app = typer.Typer(help="Consumer groups, their lag, and where they go on.", no_args_is_help=True)
-_DEFAULT = "penstock.db"
 Group = Annotated[str, typer.Argument(help="The group; an application's is its application.id.")]
 Topics = Annotated[
     list[str], typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="A topic, or some partitions; repeatable.")
@@ -55,13 +55,12 @@ _COLUMNS = ["topic", "partition#", "committed#", "end#", "lag#"]
 
 
 @app.command("list")
-def list_groups(
-    *, bootstrap: Bootstrap = _DEFAULT, command_config: CommandConfig = None, as_json: Json = False
-) -> None:
+@grouped
+def list_groups(*, where: LogOptions, as_json: Json = False) -> None:
     """List the groups that have committed offsets or members."""
     from penstock.groups.admin import GroupAdmin
 
-    with open_log_at(bootstrap, command_config=command_config) as log:
+    with where.open() as log:
         found = GroupAdmin(log).groups()
     if as_json:
         print_json([asdict(each) for each in found])
@@ -71,13 +70,12 @@ def list_groups(
 
 
 @app.command()
-def describe(
-    group: Group, *, bootstrap: Bootstrap = _DEFAULT, command_config: CommandConfig = None, as_json: Json = False
-) -> None:
+@grouped
+def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     """Show a group's state, its members and its lag by partition."""
     from penstock.groups.admin import GroupAdmin
 
-    with open_log_at(bootstrap, command_config=command_config) as log:
+    with where.open() as log:
         found = GroupAdmin(log).describe(group)
     if as_json:
         print_json(asdict(found))
@@ -95,13 +93,12 @@ def describe(
 
 
 @app.command()
-def lag(
-    group: Group, *, bootstrap: Bootstrap = _DEFAULT, command_config: CommandConfig = None, as_json: Json = False
-) -> None:
+@grouped
+def lag(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     """Show how many records each partition is behind its end."""
     from penstock.groups.admin import GroupAdmin
 
-    with open_log_at(bootstrap, command_config=command_config) as log:
+    with where.open() as log:
         rows = [asdict(row) for row in GroupAdmin(log).lag(group)]
     if as_json:
         print_json(rows)
@@ -110,6 +107,7 @@ def lag(
 
 
 @app.command()
+@grouped
 def reset(
     group: Group,
     *,
@@ -125,8 +123,7 @@ def reset(
     execute: Execute = False,
     dry_run: DryRun = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print topic,partition,offset lines, as --from-file.")] = False,
-    bootstrap: Bootstrap = _DEFAULT,
-    command_config: CommandConfig = None,
+    where: LogOptions,
     as_json: Json = False,
 ) -> None:
     """Move a group's offsets, by default in all its topics. Shows what it would do; --execute does it.
@@ -144,7 +141,7 @@ def reset(
             shift_by=shift_by, to_datetime=to_datetime, by_duration=by_duration, from_file=from_file,
         )
     )  # fmt: skip
-    with open_log_at(bootstrap, command_config=command_config) as log:
+    with where.open() as log:
         admin = GroupAdmin(log)
         moves = admin.plan_reset(group, target, topic)
         if does:
@@ -162,19 +159,19 @@ def reset(
 
 
 @app.command()
+@grouped
 def delete(
     group: Group,
     *,
     topic: Topics = [],  # noqa: B006 - typer reads the default, nobody changes it
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = _DEFAULT,
-    command_config: CommandConfig = None,
+    where: LogOptions,
 ) -> None:
     """Delete a group that is stopped, or with --topic its offsets of these topics only."""
     from penstock.groups.admin import GroupAdmin
 
     what = f"the offsets of {group} in {', '.join(topic)}" if topic else f"group {group} and its offsets"
-    with open_log_at(bootstrap, command_config=command_config) as log:
+    with where.open() as log:
         admin = GroupAdmin(log)
         admin.lag(group)  # an unknown group is told before the question
         if not yes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,13 +49,13 @@ CommandConfig = Annotated[
 ]  # fmt: skip
 
 
-def open_log_at(url: str, *, create: bool = False, command_config: Path | None = None) -> TopicLog:
+def open_log_at(url: str, *, create: bool = False, settings: Mapping[str, Any] | None = None) -> TopicLog:
     """The log at a URL or path; an error when its file is not there, unless it may be created."""
     from penstock.log.open import open_log
     from penstock.log.url import kafka_servers, parse_log_url
 
     if kafka_servers(url) is not None:
-        return open_log(url, read_command_config(command_config))
+        return open_log(url, settings)
     place = parse_log_url(url)
     if place.path is not None and not create and not place.path.exists():
         raise LogError(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli.options import ConfigFile, ConfigPairs, Json, instant_ms, read_config
+from penstock.cli.option_groups import AppOptions, grouped
+from penstock.cli.options import CommandConfig, ConfigFile, ConfigPairs, Json, instant_ms
 from penstock.cli.output import console, print_json, print_table
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.config import StreamsConfig
     from penstock.query.asking import Asking
     from penstock.query.service import QueryService
 
@@ -39,16 +39,61 @@ app = typer.Typer(
 )
 _DEFAULT_PORT = 7070
 
-Target = Annotated[
-    str, typer.Option("--app", metavar="MODULE:TOPOLOGY", help="The topology; its module's `config` is read too.")
-]
-Checkpoint = Annotated[
-    str, typer.Option("--checkpoint", help="The checkpoint location; enough alone when all serdes have names.")
-]
-Url = Annotated[str, typer.Option("--url", help="A query server, instead of a checkpoint.")]
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Whose stores are read: a checkpoint's, which may be enough alone, or of a topology that the command names."""
+
+    checkpoint: Annotated[
+        str, typer.Option(help="The checkpoint location; enough alone when all serdes have names.")
+    ] = ""
+    config: ConfigPairs = field(default_factory=list)
+    config_file: ConfigFile = None
+    command_config: CommandConfig = None
+
+    def service(self, target: str) -> QueryService:
+        """What answers; nobody else is asked."""
+        from penstock.query.service import QueryService
+
+        if not target and not self.checkpoint:
+            raise ConfigError(
+                "nothing says whose stores to read",
+                hint="Give --app MODULE:TOPOLOGY, --checkpoint LOCATION, or --url of a query server.",
+            )
+        if not target:
+            from penstock.query.from_plan import state_of_checkpoint
+
+            return QueryService(state_of_checkpoint(self.checkpoint))
+        from penstock.config import StreamsConfig
+        from penstock.spark.committed import lag_of, open_committed
+
+        named = AppOptions(target, command_config=self.command_config, config=self.config, config_file=self.config_file)
+        topology, given = named.load()
+        if self.checkpoint:
+            given["penstock.checkpoint.location"] = self.checkpoint
+        settings = StreamsConfig(given)
+        settings.require("application.id", "bootstrap.servers")
+        return QueryService(open_committed(topology, settings), lag=lag_of(settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Served):
+    """The same, or a query server."""
+
+    target: Annotated[
+        str, typer.Option("--app", metavar="MODULE:TOPOLOGY", help="The topology; its module's `config` is read too.")
+    ] = ""
+    url: Annotated[str, typer.Option(help="A query server, instead of a checkpoint.")] = ""
+
+    def asking(self) -> Asking:
+        """Who is asked."""
+        from penstock.query.asking import Local, Remote
+
+        return Remote(self.url) if self.url else Local(self.service(self.target))
 
 
 @app.command("get")
+@grouped
 def get(
     store: Annotated[str, typer.Argument(help="The store's name.")],
     key: Annotated[str | None, typer.Argument(help="A key; without one, a range, a prefix or all entries.")] = None,
@@ -67,15 +112,11 @@ def get(
     encoding: Annotated[
         str, typer.Option(help="How the key is written: auto, string, long, double, json, hex, base64.")
     ] = "auto",
-    target: Target = "",
-    checkpoint: Checkpoint = "",
-    url: Url = "",
-    config: ConfigPairs = [],  # noqa: B006 - typer reads the default, nobody changes it
-    config_file: ConfigFile = None,
+    options: Asked,
     as_json: Json = False,
 ) -> None:
     """Print the value of a key, or the entries of a range, a prefix, or a time."""
-    asking = _asking(target, checkpoint, url, config, config_file)
+    asking = options.asking()
     try:
         kind = asking.kind(store)
         if kind in ("window", "session"):
@@ -100,17 +141,14 @@ def get(
 
 
 @app.command("stores")
+@grouped
 def stores(
     *,
-    target: Target = "",
-    checkpoint: Checkpoint = "",
-    url: Url = "",
-    config: ConfigPairs = [],  # noqa: B006
-    config_file: ConfigFile = None,
+    options: Asked,
     as_json: Json = False,
 ) -> None:
     """List the stores that can be read."""
-    asking = _asking(target, checkpoint, url, config, config_file)
+    asking = options.asking()
     try:
         found = asking.stores()
     finally:
@@ -127,12 +165,13 @@ def stores(
 
 
 @app.command("serve")
+@grouped
 def serve(
     target: Annotated[
         str, typer.Argument(metavar="[MODULE:TOPOLOGY]", help="The topology; its module's `config` is read too.")
     ] = "",
     *,
-    checkpoint: Checkpoint = "",
+    options: Served,
     host: Annotated[str, typer.Option(help="The address to listen on. There is no authentication.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 for a free one.", min=0, max=65535)] = _DEFAULT_PORT,
     advertise: Annotated[
@@ -141,8 +180,6 @@ def serve(
     route: Annotated[
         str, typer.Option(help="What to do while another instance runs the application: local, forward, redirect.")
     ] = "local",
-    config: ConfigPairs = [],  # noqa: B006
-    config_file: ConfigFile = None,
 ) -> None:
     """Serve the committed state over HTTP until Ctrl-C, beside the application or without it."""
     from penstock.query.metadata import HostInfo
@@ -150,7 +187,7 @@ def serve(
 
     if route not in ("local", "forward", "redirect"):
         raise ConfigError(f"--route is {route!r}", hint="Use local, forward or redirect.")
-    service = _service(target, checkpoint, config, config_file)
+    service = options.service(target)
     server = QueryServer(
         service,
         host=host,
@@ -177,45 +214,6 @@ def _between(text: str) -> tuple[str | None, str | None]:
     if not dots:
         raise ConfigError(f"{text!r} is not FROM..TO", hint='For example "a..m", "..m" or "2026-09-01T10:00..".')
     return low or None, high or None
-
-
-def _asking(target: str, checkpoint: str, url: str, config: list[str], file: Path | None) -> Asking:
-    from penstock.query.asking import Local, Remote
-
-    if url:
-        return Remote(url)
-    return Local(_service(target, checkpoint, config, file))
-
-
-def _service(target: str, checkpoint: str, config: list[str], file: Path | None) -> QueryService:
-    from penstock.query.service import QueryService
-
-    if not target and not checkpoint:
-        raise ConfigError(
-            "nothing says whose stores to read",
-            hint="Give --app MODULE:TOPOLOGY, --checkpoint LOCATION, or --url of a query server.",
-        )
-    if not target:
-        from penstock.query.from_plan import state_of_checkpoint
-
-        return QueryService(state_of_checkpoint(checkpoint))
-    from penstock.spark.committed import lag_of, open_committed
-
-    topology, settings = _application(target, checkpoint, config, file)
-    return QueryService(open_committed(topology, settings), lag=lag_of(settings))
-
-
-def _application(target: str, checkpoint: str, config: list[str], file: Path | None) -> tuple[Any, StreamsConfig]:
-    from penstock.cli.loader import load_config, load_topology
-    from penstock.config import StreamsConfig
-
-    topology, module = load_topology(target)
-    settings = {**load_config(module), **read_config(config, file)}
-    if checkpoint:
-        settings["penstock.checkpoint.location"] = checkpoint
-    checked = StreamsConfig(settings)
-    checked.require("application.id", "bootstrap.servers")
-    return topology, checked
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import Bootstrap, ConfigFile, ConfigPairs, Json, read_config
+from penstock.cli.option_groups import AppOptions, grouped
+from penstock.cli.options import Json
 from penstock.cli.output import console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,22 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="The state of an application: list, verify, rebuild from changelogs.", no_args_is_help=True)
-Target = Annotated[
-    str, typer.Argument(metavar="MODULE:TOPOLOGY", help="A module's name or a file, and the variable in it.")
-]
 
 
 @app.command("list")
+@grouped
 def list_state(
-    target: Target,
     *,
-    bootstrap: Bootstrap = "",
-    config: ConfigPairs = [],  # noqa: B006 - typer reads the default, nobody changes it
-    config_file: ConfigFile = None,
+    options: AppOptions,
     as_json: Json = False,
 ) -> None:
     """List the tasks that keep state: stores, newest batch, segments and their bytes."""
-    with _rebuilder(target, bootstrap, config, config_file) as rebuilder:
+    with _rebuilder(options) as rebuilder:
         rows: list[dict[str, Any]] = []
         for sub, partition in rebuilder.tasks():
             facts = rebuilder.look(sub, partition)
@@ -60,16 +55,14 @@ def list_state(
 
 
 @app.command("verify")
+@grouped
 def verify(
-    target: Target,
     *,
-    bootstrap: Bootstrap = "",
-    config: ConfigPairs = [],  # noqa: B006 - typer reads the default, nobody changes it
-    config_file: ConfigFile = None,
+    options: AppOptions,
     as_json: Json = False,
 ) -> None:
     """Read all segments and check that none is damaged or missing; exits with 1 if one is."""
-    with _rebuilder(target, bootstrap, config, config_file) as rebuilder:
+    with _rebuilder(options) as rebuilder:
         found = [rebuilder.look(sub, partition) for sub, partition in rebuilder.tasks()]
     rows = [{"task": each.task, "batch": each.chain.head, "gap": each.gap} for each in found]
     if as_json:
@@ -81,12 +74,10 @@ def verify(
 
 
 @app.command("rebuild")
+@grouped
 def rebuild(
-    target: Target,
     *,
-    bootstrap: Bootstrap = "",
-    config: ConfigPairs = [],  # noqa: B006 - typer reads the default, nobody changes it
-    config_file: ConfigFile = None,
+    options: AppOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     accept_loss: Annotated[
         bool,
@@ -101,7 +92,7 @@ def rebuild(
     out = console(stderr=True)
     shows = sys.stderr.isatty()
     reports = []
-    with _rebuilder(target, bootstrap, config, config_file) as rebuilder, out.status("looking") as status:
+    with _rebuilder(options) as rebuilder, out.status("looking") as status:
         for sub, partition in rebuilder.tasks():
 
             def told(what: str, done: int, total: int) -> None:
@@ -129,14 +120,10 @@ def rebuild(
 
 
 @contextmanager
-def _rebuilder(target: str, bootstrap: str, pairs: list[str], file: Path | None) -> Iterator[Rebuilder]:
-    from penstock.cli.loader import load_config, load_topology
+def _rebuilder(options: AppOptions) -> Iterator[Rebuilder]:
     from penstock.config import StreamsConfig
     from penstock.spark.rebuild import rebuilder_for
 
-    topology, module = load_topology(target)
-    settings: dict[str, Any] = {**load_config(module), **read_config(pairs, file)}
-    if bootstrap:
-        settings["bootstrap.servers"] = bootstrap
+    topology, settings = options.load()
     with rebuilder_for(topology, StreamsConfig(settings)) as found:
         yield found

@@ -10,22 +10,23 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.options import Bootstrap, Json, instant_ms, open_log_at, read_config
+from penstock.cli.option_groups import LogOptions, grouped
+from penstock.cli.options import Json, instant_ms, read_config
 from penstock.cli.output import console, print_json, print_table
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Topics: list, describe, create, delete, produce, consume.", no_args_is_help=True)
-_DEFAULT = "penstock.db"
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 KeyFormat = Annotated[str, typer.Option("--key-format", help="string, json, long, double, windowed<string,60000>, ...")]
 ValueFormat = Annotated[str, typer.Option("--value-format", help="As for keys.")]
 
 
 @app.command("list")
-def list_topics(*, bootstrap: Bootstrap = _DEFAULT, as_json: Json = False) -> None:
+@grouped
+def list_topics(*, where: LogOptions, as_json: Json = False) -> None:
     """List all topics with their partitions and records."""
-    with open_log_at(bootstrap) as log:
+    with where.open() as log:
         rows = []
         for topic in log.topics():
             ends, starts = log.end_offsets([topic.name]), log.beginning_offsets([topic.name])
@@ -37,9 +38,10 @@ def list_topics(*, bootstrap: Bootstrap = _DEFAULT, as_json: Json = False) -> No
 
 
 @app.command()
-def describe(topic: Name, *, bootstrap: Bootstrap = _DEFAULT, as_json: Json = False) -> None:
+@grouped
+def describe(topic: Name, *, where: LogOptions, as_json: Json = False) -> None:
     """Show a topic's partitions, offsets and settings."""
-    with open_log_at(bootstrap) as log:
+    with where.open() as log:
         info = log.topic(topic)
         starts, ends = log.beginning_offsets([topic]), log.end_offsets([topic])
     partitions = [
@@ -54,6 +56,7 @@ def describe(topic: Name, *, bootstrap: Bootstrap = _DEFAULT, as_json: Json = Fa
 
 
 @app.command()
+@grouped
 def create(
     topic: Name,
     *,
@@ -61,24 +64,25 @@ def create(
     config: Annotated[
         list[str], typer.Option("--config", "-c", metavar="KEY=VALUE", help="cleanup.policy=compact, retention.ms=...")
     ] = [],  # noqa: B006 - typer reads the default, nobody changes it
-    bootstrap: Bootstrap = _DEFAULT,
+    where: LogOptions,
 ) -> None:
     """Create a topic (and the log's file, if it is not there)."""
     settings = {name: str(value) for name, value in read_config(config, None).items()}
-    with open_log_at(bootstrap, create=True) as log:
+    with where.open(create=True) as log:
         log.create_topic(topic, partitions, settings)
     console().print(f"created {topic} with {partitions} partition(s)")
 
 
 @app.command()
+@grouped
 def delete(
     topic: Name,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: Bootstrap = _DEFAULT,
+    where: LogOptions,
 ) -> None:
     """Delete a topic and all its records."""
-    with open_log_at(bootstrap) as log:
+    with where.open() as log:
         log.topic(topic)
         if not yes:
             typer.confirm(f"Delete {topic} and all its records?", abort=True)
@@ -87,6 +91,7 @@ def delete(
 
 
 @app.command()
+@grouped
 def produce(
     topic: Name,
     *,
@@ -101,14 +106,14 @@ def produce(
     ] = None,
     null_value: Annotated[str | None, typer.Option(help="Text that stands for null (a tombstone).")] = None,
     partition: Annotated[int | None, typer.Option(help="By default chosen by the key, as Kafka does.")] = None,
-    bootstrap: Bootstrap = _DEFAULT,
+    where: LogOptions,
 ) -> None:
     """Append records: one of --key and --value, or one a line."""
     from penstock.cli.records import Producer
     from penstock.errors import LogError
 
     when = instant_ms(timestamp, "--timestamp")
-    with open_log_at(bootstrap) as log:
+    with where.open() as log:
         producer = Producer(log, topic, key_format, value_format, partition=partition)
 
         def add(one_key: str | None, one_value: str | None) -> None:
@@ -135,6 +140,7 @@ def produce(
 
 
 @app.command()
+@grouped
 def consume(
     topic: Name,
     *,
@@ -149,7 +155,7 @@ def consume(
     value_format: ValueFormat = "string",
     headers: Annotated[bool, typer.Option(help="Print headers too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
-    bootstrap: Bootstrap = _DEFAULT,
+    where: LogOptions,
 ) -> None:
     """Print a topic's records, oldest first in each partition."""
     from penstock.cli.records import Consumer, line_of
@@ -157,7 +163,7 @@ def consume(
     if re.match(r"\d+-", start):
         start, from_time = "beginning", start
     span = (instant_ms(from_time, "--from-time"), instant_ms(to or to_time, "--to"))
-    with open_log_at(bootstrap) as log:
+    with where.open() as log:
         consumer = Consumer(log, topic, key_format, value_format, start=start, span=span, partition=partition)
         shown = 0
         record: dict[str, Any]

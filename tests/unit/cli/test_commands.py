@@ -170,6 +170,35 @@ def test_command_config_is_a_properties_file_of_client_settings(tmp_path):
         read_command_config(file)
 
 
+def test_every_command_over_a_log_takes_settings_of_its_clients():
+    from typer.main import get_command
+
+    from penstock.cli.main import app
+
+    def options(command, path=()):
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from options(inner, (*path, name))
+        if not hasattr(command, "commands"):
+            yield " ".join(path), {option for parameter in command.params for option in parameter.opts}
+
+    found = dict(options(get_command(app)))
+    over_a_log = {name for name, taken in found.items() if "--bootstrap-servers" in taken}
+    assert {"topics list", "connect file", "groups reset", "state rebuild", "run", "datagen", "doctor"} <= over_a_log
+    assert [name for name in over_a_log if "--command-config" not in found[name]] == []
+    assert "--command-config" in found["query get"]
+
+
+def test_command_config_of_a_broker_that_is_not_there(run, tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.mechnism=PLAIN\n")
+    code, _, err = run("topics", "list", "-b", "127.0.0.1:1", "--command-config", file)
+    assert code == 1
+    assert "sasl.mechanism" in err
+    code, _, err = run("topics", "list", "-b", "127.0.0.1:1", "--command-config", tmp_path / "none")
+    assert code == 1
+    assert "cannot be read" in err
+
+
 def test_connect_file_once(run, log, tmp_path):
     file = tmp_path / "app.log"
     file.write_text("a\nb\n")

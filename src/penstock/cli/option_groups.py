@@ -1,0 +1,118 @@
+"""Options that belong together: a command takes them as one value, the command line shows each of them.
+
+Typer knows one parameter for one option, so commands over a log would all repeat the same ones. `grouped` expands a
+parameter that is a dataclass of options into its fields, and hands the command the dataclass.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from penstock.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    ConfigFile,
+    ConfigPairs,
+    open_log_at,
+    read_command_config,
+    read_config,
+)
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+    from penstock.topology.topology import Topology
+
+__all__ = ["AppOptions", "LogOptions", "grouped"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Which topic log, and how its clients reach it."""
+
+    bootstrap: Bootstrap = "penstock.db"
+    command_config: CommandConfig = None
+
+    def open(self, *, create: bool = False) -> TopicLog:
+        """The log; an error when it is a file that is not there, unless it may be created."""
+        return open_log_at(self.bootstrap, create=create, settings=read_command_config(self.command_config))
+
+
+@dataclass(frozen=True, slots=True)
+class AppOptions:
+    """Which topology, and its settings: of its module, then of files, then of the command line; the last one wins."""
+
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:TOPOLOGY", help="A module's name or a file, and the variable in it.")
+    ]
+    bootstrap: Bootstrap = ""
+    command_config: CommandConfig = None
+    config: ConfigPairs = field(default_factory=list)
+    config_file: ConfigFile = None
+
+    def load(self) -> tuple[Topology, dict[str, Any]]:
+        """The topology and its settings."""
+        from penstock.cli.loader import load_config, load_topology
+
+        topology, module = load_topology(self.target)
+        settings = {
+            **load_config(module),
+            **read_command_config(self.command_config),
+            **read_config(self.config, self.config_file),
+        }
+        if self.bootstrap:
+            settings["bootstrap.servers"] = self.bootstrap
+        return topology, settings
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with each parameter that is a dataclass of options expanded into its fields.
+
+    >>> @grouped
+    ... def show(topic: str, *, log: LogOptions) -> None:
+    ...     print(topic, log.bootstrap)
+    >>> list(inspect.signature(show).parameters)
+    ['topic', 'bootstrap', 'command_config']
+    >>> show(topic="orders", bootstrap="localhost:9092", command_config=None)
+    orders localhost:9092
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in groups:
+            parameters += _options_of(groups[parameter.name])
+        else:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=kind))
+
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        command(**given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__module__, run.__qualname__ = command.__module__, command.__qualname__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _options_of(group: Any) -> Sequence[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name], default=_default(each)
+        )
+        for each in fields(group)
+    ]
+
+
+def _default(each: Field[Any]) -> Any:
+    if each.default_factory is not MISSING:
+        return each.default_factory()
+    return inspect.Parameter.empty if each.default is MISSING else each.default
