@@ -19,7 +19,7 @@ from penstock.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from penstock.log.base import HEADERS_TYPE, TopicPartition
+from penstock.log.base import HEADERS_TYPE, OffsetAndTime, TopicPartition
 from penstock.log.open import open_log
 
 NAMES = itertools.count()
@@ -82,6 +82,16 @@ def test_offsets(log, topic):
     assert log.beginning_offsets([topic]) == {zero: 2, one: 0}
     with pytest.raises(OffsetOutOfRangeError):
         log.read(topic, 0, 0)
+
+
+def test_the_first_record_of_a_time_is_no_marker(log, topic):
+    """The broker's index counts the markers of transactions, whose times are of today."""
+    for stamp in (10, 20, 30):
+        with log.transaction(f"{topic}-old") as transaction:
+            transaction.append(topic, 0, batch([b"x"], [stamp]))
+    assert len(values(log, topic)) == 3
+    found = [log.offset_for_time(topic, 0, at) for at in (5, 15, 30, 31)]
+    assert found == [OffsetAndTime(0, 10), OffsetAndTime(2, 20), OffsetAndTime(4, 30), None]
 
 
 def test_stretches_bound_the_times_of_their_records(log, topic):

@@ -16,7 +16,6 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-
 from typer.testing import CliRunner
 
 from penstock import KafkaStreams, StreamsBuilder

@@ -242,7 +242,7 @@ class Consumer:
     def _cut(self, place: TopicPartition, batch: pa.RecordBatch) -> tuple[TopicPartition, pa.RecordBatch]:
         end = self._ends.get(place)
         if self._too_new is not None and (first := first_from(batch, self._too_new)) is not None:
-            end = self._ends[place] = first
+            end = self._ends[place] = first.offset
         if end is not None and batch.num_rows and batch.column("offset")[-1].as_py() >= end:
             batch = batch.slice(0, int(batch.column("offset").to_numpy().searchsorted(end)))
         return place, batch if self._span is None else within(batch, self._span)

@@ -6,12 +6,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.errors import LogError, OffsetOutOfRangeError
 from penstock.log.base import Fetched, OffsetAndTime
 from penstock.log.catalog import Slot
 from penstock.log.codec import MAX_ROW_RECORDS, EncodedRow, concat, decode
+from penstock.log.time_range import first_from
 
 __all__ = ["check_keys", "insert", "iterate", "offset_for_time", "read", "stretches"]
 
@@ -93,11 +93,11 @@ def offset_for_time(connection: sqlite3.Connection, slot: Slot, timestamp: int) 
     if row is None:
         return None
     batch = _cut(decode(*row[:5]), slot.start_offset, slot.next_offset)
-    at = pc.index(pc.greater_equal(batch.column("timestamp"), timestamp), value=True).as_py()
-    if at < 0:  # the only such record of this row lies before the log's start
+    first = first_from(batch, timestamp)
+    if first is None:  # the only such record of this row lies before the log's start
         later = Slot(slot.topic, slot.partition, slot.id, row[5] + 1, slot.next_offset, slot.cleaned_to, slot.config)
         return offset_for_time(connection, later, timestamp)
-    return OffsetAndTime(batch.column("offset")[at].as_py(), batch.column("timestamp")[at].as_py())
+    return first
 
 
 def stretches(

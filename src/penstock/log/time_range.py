@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from penstock.durations import TimestampLike, timestamp_ms
 from penstock.errors import ConfigError
-from penstock.log.base import TopicPartition
+from penstock.log.base import OffsetAndTime, TopicPartition
 from penstock.log.consuming import ConsumerPort
 
 __all__ = ["first_from", "offsets_of", "span_of", "within"]
@@ -30,9 +30,8 @@ def offsets_of(
 ) -> tuple[Offsets, Offsets]:
     """From where to where the partitions have to be searched for records of this time.
 
-    The first record that is in time starts the search, or something before it: Kafka's index counts the marks of
-    transactions too. It ends where the log says that all older records are over; a log that does not know is searched
-    to its end, and so is every log if that is asked for.
+    The first record that is in time starts the search. It ends where the log says that all older records are over; a
+    log that does not know is searched to its end, and so is every log if that is asked for.
     """
     ends = port.end_offsets(places)
     found = port.offsets_for_times(dict.fromkeys(places, span[0]))
@@ -42,10 +41,10 @@ def offsets_of(
     return starts, {place: max(starts[place], port.last_offset_before(place, span[1], ends[place])) for place in places}
 
 
-def first_from(batch: pa.RecordBatch, timestamp: int) -> int | None:
-    """The offset of the first record that is not older; None if all are."""
+def first_from(batch: pa.RecordBatch, timestamp: int) -> OffsetAndTime | None:
+    """The first record that is not older; None if all are."""
     at = pc.index(pc.greater_equal(batch.column("timestamp"), timestamp), value=True).as_py()
-    return None if at < 0 else int(batch.column("offset")[at].as_py())
+    return None if at < 0 else OffsetAndTime(batch.column("offset")[at].as_py(), batch.column("timestamp")[at].as_py())
 
 
 def within(batch: pa.RecordBatch, span: tuple[int, int]) -> pa.RecordBatch:

@@ -31,6 +31,7 @@ from penstock.log.kafka.reading import EMPTY, RangeReader
 from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.transaction import KafkaTransaction
 from penstock.log.kafka.writing import Part, checked, placed
+from penstock.log.time_range import first_from
 
 __all__ = ["KafkaLog"]
 
@@ -180,7 +181,13 @@ class KafkaLog:
 
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> OffsetAndTime | None:
         """The first record whose timestamp is at least this; None if there is none."""
-        return self._topics.for_time(self._place(topic, partition), timestamp)
+        near = self._topics.for_time(self._place(topic, partition), timestamp)
+        if near is None:
+            return None
+        # The index counts the markers of transactions, whose times are those of the commits: where records are older
+        # than their commits, it names a marker. Nearly always the first record that is read here is the one.
+        found = (first_from(batch, timestamp) for batch in self._reader().read(topic, partition, near.offset))
+        return next((first for first in found if first is not None), None)
 
     def stretches(self, topic: str, partition: int, start: int, end: int, most: int) -> list[tuple[int, int, int]]:
         """Stretches of records from ``start`` on until they hold ``most``: (next offset, smallest, largest time)."""
