@@ -24,6 +24,7 @@ from penstock.broker.settings import BrokerSettings, free_port
 from penstock.cli.main import app as penstock
 from penstock.errors import AuthenticationError, AuthorizationError, LogError, LogUnavailableError
 from penstock.log.open import open_log
+from token_endpoint import TokenEndpoint
 
 NAMES = itertools.count()
 SHORT = {"task.timeout.ms": "4000"}  # how long to try what may pass
@@ -203,6 +204,28 @@ def test_commands_with_the_settings_of_a_file(broker, superuser, tmp_path):
     said("connect", "file", "--once", "--path", str(lines), "--topic", "lines")
     assert said("topics", "consume", "lines").count("one") == 2
     assert "lines" in said("topics", "list")
+
+
+def test_tokens_of_an_identity_provider(broker, superuser):
+    superuser.create_topic("by-token")
+    grant(broker, "User:robot", [(TOPIC, "by-token", LITERAL, "READ"), (TOPIC, "by-token", LITERAL, "WRITE")])
+    settings = {
+        "bootstrap.servers": access(broker, "PLAIN")["bootstrap.servers"],
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.client.credentials.client.id": "robot",
+        "sasl.oauthbearer.client.credentials.client.secret": "secret",
+    }
+    with TokenEndpoint({"robot": "secret"}) as endpoint:
+        settings["sasl.oauthbearer.token.endpoint.url"] = endpoint.url
+        with opened(settings) as log:  # librdkafka lists, our own connections write and read
+            assert [topic.name for topic in log.topics()] == ["by-token"]
+            log.append("by-token", 0, records(["a"]))
+            assert log.read("by-token", 0, 0).records.column("value").to_pylist() == [b"a"]
+        wrong = settings | {"sasl.oauthbearer.client.credentials.client.secret": "hunter2"}
+        with opened(wrong) as log, pytest.raises(AuthenticationError, match="invalid_client") as caught:
+            log.read("by-token", 0, 0)
+        assert "hunter2" not in str(caught.value)
 
 
 def test_who_is_not_known_is_told_why(broker):

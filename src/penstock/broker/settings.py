@@ -25,7 +25,8 @@ class BrokerSettings:
         directory: Where data, settings, certificates and the log are kept.
         port: The plain listener.
         controller_port: The controller's.
-        sasl_port: A listener with SASL/PLAIN and SCRAM-SHA-512 for ``users``; None: none.
+        sasl_port: A listener with SASL/PLAIN and SCRAM-SHA-512 for ``users``, and OAUTHBEARER with tokens that nobody
+            has to sign; None: none.
         tls_port: A listener that wants a client certificate (mTLS); None: none.
         users: Name -> password.
         acls: Whether users need ACLs for what they do (``admin`` and the plain listener never do).
@@ -106,9 +107,12 @@ class BrokerSettings:
         users = "".join(f' user_{name}="{password}"' for name, password in self.users.items())
         login = "org.apache.kafka.common.security"
         return {
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{login}.plain.PlainLoginModule required{users};",
             "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": f"{login}.scram.ScramLoginModule required;",
+            # Kafka's handler for development: whoever the token names, signed or not.
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": f"{login}.oauthbearer.OAuthBearerLoginModule "
+            'required unsecuredLoginStringClaim_sub="broker";',
         }
 
     def _tls(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ __all__ = ["Security"]
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS = (*_WITH_PASSWORD, "OAUTHBEARER")
 _OIDC_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 # Read here, in whichever of the two sets it is given; all other names are passed on.
@@ -104,6 +105,14 @@ class Security:
         return security, rest
 
     def _check(self, given: Mapping[str, str]) -> None:
+        if self.uses_sasl and self.mechanism not in _MECHANISMS:
+            default = "" if "sasl.mechanism" in given or "sasl.mechanisms" in given else ", as nothing else is set"
+            raise ConfigError(
+                f"security.protocol {self.protocol} with sasl.mechanism {self.mechanism}{default}: not supported",
+                hint=f"One of {', '.join(_MECHANISMS)}; or security.protocol=SSL with a client certificate. A cluster "
+                "may have a listener of its own for it.",
+                setting="sasl.mechanism",
+            )
         if self.uses_sasl and self.mechanism in _WITH_PASSWORD and not self.username:
             raise ConfigError(
                 f"security.protocol {self.protocol} with {self.mechanism} needs a user",
@@ -164,12 +173,7 @@ class Security:
     def _login_of_librdkafka(self) -> dict[str, str]:
         if self.mechanism in _WITH_PASSWORD:
             return {"sasl.username": self.username, "sasl.password": self.password}
-        if self.mechanism == "OAUTHBEARER":
-            wanted = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
-            found = {f"sasl.oauthbearer.{new}": self.login[old] for old, new in wanted.items() if old in self.login}
-            return found | ({"sasl.oauthbearer.method": "oidc"} if found else {})
-        names = {"principal": "principal", "keyTab": "keytab", "serviceName": "service.name"}
-        return {f"sasl.kerberos.{new}": self.login[old] for old, new in names.items() if old in self.login}
+        return {}  # of OAUTHBEARER there is more than a login: see ClientSettings
 
     def jvm(self) -> dict[str, str]:
         """By Java's names."""

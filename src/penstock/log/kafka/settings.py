@@ -11,6 +11,8 @@ from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_cl
 from penstock.config.definitions import PREFIXES
 from penstock.config.secrets import Secretive, masked, resolved
 from penstock.errors import ConfigError
+from penstock.log.kafka.jaas import jaas_line
+from penstock.log.kafka.oauth import TokenSource
 from penstock.log.kafka.security import Security
 
 __all__ = ["ClientKind", "ClientSettings"]
@@ -110,6 +112,8 @@ class ClientSettings:
         for name, value in rest.items():
             found |= _for_librdkafka(name, value, client)
         found |= security.librdkafka()
+        if (tokens := _tokens(security, rest)) is not None:
+            found |= tokens.librdkafka()
         return found
 
     def jvm(self, kind: ClientKind) -> dict[str, str]:
@@ -118,6 +122,8 @@ class ClientSettings:
         found = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
         found |= {name: value for name, value in rest.items() if _is_of_java(name, _client(kind))}
         found |= security.jvm()
+        if not security.jaas and (tokens := _tokens(security, rest)) is not None:
+            found["sasl.jaas.config"] = jaas_line(security.mechanism, tokens.login())  # older ones read it there only
         return found
 
     def kafka_python(self) -> dict[str, Any]:
@@ -132,6 +138,8 @@ class ClientSettings:
             found["sasl_mechanism"] = security.mechanism
             found["sasl_plain_username"] = security.username
             found["sasl_plain_password"] = security.password
+        if (tokens := _tokens(security, rest)) is not None:
+            found["tokens"] = tokens
         if (context := security.context()) is not None:
             found["ssl_context"] = context
         return found
@@ -143,6 +151,10 @@ class ClientSettings:
     def _of(self, kind: ClientKind) -> tuple[Security, dict[str, str]]:
         merged = {name: resolved(name, value) for name, value in _layers(kind, self.given).items()}
         return Security.of(merged)
+
+
+def _tokens(security: Security, rest: Mapping[str, str]) -> TokenSource | None:
+    return TokenSource.of(security.login, rest) if security.uses_sasl and security.mechanism == "OAUTHBEARER" else None
 
 
 def _of_clients(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

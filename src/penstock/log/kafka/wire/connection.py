@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.errors import AuthenticationError
 from penstock.log.kafka.wire.errors import NO_CONNECTION, REFUSED_USER, TLS_FAILED, failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafka.protocol.api_message import ApiMessage
+
+    from penstock.log.kafka.oauth import TokenSource
 
 __all__ = ["BrokerConnection"]
 
@@ -163,7 +166,9 @@ class BrokerConnection:
         if answer.error_code:
             offered = ", ".join(answer.mechanisms)
             raise self._refused(f"the broker offers {offered}")
-        mechanism = get_sasl_mechanism(name)(host=host, **self._settings)
+        tokens = self._settings.get("tokens")
+        own = {} if tokens is None else {"sasl_oauth_token_provider": _provider(tokens)}
+        mechanism = get_sasl_mechanism(name)(host=host, **self._settings, **own)
         while not mechanism.is_done():
             answer = self.ask(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes(), max_version=1))
             if answer.error_code:
@@ -177,5 +182,23 @@ class BrokerConnection:
             self._expires = time.monotonic() + _OF_SESSION * lifetime_ms / 1000
 
     def _refused(self, why: str) -> KafkaException:
-        name, user = self._settings["sasl_mechanism"], self._settings.get("sasl_plain_username")
+        name, tokens = self._settings["sasl_mechanism"], self._settings.get("tokens")
+        user = self._settings.get("sasl_plain_username") if tokens is None else tokens.client_id
         return failed(REFUSED_USER, f"broker {self.address} refuses user {user!r} by {name}: {why}")
+
+
+def _provider(tokens: TokenSource) -> Any:
+    """The tokens as kafka-python wants to be given them."""
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc] # its package has no types
+        def token(self) -> str:
+            try:
+                return tokens.token()
+            except AuthenticationError as error:
+                raise failed(REFUSED_USER, error.message) from error
+
+        def extensions(self) -> dict[str, str]:
+            return dict(tokens.extensions)
+
+    return Provider()
