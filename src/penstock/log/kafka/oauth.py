@@ -68,7 +68,7 @@ class TokenSource:
         if missing := [name for name, value in given.items() if not value]:
             raise ConfigError(
                 f"OAUTHBEARER needs {', '.join(missing)}",
-                hint="Tokens are asked for with client credentials at the identity provider; no other way is supported.",
+                hint="Tokens are asked for with client credentials at an identity provider; no other way is known.",
                 setting=missing[0],
             )
         own = (each.split("=", 1) for each in settings.get(f"{_PREFIX}extensions", "").split(",") if "=" in each)
