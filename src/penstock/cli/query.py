@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -116,22 +116,27 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Print the value of a key, or the entries of a range, a prefix, or a time."""
+    from penstock.query.asking import Question
+
     asking = options.asking()
     try:
         kind = asking.kind(store)
+        wanted = Question(store, "get", encoding=encoding, reverse=reverse, limit=limit)
         if kind in ("window", "session"):
             low, high = _between(window or key_range or "..")
             since, until = instant_ms(low, "--window"), instant_ms(high, "--window")
-            answer = asking.times(kind, store, key, since, until, encoding=encoding, reverse=reverse, limit=limit)
+            how: Literal["windows", "sessions"] = "windows" if kind == "window" else "sessions"
+            wanted = replace(wanted, how=how, key=key, low=since, high=until)
         elif window is not None:
             raise ConfigError(f"--window is for windows and sessions; store {store!r} is of kind {kind!r}")
         elif key is not None:
-            answer = asking.get(store, key, encoding, instant_ms(as_of, "--as-of"))
+            wanted = replace(wanted, key=key, as_of=instant_ms(as_of, "--as-of"))
         elif prefix is not None:
-            answer = asking.prefix(store, prefix, encoding=encoding, limit=limit)
+            wanted = replace(wanted, how="prefix", key=prefix)
         else:
             low, high = _between(key_range or "..")
-            answer = asking.range(store, low, high, encoding=encoding, reverse=reverse, limit=limit)
+            wanted = replace(wanted, how="range", low=low, high=high)
+        answer = asking.ask(wanted)
     finally:
         asking.close()
     if as_json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast
 from urllib.parse import quote
 
 from penstock.errors import StateError
@@ -10,37 +11,45 @@ from penstock.query.codec import Encoding
 from penstock.query.extra import require_web
 from penstock.query.service import QueryService
 
-__all__ = ["Asking", "Local", "Remote"]
+__all__ = ["Asking", "Local", "Question", "Remote"]
 
 _TIMEOUT_S = 30.0
 Answer = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of a store.
+
+    Attributes:
+        store: Its name.
+        how: The value of a key, entries of a prefix or a range, windows by their start, sessions that touch a time.
+        key: The key, or the prefix, as text; of windows and sessions None for those of all keys.
+        low: The first key or time; None: from the beginning.
+        high: The last one; None: to the end.
+        as_of: Of versioned stores, the time of the value.
+        encoding: How keys are written.
+        reverse: The last first; sessions have one order.
+        limit: At most so many entries.
+    """
+
+    store: str
+    how: Literal["get", "prefix", "range", "windows", "sessions"]
+    key: str | None = None
+    low: Any = None
+    high: Any = None
+    as_of: int | None = None
+    encoding: str = "auto"
+    reverse: bool = False
+    limit: int = 100
+
+
 class Asking(Protocol):
-    """What can be asked."""
+    """Whom one can ask."""
 
     def stores(self) -> list[Answer]: ...
     def kind(self, store: str) -> str: ...
-    def get(self, store: str, key: str, encoding: str, as_of: int | None) -> Answer: ...
-    def prefix(self, store: str, prefix: str, *, encoding: str, limit: int) -> Answer: ...
-    def range(
-        self, store: str, low: str | None, high: str | None, *, encoding: str, reverse: bool, limit: int
-    ) -> Answer: ...
-    def times(
-        self,
-        kind: str,
-        store: str,
-        key: str | None,
-        since: int | None,
-        until: int | None,
-        *,
-        encoding: str,
-        reverse: bool,
-        limit: int,
-    ) -> Answer:
-        """Windows by their start, or the sessions that touch a time."""
-        ...
-
+    def ask(self, question: Question) -> Answer: ...
     def close(self) -> None: ...
 
 
@@ -56,33 +65,20 @@ class Local:
     def kind(self, store: str) -> str:
         return self._service.state.store(store).spec.kind
 
-    def get(self, store: str, key: str, encoding: str, as_of: int | None) -> Answer:
-        return self._service.get(store, key, _encoding(encoding), as_of)
-
-    def prefix(self, store: str, prefix: str, *, encoding: str, limit: int) -> Answer:
-        return self._service.prefix(store, prefix, encoding=_encoding(encoding), limit=limit)
-
-    def range(
-        self, store: str, low: str | None, high: str | None, *, encoding: str, reverse: bool, limit: int
-    ) -> Answer:
-        return self._service.range(store, low, high, encoding=_encoding(encoding), reverse=reverse, limit=limit)
-
-    def times(
-        self,
-        kind: str,
-        store: str,
-        key: str | None,
-        since: int | None,
-        until: int | None,
-        *,
-        encoding: str,
-        reverse: bool,
-        limit: int,
-    ) -> Answer:
-        how = _encoding(encoding)
-        if kind == "session":
-            return self._service.sessions(store, key, since, until, encoding=how, limit=limit)
-        return self._service.windows(store, key, since, until, encoding=how, reverse=reverse, limit=limit)
+    def ask(self, question: Question) -> Answer:
+        q, encoding, service = question, _encoding(question.encoding), self._service
+        match q.how:
+            case "get":
+                return service.get(q.store, q.key or "", encoding, q.as_of)
+            case "prefix":
+                return service.prefix(q.store, q.key or "", encoding=encoding, limit=q.limit)
+            case "range":
+                return service.range(q.store, q.low, q.high, encoding=encoding, reverse=q.reverse, limit=q.limit)
+            case "windows":
+                times = (q.key, q.low, q.high)
+                return service.windows(q.store, *times, encoding=encoding, reverse=q.reverse, limit=q.limit)
+            case "sessions":
+                return service.sessions(q.store, q.key, q.low, q.high, encoding=encoding, limit=q.limit)
 
     def close(self) -> None:
         self._service.close()
@@ -104,40 +100,26 @@ class Remote:
     def kind(self, store: str) -> str:
         return str(self._ask(f"/stores/{quote(store, safe='')}")["kind"])
 
-    def get(self, store: str, key: str, encoding: str, as_of: int | None) -> Answer:
-        return self._of(store, f"keys/{quote(key, safe='')}", encoding=encoding, as_of=as_of)
-
-    def prefix(self, store: str, prefix: str, *, encoding: str, limit: int) -> Answer:
-        return self._of(store, "prefix", prefix=prefix, encoding=encoding, limit=limit)
-
-    def range(
-        self, store: str, low: str | None, high: str | None, *, encoding: str, reverse: bool, limit: int
-    ) -> Answer:
-        bounds = {"from": low, "to": high}
-        return self._of(store, "range", **bounds, encoding=encoding, reverse=reverse, limit=limit)
-
-    def times(
-        self,
-        kind: str,
-        store: str,
-        key: str | None,
-        since: int | None,
-        until: int | None,
-        *,
-        encoding: str,
-        reverse: bool,
-        limit: int,
-    ) -> Answer:
-        bounds = {"from": since, "to": until}
-        more = {} if kind == "session" else {"reverse": reverse}
-        return self._of(store, f"{kind}s", key=key, **bounds, encoding=encoding, limit=limit, **more)
+    def ask(self, question: Question) -> Answer:
+        q = question
+        parameters: dict[str, Any] = {"encoding": q.encoding}
+        if q.how == "get":
+            parameters["as_of"] = q.as_of
+        else:
+            parameters |= {
+                "prefix" if q.how == "prefix" else "key": q.key,
+                "from": q.low,
+                "to": q.high,
+                "limit": q.limit,
+            }
+        if q.how in ("range", "windows"):
+            parameters["reverse"] = q.reverse
+        path = f"keys/{quote(q.key or '', safe='')}" if q.how == "get" else q.how
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return cast("Answer", self._ask(f"/stores/{quote(q.store, safe='')}/{path}", given))
 
     def close(self) -> None:
         self._client.close()
-
-    def _of(self, store: str, path: str, **parameters: Any) -> Answer:
-        given = {name: value for name, value in parameters.items() if value is not None}
-        return cast("Answer", self._ask(f"/stores/{quote(store, safe='')}/{path}", given))
 
     def _ask(self, path: str, parameters: dict[str, Any] | None = None) -> Any:
         import httpx
