@@ -190,7 +190,7 @@ def by_foreign_key(*, left: bool) -> Topology:
     return builder.build()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.booleans(), st.integers(0, 1 << 32).map(random.Random), st.integers(1, 30), st.sampled_from([0, 10_000_000]))
 def test_a_foreign_key_join_is_right_after_every_batch(
     left: bool, chance: random.Random, size: int, cache: int

@@ -199,7 +199,9 @@ def test_over_tls_with_the_names_of_java(tmp_path, monkeypatch):
     import trustme
 
     from penstock.serde import Serdes
+    from penstock.serde.schemas import client as clients
 
+    monkeypatch.setattr(clients, "_clients", {})
     monkeypatch.setenv("REGISTRY_USER", "ann:secret")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -218,6 +220,8 @@ def test_over_tls_with_the_names_of_java(tmp_path, monkeypatch):
         with pytest.raises(PenstockError, match="401") as refused:
             Serdes.avro("string", registry=wrong).for_topic("t", "value").serialize("x")
         assert "wrong" not in str(refused.value)
+        for each in clients._clients.values():  # the server's end waits half a minute for their good-bye
+            each._client.__exit__(None, None, None)
     jks = {**settings, "schema.registry.ssl.truststore.type": "JKS"}
     with pytest.raises(ConfigError, match="only PEM"):
         Serdes.avro("string", registry=jks).for_topic("t", "value").serialize("x")
