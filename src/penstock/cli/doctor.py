@@ -28,7 +28,8 @@ def doctor(
     ] = None,
     command_config: CommandConfig = None,
     jars: Annotated[
-        list[str] | None, typer.Option("--jars", help="The connector's jar files, or a folder of them.")
+        list[str] | None,
+        typer.Option("--jars", help="Jar files of the connector, or a folder of them; includes --kafka."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -36,15 +37,18 @@ def doctor(
 
     Exits with 1 if something is.
     """
-    from penstock.cli.environment import Finding, examine
+    from penstock.cli.environment import Finding, examine, kafka_packages
 
     findings = examine(state_dir)
-    if kafka or bootstrap:
-        from penstock.spark.proof import prove_connector
-
+    if kafka or bootstrap or jars:
         settings = read_command_config(command_config)
-        for name, found, remedy in prove_connector(bootstrap, settings, jars or ()):
-            findings.append(Finding(name, found, ok=not remedy, remedy=remedy))
+        clients = kafka_packages()
+        findings += clients
+        if all(f.ok for f in findings if f in clients or f.name == "Java"):  # else there is nothing to prove
+            from penstock.spark.proof import prove_connector
+
+            for name, found, remedy in prove_connector(bootstrap, settings, jars or ()):
+                findings.append(Finding(name, found, ok=not remedy, remedy=remedy))
     missing = [f for f in findings if not f.ok]
     if as_json:
         print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})

@@ -10,14 +10,16 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.version import __version__
 
-__all__ = ["Finding", "examine", "java_version", "versions"]
+__all__ = ["Finding", "examine", "java_version", "kafka_packages", "versions"]
 
 _PACKAGES = ("pyspark", "polars", "pyarrow", "numpy", "pandas", "lmdb", "obstore", "cloudpickle")
+_FOR_KAFKA = ("confluent-kafka", "kafka-python", "crc32c", "cryptography")
 _MIN_JAVA = 17
 _MIN_FREE_BYTES = 1 << 30
 
@@ -35,13 +37,26 @@ class Finding:
 def versions() -> dict[str, str]:
     """Penstock's version, and those of what it runs on."""
     found = {"penstock": __version__, "python": platform.python_version()}
-    for name in _PACKAGES:
+    return {**found, **_installed(_PACKAGES), "java": java_version() or "missing"}
+
+
+def _installed(names: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found[name] = "missing"
-    found["java"] = java_version() or "missing"
     return found
+
+
+def kafka_packages() -> list[Finding]:
+    """What Kafka as the log needs beside the rest."""
+    remedy = 'pip install "penstock[kafka]"'
+    return [
+        Finding(name, number, ok=number != "missing", remedy=remedy if number == "missing" else "")
+        for name, number in _installed(_FOR_KAFKA).items()
+    ]
 
 
 def java_version() -> str | None:

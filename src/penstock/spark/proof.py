@@ -1,68 +1,98 @@
-"""Proves that Spark and its Kafka connector work here: starts the one, loads the other, reads something."""
+"""Proves that Spark and its Kafka connector work here: asks the broker, starts Spark, loads the connector, reads."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from penstock.errors import EnvironmentProblemError, PenstockError
+from penstock.errors import AuthorizationError, EnvironmentProblemError, LogError, PenstockError
 from penstock.spark.connector import add_connector, connector_jars
 from penstock.spark.session import quiet_pandas, session_for
 
 __all__ = ["prove_connector"]
 
+Proof = tuple[str, str, str]
+_PATIENCE_MS = 10_000  # somebody waits for the answer
+_TOPICS_TRIED = 20
 
-def prove_connector(
-    servers: str | None, settings: Mapping[str, Any], jars: Sequence[str] = ()
-) -> list[tuple[str, str, str]]:
-    """What was tried: a name, what was found, and what to do if that is bad (else empty).
+
+def prove_connector(servers: str | None, settings: Mapping[str, Any], jars: Sequence[str] = ()) -> Iterator[Proof]:
+    """What was tried: a name, what was found, and what to do if that is bad (else empty). It ends at the first bad one.
 
     Args:
         servers: Brokers to read from; None: the connector is loaded only.
         settings: Of Kafka's clients, by their Java names.
         jars: As ``penstock.kafka.jars``.
     """
-    found: list[tuple[str, str, str]] = []
+    step = "Kafka connector"
     try:
+        topic: str | None = None
+        if servers is not None:
+            step = f"broker {servers}"
+            found, topic = _ask(servers, settings)
+            yield step, found, ""
+            step = "Kafka connector"
         paths = connector_jars(jars)
-        found.append(("Kafka connector", ", ".join(path.name for path in paths), ""))
-        with tempfile.TemporaryDirectory() as scratch, quiet_pandas():
-            session, is_new = session_for({"spark.master": "local[1]"}, "penstock-doctor", scratch)
-            try:
-                add_connector(session, jars)
-                found.append(("Spark loads it", f"Spark {session.version}", ""))
-                if servers is not None:
-                    found.append(_reads(session, servers, settings))
-            finally:
-                if is_new:
-                    session.stop()
+        yield step, f"{', '.join(path.name for path in paths)} in {paths[0].parent}", ""
+        step = "Spark loads it"
+        with _spark() as session:
+            add_connector(session, jars)
+            yield step, f"Spark {session.version}", ""
+            if servers is not None and topic is not None:
+                step = "Spark reads with it"
+                yield step, _read(session, servers, settings, topic), ""
     except PenstockError as error:
-        found.append(("Kafka connector", error.message, error.hint))
-    return found
+        yield step, error.message, error.hint or "The message says all that is known."
 
 
-def _reads(session: Any, servers: str, settings: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Reads one record of any topic that this user may read."""
-    from penstock.log.kafka.settings import ClientSettings
+@contextmanager
+def _spark() -> Iterator[Any]:
+    with tempfile.TemporaryDirectory() as scratch, quiet_pandas():
+        session, is_new = session_for({"spark.master": "local[1]"}, "penstock-doctor", scratch)
+        try:
+            yield session
+        finally:
+            if is_new:
+                session.stop()
+
+
+def _ask(servers: str, settings: Mapping[str, Any]) -> tuple[str, str | None]:
+    """What the broker has, and a topic with records that this user may read."""
     from penstock.log.open import open_log
+    from penstock.log.url import kafka_servers
 
-    name = f"reads {servers}"
-    with open_log(servers, settings) as log:
+    if kafka_servers(servers) is None:
+        raise LogError(
+            f"{servers} is no address of Kafka", hint="Give host:port; an embedded log needs no connector at all."
+        )
+    with open_log(servers, {**settings, "task.timeout.ms": _PATIENCE_MS}) as log:
         topics = [info.name for info in log.topics()]
         ends = log.end_offsets(topics) if topics else {}
-        first = log.beginning_offsets(topics) if topics else {}
-    full = sorted({tp.topic for tp, end in ends.items() if end > first[tp]})
-    if not full:
-        return name, f"the broker answers; there is nothing to read in its {len(topics)} topics", ""
-    reader = session.read.format("kafka").option("subscribe", full[0])
+        starts = log.beginning_offsets(topics) if topics else {}
+        full = [place for place, end in sorted(ends.items()) if end > starts[place]]
+        said = f"answers; {len(topics)} topics"
+        for place in full[:_TOPICS_TRIED]:
+            try:
+                if log.read(place.topic, place.partition, starts[place], 1).records.num_rows:
+                    return said, place.topic
+            except AuthorizationError:
+                continue
+    return f"{said}, with nothing that this user may read", None
+
+
+def _read(session: Any, servers: str, settings: Mapping[str, Any], topic: str) -> str:
+    from penstock.log.kafka.settings import ClientSettings
+
+    reader = session.read.format("kafka").option("subscribe", topic)
     for option, value in ClientSettings.of(servers, settings).jvm("consumer").items():
         reader = reader.option(f"kafka.{option}", value)
     try:
         rows = reader.load().limit(1).collect()
     except Exception as error:
         raise EnvironmentProblemError(
-            f"Spark's connector does not read {full[0]}: {str(error).splitlines()[0]}",
+            f"Spark's connector does not read {topic}: {str(error).splitlines()[0]}",
             hint="The client of Python does: compare what both are told, and what the Java side may reach.",
         ) from error
-    return name, f"{len(rows)} record of {full[0]}", ""
+    return f"{len(rows)} record of {topic}"
