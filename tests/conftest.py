@@ -12,14 +12,18 @@ import pytest
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 HERE = Path(__file__).parent
-ON_SPARK = ("integration", "faults", "soak")  # folders in which every test starts Spark
+# Folders in which every test starts Spark, and which process runs them: those of one group run one after the other,
+# and share Spark's session and the broker. Two groups, so that two processors have something to do all the time.
+ON_SPARK = {"integration": "integration", "soak": "integration", "faults": "faults"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests that start Spark, which leaves sockets to be closed by the garbage collector."""
     for item in items:
         folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if folder in ON_SPARK:
+            item.add_marker(pytest.mark.xdist_group(ON_SPARK[folder]))
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))

@@ -55,7 +55,7 @@ class Bench:
 
     def read(self, topic: str, value: Callable[[bytes], Any] = bytes.decode) -> list[tuple[str | None, Any]]:
         found: list[tuple[str | None, Any]] = []
-        for partition in range(self.log.topic(topic).partitions):
+        for partition in range(self.log.partitions(topic)):
             records = self.log.read(topic, partition, 0, 1_000_000).records
             for key, one in zip(records.column("key").to_pylist(), records.column("value").to_pylist(), strict=True):
                 found.append((None if key is None else key.decode(), None if one is None else value(one)))

@@ -186,7 +186,7 @@ def test_reading_and_writing_without_rights(broker, superuser):
             log.delete_topic("closed")
 
 
-def test_commands_with_the_settings_of_a_file(broker, superuser, tmp_path):
+def test_commands_with_the_settings_of_a_file(broker, superuser, spark, tmp_path):
     superuser.create_topic("lines")
     grant(broker, "User:alice", [(TOPIC, "lines", LITERAL, "WRITE"), (TOPIC, "lines", LITERAL, "READ")])
     settings = access(broker, "SCRAM-SHA-512")
@@ -204,6 +204,7 @@ def test_commands_with_the_settings_of_a_file(broker, superuser, tmp_path):
     said("connect", "file", "--once", "--path", str(lines), "--topic", "lines")
     assert said("topics", "consume", "lines").count("one") == 2
     assert "lines" in said("topics", "list")
+    assert "1 record of lines" in said("doctor")
 
 
 def test_tokens_of_an_identity_provider(broker, superuser):

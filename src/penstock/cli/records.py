@@ -32,7 +32,7 @@ class Producer:
         self, log: TopicLog, topic: str, key_format: str, value_format: str, *, partition: int | None = None
     ) -> None:
         self._log, self._topic = log, topic
-        self._partitions = log.topic(topic).partitions
+        self._partitions = log.partitions(topic)
         if partition is not None and not 0 <= partition < self._partitions:
             raise LogError(f"{topic} has no partition {partition}", hint=f"It has {self._partitions}, from 0 on.")
         self._partition = partition
@@ -112,7 +112,7 @@ class Consumer:
     ) -> None:
         self._log, self._topic, self._span = log, topic, span
         self._key, self._value = Serdes.of(key_format), Serdes.of(value_format)
-        count = log.topic(topic).partitions
+        count = log.partitions(topic)
         if partition is not None and not 0 <= partition < count:
             raise LogError(f"{topic} has no partition {partition}", hint=f"It has {count}, from 0 on.")
         numbers = range(count) if partition is None else [partition]

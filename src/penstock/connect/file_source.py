@@ -158,11 +158,11 @@ class FileSource:
 
 def _ensure_topic(log: TopicLog, topic: str, partitions: int) -> int:
     try:
-        return log.topic(topic).partitions
+        return log.partitions(topic)
     except UnknownTopicError:
         pass
     try:
         log.create_topic(topic, partitions)
     except TopicExistsError:
-        return log.topic(topic).partitions  # somebody else was faster
+        return log.partitions(topic)  # somebody else was faster
     return partitions

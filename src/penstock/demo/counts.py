@@ -23,7 +23,7 @@ class TopicCounts:
 
     def __init__(self, log: TopicLog, topic: str = "os-check") -> None:
         self._log, self._topic = log, topic
-        self._next = {n: log.beginning_offset(topic, n) for n in range(log.topic(topic).partitions)}
+        self._next = {n: log.beginning_offset(topic, n) for n in range(log.partitions(topic))}
         self.counts: dict[tuple[int, str], int] = {}
         self.updates = 0
 

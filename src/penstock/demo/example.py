@@ -82,7 +82,7 @@ def _write(log: TopicLog, sources: Iterable[SourceNode], records: Iterable[Examp
 
 
 def _show(log: TopicLog, sink: SinkNode, topic: str) -> None:
-    for partition in range(log.topic(topic).partitions):
+    for partition in range(log.partitions(topic)):
         found = log.read(topic, partition, 0).records
         keys, values = (
             serde.decode(found.column(name)).items()

@@ -142,7 +142,7 @@ def places_of(log: TopicLog, selections: Iterable[str]) -> list[TopicPartition]:
     places = []
     for selection in selections:
         topic, colon, numbers = selection.partition(":")
-        count = log.topic(topic).partitions
+        count = log.partitions(topic)
         if not colon:
             places += [TopicPartition(topic, number) for number in range(count)]
             continue

@@ -173,6 +173,10 @@ class TopicLog(Protocol):
         """Raises UnknownTopicError with the nearest names."""
         ...
 
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has; a secured cluster tells this to more users than a topic's settings."""
+        ...
+
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Removes all records below an offset; gives the new first offset."""
         ...

@@ -80,6 +80,10 @@ class EmbeddedLog(Coordination, Groups, Upkeep):
         with self._database.reading() as connection:
             return catalog.find(connection, name)
 
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return self.topic(topic).partitions
+
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> int:
         """Appends outside any transaction; gives the first offset."""
         with self.transaction("") as transaction:

@@ -117,7 +117,7 @@ class EmbeddedConsumer:
         return {place: found[place] for place in places if place in found}
 
     def partitions(self, topic: str) -> int:
-        return self._log.topic(topic).partitions
+        return self._log.partitions(topic)
 
     def beginning_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {place: self._log.beginning_offset(place.topic, place.partition) for place in places}

@@ -138,7 +138,7 @@ class EmbeddedProducer:
 
     def _partitions(self, topic: str) -> int:
         if topic not in self._counts:
-            self._counts[topic] = self._log.topic(topic).partitions
+            self._counts[topic] = self._log.partitions(topic)
         return self._counts[topic]
 
     def _sticky(self, topic: str) -> int:

@@ -127,7 +127,7 @@ def write_batch(source: DataFrameSource, rows: pa.Table, batch: int, log: TopicL
     keys = _encoded(rows.column("key"), source.key_serde)
     values = _encoded(rows.column("value"), source.value_serde)
     records = pa.RecordBatch.from_arrays([pa.array(times[order]), keys, values], ["timestamp", "key", "value"])
-    targets = partitions_for(keys, log.topic(source.topic).partitions, seed=batch)
+    targets = partitions_for(keys, log.partitions(source.topic), seed=batch)
     application = lease.application
     with log.transaction(f"{application}-{source.task}", lease.epoch) as transaction:
         for partition in np.unique(targets):

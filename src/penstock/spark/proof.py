@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.errors import AuthorizationError, EnvironmentProblemError, LogError, PenstockError
+from penstock.errors import AuthorizationError, EnvironmentProblemError, LogError, LogUnavailableError, PenstockError
 from penstock.spark.connector import add_connector, connector_jars
 from penstock.spark.session import quiet_pandas, session_for
 
@@ -15,6 +16,7 @@ __all__ = ["prove_connector"]
 
 Proof = tuple[str, str, str]
 _PATIENCE_MS = 10_000  # somebody waits for the answer
+_CONNECT_S = 5.0
 _TOPICS_TRIED = 20
 
 
@@ -67,6 +69,7 @@ def _ask(servers: str, settings: Mapping[str, Any]) -> tuple[str, str | None]:
         raise LogError(
             f"{servers} is no address of Kafka", hint="Give host:port; an embedded log needs no connector at all."
         )
+    _reach(servers)
     with open_log(servers, {**settings, "task.timeout.ms": _PATIENCE_MS}) as log:
         topics = [info.name for info in log.topics()]
         ends = log.end_offsets(topics) if topics else {}
@@ -80,6 +83,23 @@ def _ask(servers: str, settings: Mapping[str, Any]) -> tuple[str, str | None]:
             except AuthorizationError:
                 continue
     return f"{said}, with nothing that this user may read", None
+
+
+def _reach(servers: str) -> None:
+    """Raises unless somebody listens at one of the addresses: clients would go on trying, and not say why."""
+    failures = []
+    for server in servers.removeprefix("kafka://").split(","):
+        host, _, port = server.strip().rstrip("/").rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+        except (OSError, ValueError) as error:
+            failures.append(f"{server}: {error}")
+        else:
+            return
+    raise LogUnavailableError(
+        f"nobody answers at {'; '.join(failures)}",
+        hint="Are host and port right, and does the broker run? `penstock broker start` starts one on this machine.",
+    )
 
 
 def _read(session: Any, servers: str, settings: Mapping[str, Any], topic: str) -> str:

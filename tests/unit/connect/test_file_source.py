@@ -37,7 +37,7 @@ def source_of(log, path):
 
 def values(log, topic="lines"):
     out = []
-    for partition in range(log.topic(topic).partitions):
+    for partition in range(log.partitions(topic)):
         end = log.end_offset(topic, partition)
         for batch in log.read_range(topic, partition, 0, end):
             out += batch.column("value").to_pylist()

@@ -31,7 +31,7 @@ def test_topics(log):
     with pytest.raises(TopicExistsError):
         log.create_topic("a")
     log.create_partitions("a", 3)
-    assert log.topic("a").partitions == 3
+    assert log.partitions("a") == 3
     with pytest.raises(ConfigError):
         log.create_partitions("a", 3)
     log.alter_config("b", {"retention.ms": None, "cleanup.policy": "compact"})

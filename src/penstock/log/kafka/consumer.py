@@ -164,7 +164,7 @@ class KafkaConsumer:
         return self._consumer.consumer_group_metadata()
 
     def partitions(self, topic: str) -> int:
-        return self._log.topic(topic).partitions
+        return self._log.partitions(topic)
 
     def beginning_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return _chosen(self._log.beginning_offsets, places)

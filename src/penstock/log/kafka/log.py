@@ -93,6 +93,10 @@ class KafkaLog:
         """One topic; raises UnknownTopicError with the nearest names."""
         return self._topics.info(name)
 
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has, which fewer may not know than its settings."""
+        return self._topics.partitions(topic)
+
     def topic_setting(self, topic: str, name: str) -> str:
         """A setting of a topic, be it its own or the broker's default."""
         return self._topics.config(topic, everything=True)[name]

@@ -79,7 +79,7 @@ class KafkaProducer:
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
         if topic not in self._counts:
-            self._counts[topic] = self._log.topic(topic).partitions
+            self._counts[topic] = self._log.partitions(topic)
         self._turn += 1
         for partition, part in parts_of(records, self._counts[topic], self._turn):
             enqueue(self._client, (topic, partition, part), self._deliveries)
