@@ -59,6 +59,12 @@ def broker(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def endpoint():
+    with TokenEndpoint({"robot": "secret"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def superuser(broker):
     with open_log(broker.settings.bootstrap_servers) as log:
         yield log
@@ -83,6 +89,18 @@ def access(broker: Broker, how: str, password: str = "wonder") -> dict[str, str]
         "sasl.mechanism": how,
         "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
         f'username="alice" password="{password}";',
+    }
+
+
+def robot(broker: Broker, endpoint: TokenEndpoint, secret: str) -> dict[str, str]:
+    """Settings of one who shows tokens."""
+    return {
+        "bootstrap.servers": access(broker, "PLAIN")["bootstrap.servers"],
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": endpoint.url,
+        "sasl.oauthbearer.client.credentials.client.id": "robot",
+        "sasl.oauthbearer.client.credentials.client.secret": secret,
     }
 
 
@@ -188,7 +206,9 @@ def test_reading_and_writing_without_rights(broker, superuser):
 
 def test_commands_with_the_settings_of_a_file(broker, superuser, spark, tmp_path):
     superuser.create_topic("lines")
-    grant(broker, "User:alice", [(TOPIC, "lines", LITERAL, "WRITE"), (TOPIC, "lines", LITERAL, "READ")])
+    own = [(TOPIC, "lines", LITERAL, "WRITE"), (TOPIC, "lines", LITERAL, "READ")]
+    own += [(TOPIC, "connect-offsets", LITERAL, operation) for operation in ("CREATE", "READ", "WRITE")]
+    grant(broker, "User:alice", [*own, (TRANSACTION, "connect-", PREFIXED, "WRITE")])
     settings = access(broker, "SCRAM-SHA-512")
     file, lines = tmp_path / "client.properties", tmp_path / "lines"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -207,29 +227,16 @@ def test_commands_with_the_settings_of_a_file(broker, superuser, spark, tmp_path
     assert "1 record of lines" in said("doctor")
 
 
-def test_tokens_of_an_identity_provider(broker, superuser):
+def test_tokens_of_an_identity_provider(broker, superuser, endpoint):
     superuser.create_topic("by-token")
     grant(broker, "User:robot", [(TOPIC, "by-token", LITERAL, "READ"), (TOPIC, "by-token", LITERAL, "WRITE")])
-    settings = {
-        "bootstrap.servers": access(broker, "PLAIN")["bootstrap.servers"],
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "sasl.oauthbearer.client.credentials.client.id": "robot",
-        "sasl.oauthbearer.client.credentials.client.secret": "secret",
-    }
-    with TokenEndpoint({"robot": "secret"}) as endpoint:
-        settings["sasl.oauthbearer.token.endpoint.url"] = endpoint.url
-        with opened(settings) as log:  # librdkafka lists, our own connections write and read
-            assert [topic.name for topic in log.topics()] == ["by-token"]
-            log.append("by-token", 0, records(["a"]))
-            assert log.read("by-token", 0, 0).records.column("value").to_pylist() == [b"a"]
-        wrong = settings | {"sasl.oauthbearer.client.credentials.client.secret": "hunter2"}
-        with opened(wrong) as log, pytest.raises(AuthenticationError, match="invalid_client") as caught:
-            log.read("by-token", 0, 0)
-        assert "hunter2" not in str(caught.value)
+    with opened(robot(broker, endpoint, "secret")) as log:  # librdkafka lists, our own connections write and read
+        assert [topic.name for topic in log.topics()] == ["by-token"]
+        log.append("by-token", 0, records(["a"]))
+        assert log.read("by-token", 0, 0).records.column("value").to_pylist() == [b"a"]
 
 
-def test_who_is_not_known_is_told_why(broker):
+def test_who_is_not_known_is_told_why(broker, endpoint):
     scram = access(broker, "SCRAM-SHA-512", password="hunter2")
     tls = access(broker, "mtls")
     nobody = {name: value for name, value in tls.items() if "keystore" not in name}
@@ -242,6 +249,7 @@ def test_who_is_not_known_is_told_why(broker):
         (nobody, "without a client certificate.*\n.*The broker wants a certificate of the client"),
         (doubter, "as CN=client.*\n.*Trust the authority"),
         (tls | {"bootstrap.servers": plain}, "speaks no TLS"),
+        (robot(broker, endpoint, "hunter2"), "invalid_client"),
         ({"bootstrap.servers": tls["bootstrap.servers"]}, "wants TLS or SASL"),
     )
 
@@ -255,4 +263,4 @@ def test_who_is_not_known_is_told_why(broker):
     for (_, says), error in zip(cases, errors, strict=True):
         assert re.search(says, str(error))
         assert "hunter2" not in str(error)
-    assert [type(error) for error in errors] == [AuthenticationError] * 6 + [LogUnavailableError]
+    assert [type(error) for error in errors] == [AuthenticationError] * 7 + [LogUnavailableError]

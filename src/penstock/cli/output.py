@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 __all__ = ["console", "print_error", "print_json", "print_table"]
 
 
+_ANY_WIDTH = 10_000
+
+
 def console(*, stderr: bool = False) -> Console:
-    """A console without colours when it is not a terminal; wide then, so that no column is cut."""
+    """A console without colours when it is not a terminal; as wide as needed then, so that nothing is cut."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, soft_wrap=True, width=None if stream.isatty() else 200)
+    return Console(file=stream, highlight=False, soft_wrap=True, width=None if stream.isatty() else _ANY_WIDTH)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "none") -> None:
@@ -32,7 +35,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", no_wrap=True)
+        name, last = column.removesuffix("#"), column is columns[-1]  # what is long stands in the last, which wraps
+        table.add_column(name, justify="left" if name == column else "right", no_wrap=not last, overflow="fold")
     for row in found:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
     out.print(table)

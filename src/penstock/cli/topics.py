@@ -83,7 +83,7 @@ def delete(
 ) -> None:
     """Delete a topic and all its records."""
     with where.open() as log:
-        log.topic(topic)
+        log.partitions(topic)
         if not yes:
             typer.confirm(f"Delete {topic} and all its records?", abort=True)
         log.delete_topic(topic)

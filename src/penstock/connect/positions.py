@@ -36,7 +36,7 @@ class FilePosition:
 def ensure_positions_topic(log: TopicLog) -> None:
     """Creates the topic of positions if it is not there."""
     try:
-        log.topic(POSITIONS_TOPIC)
+        log.partitions(POSITIONS_TOPIC)
     except UnknownTopicError:
         try:
             log.create_topic(POSITIONS_TOPIC, 1, {"cleanup.policy": "compact"})

@@ -49,7 +49,7 @@ class EmbeddedConsumer:
 
     def subscribe(self, topics: Sequence[str], pattern: re.Pattern[str] | None) -> None:
         for topic in topics:
-            self._log.topic(topic)  # a misspelt one is told at once
+            self._log.partitions(topic)  # a misspelt one is told at once
         if self._me is None:
             self._positions.clear()
         self._topics, self._pattern = tuple(topics), pattern

@@ -155,6 +155,16 @@ def add_connector(session: SparkSession, given: Sequence[str] = ()) -> None:
         raise EnvironmentProblemError(
             f"Spark {session.version} does not load its Kafka connector from {jars[0].parent}: "
             f"{str(error).splitlines()[0]}",
-            hint="The jars must be of the Spark version that runs; start a new session, or name others in "
-            "penstock.kafka.jars.",
+            hint=_remedy(jars),
         ) from error
+
+
+def _remedy(jars: Sequence[Path]) -> str:
+    """What to do when Spark does not load the connector from these."""
+    wanted = [name for _, name, _ in next(iter(COORDINATES.values()))[0]]
+    missing = [name for name in wanted if not any(jar.name.startswith(name) for jar in jars)]
+    if missing:
+        return f"Among the jars of penstock.kafka.jars there is no {', no '.join(missing)}."
+    return (
+        "The jars must be of the Spark version that runs; start a new session, or name others in penstock.kafka.jars."
+    )

@@ -104,7 +104,7 @@ def topic_frame(
 
     Keys and values are binary, or of the type that the serde tells if it is text, JSON or a whole number.
     """
-    log.topic(topic)
+    log.partitions(topic)
     with quiet_pandas():
         source = private_source(TopicSource, TopicSource.name(), log=log, topic=topic)
         register_source(session, source)
