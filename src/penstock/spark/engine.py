@@ -19,6 +19,7 @@ from penstock.spark.progress import BatchProgress, progress_of
 from penstock.spark.session import quiet_pandas, register_source
 from penstock.spark.source import PenstockSource
 from penstock.spark.stage import run_stage, shuffle_width
+from penstock.spark.warm_up import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,6 +63,7 @@ class Engine:
 
     def start(self, interval_ms: int) -> None:
         """Starts the query; batches begin at most every ``interval_ms``."""
+        warm_up(self._session, self._job.dump(), self._job.parallelism)
         with quiet_pandas():
             for feed in self._feeds:
                 feed.start(interval_ms, until_latest=self._job.until_latest)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.runtime.task import TaskOutput
     from penstock.spark.job import SparkJob
 
-__all__ = ["expect", "run_task"]
+__all__ = ["expect", "log_of", "run_task"]
 
 Outputs = Mapping[str, pa.RecordBatch]
 Logged = list[tuple[str, pa.RecordBatch]]  # changelog topic, records for the task's partition
@@ -78,7 +78,7 @@ def run_task(
     number = batch * len(sub.levels) + run.phase
     facts = _Facts({"began_ms": int(time.time() * 1000)})
     faults.reach(0, batch, run.task_id, job.driver_pid)
-    log = _log_of(job)
+    log = log_of(job)
     # Without state and internal rows the transaction alone is atomic: there is nothing that a segment could add.
     needs_segment = job.plan.publishes(sub)
     steps = _through_segment if needs_segment else _directly
@@ -104,7 +104,7 @@ def run_task(
 
 def expect(job: SparkJob, runs: Iterable[TaskRun]) -> None:
     """Says which tasks run first in this process, so that what takes time for their outputs begins at once."""
-    expect_outputs(job, runs, _log_of(job))
+    expect_outputs(job, runs, log_of(job))
 
 
 def _directly(
@@ -244,7 +244,7 @@ _logs: OrderedDict[tuple[str, int, str], TopicLog] = OrderedDict()
 _MOST_LOGS = 4  # applications
 
 
-def _log_of(job: SparkJob) -> TopicLog:
+def log_of(job: SparkJob) -> TopicLog:
     """One handle a worker process and start of an application; workers never fork, so it is never shared."""
     key = (job.log_url, job.epoch, job.program_id)
     if key not in _logs:
