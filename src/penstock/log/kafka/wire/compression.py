@@ -35,7 +35,7 @@ def codec_number(compression_type: str) -> int:
         raise ConfigError(f"compression.type={compression_type!r}", hint=f"one of {', '.join(_NAMES)}") from None
 
 
-def decompress(codec: int, data: bytes) -> bytes:
+def decompress(codec: int, data: bytes | memoryview) -> bytes:
     """What a batch's records were before compression.
 
     Raises:
