@@ -42,7 +42,7 @@ types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(READY)  ## the tests alone, by two processes; ARGS="-k name -x -n 0" goes to pytest (-n 0: in this process)
-	$(BIN)/pytest -n 2 --dist loadgroup --doctest-modules src tests $(ARGS)
+	$(BIN)/pytest -n 2 --doctest-modules src tests $(ARGS)
 
 bench: $(READY) java  ## the workloads of docs/benchmarks.md, results to bench/results/
 	$(BIN)/python bench/run.py $(ARGS)

@@ -12,23 +12,35 @@ import pytest
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 HERE = Path(__file__).parent
-# Folders in which every test starts Spark, and which process runs them: those of one group run one after the other,
-# and share Spark's session and the broker. Two groups, so that two processors have something to do all the time.
+# Folders in which every test starts Spark, and by which of two processes they are run: the tests of one share Spark's
+# session and the broker, and one Spark has seldom work for two processors.
 ON_SPARK = {"integration": "integration", "soak": "integration", "faults": "faults"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests that start Spark, which leaves sockets to be closed by the garbage collector."""
     for item in items:
         folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if folder in ON_SPARK:
-            item.add_marker(pytest.mark.xdist_group(ON_SPARK[folder]))
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
         if folder == "faults":
             item.add_marker(pytest.mark.faults)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``-n 2``: first each process gets a group of tests on Spark, then whoever is free takes the next other one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            top, _, rest = nodeid.partition("/")
+            folder = rest.partition("/")[0]
+            return ON_SPARK[folder] if top == HERE.name and folder in ON_SPARK else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")
