@@ -196,11 +196,15 @@ def numbers_of(column: Column) -> NDArray[Any] | None:
         return None
     if series.dtype == pl.Null:
         return np.zeros(len(series), np.int64)
-    if series.dtype == pl.Float64:
-        return series.fill_null(0.0).to_numpy()
-    if not series.dtype.is_integer() or series.dtype in (pl.UInt64, pl.Int128):
+    is_float = series.dtype == pl.Float64
+    if not is_float and (not series.dtype.is_integer() or series.dtype in (pl.UInt64, pl.Int128)):
         return None
-    return series.cast(pl.Int64).fill_null(0).to_numpy()
+    # Polars runs each of these as a query, which for a few rows takes longer than all else here.
+    if not is_float and series.dtype != pl.Int64:
+        series = series.cast(pl.Int64)
+    if series.null_count():
+        series = series.fill_null(0.0 if is_float else 0)
+    return series.to_numpy()
 
 
 def _float_sums(

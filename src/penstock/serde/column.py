@@ -81,11 +81,15 @@ class Column:
     def null_mask(self) -> NDArray[np.bool_]:
         """True where the value is null."""
         if self._series is not None:
+            if not self._series.null_count():  # known without a look; asking Polars is dear for a few rows
+                return np.zeros(len(self._series), np.bool_)
             return self._series.is_null().to_numpy()
         return np.fromiter((v is None for v in self._items), np.bool_, len(self._items))  # type: ignore[union-attr,arg-type]
 
     def take(self, index: NDArray[np.int64]) -> Column:
         """The rows at these positions, in this order."""
+        if len(index) == 1 == len(self):
+            return self
         items = None if self._items is None else [self._items[i] for i in index.tolist()]
         series = None if self._series is None else self._series.gather(index)
         return Column(items, series)
