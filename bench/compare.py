@@ -1,6 +1,7 @@
 """Penstock beside Kafka Streams (Java), Quix Streams, Bytewax and Faust: the same topics of one broker, in one run.
 
 python bench/compare.py [--quick] [--n 1000000] [--workloads w1 w5] [--peers penstock kstreams] [--latency] [--name NAME]
+python bench/compare.py --workloads w5 --peers faust --merge --name kafka   # one run again; the others' stay as they are
 
 Every peer runs in processes of its own with two threads or processes. Its answer is read back and compared with one that
 Polars computes; a run with a wrong answer is no result. Rates are records of the input topic a second:
@@ -10,7 +11,8 @@ Polars computes; a run with a wrong answer is no result. Rates are records of th
   outputs  all records, from the first record processed until the last output is in its topic
   whole    all records, from the start of the process until the last output: start-up included
 
-The slow peers get a part of the records (peer_setup.py). Workloads are those of docs/benchmarks.md; w5 is w2b exactly once,
+The slow peers get a part of the records (peer_setup.py), and a run that is not over after --timeout seconds is ended: it
+is no result, and the row says how far it came, and how fast. Workloads are those of docs/benchmarks.md; w5 is w2b exactly once,
 all others run at least once, and Penstock also exactly once, to show what that costs. The results and the ratios
 Penstock / peer go to bench/results/compare-NAME.json.
 """
@@ -50,6 +52,11 @@ WORKLOADS = ("w1", "w2a", "w2b", "w3", "w4", "w5")
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 QUIET_S = 5.0
 HEAP_MB = 1024
+LATENCY_MODES = {
+    "penstock": (("realtime", False), ("micro_batch", True), ("micro_batch", False)),
+    "kstreams": (("", False), ("", True)),
+}
+KEPT = ("records", "results", "latency")  # of results that are merged; what the machine was is of the last run
 
 
 class Comparison:
@@ -93,7 +100,7 @@ class Comparison:
                 why = self._until_done(run, peer, watch, out, None if exactly_once else self._outputs(topology, n))
             broker_cpu = sum(self._broker.cpu_times()[:2]) - before
             if why:
-                return row | {"detail": f"{why}: {last_lines(log)}"}
+                return row | {"detail": f"{why}: {last_lines(log)}"} | self._reached(run, peer, watch, out, processed)
             found = watch.read(out)
             ok, detail = topics.check(topology, self.root, n, found)
             for topic in TOPICS[topology]:
@@ -106,6 +113,15 @@ class Comparison:
             watch.close()
             topics.delete(self.bootstrap, application)
             shutil.rmtree(state, ignore_errors=True)
+
+    def _reached(self, run: PeerRun, peer: Peer, watch: topics.Watch, out: str, processed: int) -> dict[str, Any]:
+        """How far a run came that was ended, as the peer told or else by its outputs; in records of the input topic."""
+        begun = run.marks.get("FIRST")
+        if begun is None:
+            return {}
+        at, count = run.counts[-1] if run.counts else (time.time(), watch.held(out))
+        records = round(count * self.records_for(peer) / processed) if run.counts else count
+        return {"reached": {"records": records, "records_per_s": round(records / max(at - begun, 1e-3))}}
 
     def _outputs(self, topology: str, n: int) -> int:
         """How many records a peer without a cache writes."""
@@ -198,21 +214,37 @@ def compare(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any, r
                     continue
                 rows = [comparison.run(peer, place, workload, exactly_once=exactly_once) for _ in range(given.runs)]
                 row = typical(rows)
-                report["results"].append(row)
+                put(report["results"], row)
                 print(compare_report.line(row), flush=True)
                 save()
 
 
+def put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Adds a row, in the place of one of an earlier run that is merged with this one."""
+
+    def identity(of: dict[str, Any]) -> tuple[Any, ...]:
+        return (of.get("workload"), of["peer"], of.get("mode"), of["exactly_once"])
+
+    places = [number for number, each in enumerate(rows) if identity(each) == identity(row)]
+    if places:
+        rows[places[0]] = row
+    else:
+        rows.append(row)
+
+
 def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any, report: dict[str, Any]) -> None:
+    """Each peer with the guarantees that it has; Penstock in real-time mode too."""
+    given = comparison.given
     for peer, place in peers:
         if peer.name == "faust":
             continue
-        for exactly_once in (False, True) if peer.name in ("penstock", "kstreams") else (False,):
+        for mode, exactly_once in LATENCY_MODES.get(peer.name, (("", False),)):
+            conf = given.conf | ({"processing.mode": mode} if mode else {})
             row = peer_latency.measure(
-                comparison.bootstrap, comparison.root, peer, place, exactly_once=exactly_once,
-                rate=comparison.given.rate, seconds=comparison.given.seconds, conf=comparison.given.conf,
-            )  # fmt: skip
-            report["latency"].append(row)
+                comparison.bootstrap, comparison.root, peer, place, exactly_once=exactly_once, rate=given.rate,
+                seconds=given.seconds, conf=conf,
+            ) | {"mode": mode}  # fmt: skip
+            put(report["latency"], row)
             print(compare_report.latency_line(row), flush=True)
             save()
 
@@ -228,7 +260,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only-latency", action="store_true")
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--timeout", type=float, default=150, help="seconds for a run, start-up included")
+    parser.add_argument("--timeout", type=float, default=120, help="seconds for a run, start-up included")
+    parser.add_argument("--merge", action="store_true", help="into the results of that name; what is run is replaced")
     parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="further settings of Penstock")
     parser.add_argument("--keep", type=Path, help="folder of broker and records, taken up again by the next run")
     parser.add_argument("--name", default=time.strftime("%Y-%m-%d", time.gmtime()))
@@ -253,6 +286,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the broker and the peers end with it
     output = HERE / "results" / f"compare-{given.name}.json"
     report = machine.facts("bench/compare.py") | {"records": given.n, "results": [], "latency": [], "missing": {}}
+    if given.merge and output.exists():
+        report |= {name: found for name, found in json.loads(output.read_text()).items() if name in KEPT}
+        given.n = report["records"]
 
     def save() -> None:
         report["ratios"] = compare_report.ratios(report["results"], "kstreams", "steady_records_per_s")

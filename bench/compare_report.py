@@ -54,7 +54,9 @@ def line(row: Row) -> str:
     """One run, as it is printed when it is over."""
     name = f"{row['workload']:4} {row['peer']:9} {'exactly once' if row['exactly_once'] else 'at least once':13}"
     if not row["ok"]:
-        return f"{name} NO RESULT: {row.get('detail', '')[-600:]}"
+        reached = row.get("reached")
+        so_far = f" ({reached['records']:,} records until then, {reached['records_per_s']:,}/s)" if reached else ""
+        return f"{name} NO RESULT{so_far}: {row.get('detail', '')[-600:]}"
     warm = f"{row['warm_records_per_s']:,}" if row["warm_records_per_s"] else "-"
     return (
         f"{name} {row['steady_records_per_s']:>9,} records/s (warm {warm}, whole {row['whole_records_per_s']:,}), "
@@ -63,12 +65,12 @@ def line(row: Row) -> str:
 
 
 def latency_line(row: Row) -> str:
-    name = f"{row['peer']:9} {'exactly once' if row['exactly_once'] else 'at least once':13}"
+    name = f"{row['peer']:9} {row['mode']:11} {'exactly once' if row['exactly_once'] else 'at least once':13}"
     if row.get("p50_ms") is None:
         return f"latency {name} NO RESULT: {row.get('detail', '')[-600:]}"
     return (
         f"latency {name} median {row['p50_ms']} ms, 90th {row['p90_ms']}, 99th {row['p99_ms']}, largest {row['max_ms']} "
-        f"({row['answered']:,} of {row['records']:,} records)"
+        f"({row['answered']:,} of {row['records']:,} records); {row['cores_used']} cores, {row['peak_pss_mb']:,} MB"
     )
 
 
@@ -107,7 +109,8 @@ def _cells(row: Row, java: Row | None) -> list[str]:
     if row["records"] != max(round(row["records"] / ALL[row["peer"]].share), 1):
         name += f" ({row['records']:,})"
     if not row["ok"]:
-        return [name, "no result", row.get("detail", "")[:60]]
+        reached = row.get("reached")
+        return [name, f"({reached['records_per_s']:,})" if reached else "no result", row.get("detail", "")[:60]]
     own = row["steady_records_per_s"]
     ratio = f"{own / java['steady_records_per_s']:.2f}" if java else "-"
     warm = f"{row['warm_records_per_s']:,}" if row["warm_records_per_s"] else "-"

@@ -14,16 +14,15 @@ import json
 import os
 import platform
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from latency_probe import Arrival, Arrivals, evenly, percentiles
 from penstock import Consumed, KafkaStreams, Materialized, Produced, StreamsBuilder
 from penstock.app import State
 from penstock.broker.process import Broker
@@ -59,25 +58,22 @@ def measure(servers: str, mode: str, args: argparse.Namespace) -> dict[str, Any]
         if mode == "realtime":
             config["penstock.realtime.batch.ms"] = args.realtime_batch_ms
         app = KafkaStreams(builder.build(), config)
-        found = _Latencies(servers, target, "read_committed" if mode == "micro_batch" else "read_uncommitted")
+        isolation = "read_committed" if mode == "micro_batch" else "read_uncommitted"
+        found = Arrivals({"bootstrap.servers": servers}, target, args.partitions, isolation)
         with found, app:
             sent = _produce(servers, source, args, app)
             time.sleep(2)
             if app.state is not State.RUNNING:
                 app.wait(1_000)
-    return {"mode": mode, "records": sent, **found.summary(args.warm_up)}
+    return {"mode": mode, "records": sent, **_summary(found.seen, args.warm_up)}
 
 
 def _produce(servers: str, topic: str, args: argparse.Namespace, app: KafkaStreams) -> int:
     """Records at an even rate; gives how many."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
-    begun = time.time()
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "socket.nagle.disable": True})
     sent = 0
-    for due in _moments(begun, args.rate, args.seconds + args.warm_up):
-        pause = due - time.time()
-        if pause > 0:
-            time.sleep(pause)
-        producer.produce(topic, _VALUE, str(sent % _KEYS).encode(), timestamp=int(time.time() * 1000))
+    for number in evenly(args.rate, int(args.rate * (args.seconds + args.warm_up))):
+        producer.produce(topic, _VALUE, str(number % _KEYS).encode(), timestamp=int(time.time() * 1000))
         producer.poll(0)
         sent += 1
         if sent % 1_000 == 0 and app.state is not State.RUNNING:
@@ -86,54 +82,12 @@ def _produce(servers: str, topic: str, args: argparse.Namespace, app: KafkaStrea
     return sent
 
 
-def _moments(begun: float, rate: int, seconds: float) -> Iterator[float]:
-    return (begun + number / rate for number in range(int(rate * seconds)))
-
-
-class _Latencies:
-    """A consumer of the output; a record's timestamp is when its input was produced, in milliseconds."""
-
-    def __init__(self, servers: str, topic: str, isolation: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": f"{topic}-reader",
-                "auto.offset.reset": "earliest",
-                "isolation.level": isolation,
-                "fetch.wait.max.ms": 5,
-            }
-        )
-        self._consumer.subscribe([topic])
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._seen: list[tuple[float, float]] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _read(self) -> None:
-        while not self._stop.is_set():
-            for message in self._consumer.consume(500, 0.01):
-                if message.error() is None:
-                    now = time.time() * 1000
-                    self._seen.append((now, now - message.timestamp()[1]))
-
-    def summary(self, warm_up_s: float) -> dict[str, Any]:
-        """Percentiles in milliseconds of what came after the warm-up."""
-        if not self._seen:
-            return {"outputs": 0}
-        first = self._seen[0][0] - self._seen[0][1]  # when the first record was produced
-        counted = sorted(latency for at, latency in self._seen if at - latency >= first + warm_up_s * 1000)
-        if not counted:
-            return {"outputs": len(self._seen)}
-        at = {f"p{p}": round(counted[min(len(counted) - 1, int(len(counted) * p / 100))], 1) for p in (50, 90, 99)}
-        return {"outputs": len(self._seen), "counted": len(counted), **at, "max": round(counted[-1], 1)}
+def _summary(seen: list[Arrival], warm_up_s: float) -> dict[str, Any]:
+    """Percentiles of what came after the warm-up; an output's timestamp is when its input was produced."""
+    if not seen:
+        return {"outputs": 0}
+    counted = [one.at - one.timestamp for one in seen if one.timestamp >= seen[0].timestamp + warm_up_s * 1000]
+    return {"outputs": len(seen), "counted": len(counted), **(percentiles(counted) if counted else {})}
 
 
 def main() -> None:
