@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pytest
 
-from penstock import KafkaStreams, Materialized, StreamsBuilder
+from penstock import KafkaStreams, StreamsBuilder
 from penstock.app import State
 from penstock.errors import CheckpointMismatchError, ConfigError
 from penstock.log.base import TopicPartition
 from penstock.spark.launch import plan_for, prepare_job
 from penstock.spark.realtime_stage import _Work
 
+from . import realtime_app
 from .conftest import Bench, long
 
+APP = Path(realtime_app.__file__)
 PATIENCE_S = 60
 MODE = {"processing.mode": "realtime", "penstock.realtime.batch.ms": 5_000, "statestore.cache.max.bytes": 0}
 
@@ -28,19 +35,13 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def counting(topic: str) -> StreamsBuilder:
-    builder = StreamsBuilder()
-    builder.stream(topic).group_by_key().count(Materialized("counts-store")).to_stream().to(f"{topic}-counts")
-    return builder
-
-
 def test_counts_as_records_come_and_goes_on_after_a_stop(kafka_bench: Bench) -> None:
     bench = kafka_bench
     name = "rt-words"
     bench.log.create_topic(name, 1)
     bench.log.create_topic(f"{name}-counts", 1)
     for run in range(2):
-        app: KafkaStreams = bench.app(counting(name).build(), **{**MODE, "application.id": name})
+        app: KafkaStreams = bench.app(realtime_app.topology(name), **{**MODE, "application.id": name})
         assert app.explain_json()["realtime"] == {"possible": True, "reason": None}
         with app:
             bench.write(name, [("a", "x", run), ("b", "x", run), ("a", "x", run)])
@@ -49,7 +50,7 @@ def test_counts_as_records_come_and_goes_on_after_a_stop(kafka_bench: Bench) -> 
     assert dict(bench.read(f"{name}-counts", long)) == {"a": 4, "b": 2}
     assert bench.read(f"{name}-counts", long)[:3] == [("a", 1), ("b", 1), ("a", 2)]
     with pytest.raises(CheckpointMismatchError, match=r"made with processing\.mode=realtime"):
-        bench.run(counting(name).build(), **{"application.id": name})
+        bench.run(realtime_app.topology(name), **{"application.id": name})
 
 
 def test_records_that_come_again_count_once(kafka_bench: Bench) -> None:
@@ -58,7 +59,7 @@ def test_records_that_come_again_count_once(kafka_bench: Bench) -> None:
     name = "rt-again"
     bench.log.create_topic(name, 1)
     bench.log.create_topic(f"{name}-counts", 1)
-    app = bench.app(counting(name).build(), **{**MODE, "application.id": name})
+    app = bench.app(realtime_app.topology(name), **{**MODE, "application.id": name})
     plan = plan_for(app.topology, app.config, bench.log)
     lease = bench.log.acquire_lease(name, "test")
     job = prepare_job(app.topology, app.config, plan, bench.log, lease, parallelism=2, until_latest=False)
@@ -115,7 +116,7 @@ def test_what_real_time_mode_cannot_run_is_refused_with_the_reason(kafka_bench: 
         app.start()
 
     app = kafka_bench.app(
-        counting("rt-left").build(),
+        realtime_app.topology("rt-left"),
         **{**MODE, "application.id": "rt-exactly", "processing.guarantee": "exactly_once_v2"},
     )
     with pytest.raises(ConfigError, match="at least once"):
@@ -123,7 +124,7 @@ def test_what_real_time_mode_cannot_run_is_refused_with_the_reason(kafka_bench: 
 
     bench.log.create_topic("words")
     with pytest.raises(ConfigError, match="the log is an embedded one"):
-        bench.app(counting("words").build(), **MODE).start()
+        bench.app(realtime_app.topology("words"), **MODE).start()
 
 
 def test_a_group_that_others_have_set_is_where_it_begins(kafka_bench: Bench) -> None:
@@ -133,6 +134,55 @@ def test_a_group_that_others_have_set_is_where_it_begins(kafka_bench: Bench) -> 
     bench.log.create_topic(f"{name}-counts", 1)
     bench.write(name, [("a", "x", 0), ("b", "x", 0), ("c", "x", 0)])
     bench.log.commit_offsets(name, {TopicPartition(name, 0): 2})
-    with bench.app(counting(name).build(), **{**MODE, "application.id": name}):
+    with bench.app(realtime_app.topology(name), **{**MODE, "application.id": name}):
         until(lambda: len(bench.read(f"{name}-counts", long)) == 1)
     assert bench.read(f"{name}-counts", long) == [("c", 1)]
+
+
+def test_a_driver_that_is_killed_in_mid_batch_loses_nothing_and_counts_nothing_twice(kafka_bench: Bench) -> None:
+    bench = kafka_bench
+    name, start = "rt-killed", TopicPartition("rt-killed", 0)
+    bench.log.create_topic(name, 1)
+    bench.log.create_topic(f"{name}-counts", 1)
+    sent: dict[str, int] = defaultdict(int)
+
+    def write(count: int) -> None:
+        keys = [f"k{number % 3}" for number in range(count)]
+        for key in keys:
+            sent[key] += 1
+        bench.write(name, [(key, "x", 0) for key in keys])
+
+    def counts() -> dict[str, list[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for key, count in bench.read(f"{name}-counts", long):
+            found[str(key)].append(count)
+        return found
+
+    def all_are_counted() -> bool:
+        return {key: max(seen) for key, seen in counts().items()} == sent
+
+    write(20)
+    driver = psutil.Popen([sys.executable, str(APP), bench.url, str(bench.root / "state"), name])
+    try:
+        until(lambda: bench.log.committed_offsets(name).get(start) == 20)  # the first batch has ended
+        write(20)
+        until(all_are_counted)
+    finally:
+        kill_all(driver)
+    assert bench.log.committed_offsets(name)[start] == 20  # it was killed in its second batch
+    write(20)
+    with bench.app(realtime_app.topology(name), **{**MODE, "application.id": name}):
+        until(all_are_counted)
+    for key, seen in counts().items():
+        assert set(seen) == set(range(1, sent[key] + 1))  # none is missing, and none counts twice
+    assert len([count for seen in counts().values() for count in seen]) == 80  # the second batch's, twice
+
+
+def kill_all(driver: psutil.Popen) -> None:
+    """The driver, its JVM and the workers at once, so that none of them can tidy up."""
+    processes = [driver, *driver.children(recursive=True)]
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    driver.wait()
+    psutil.wait_procs(processes, timeout=10)

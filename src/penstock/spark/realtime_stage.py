@@ -8,8 +8,6 @@ again. That is what at least once means here.
 from __future__ import annotations
 
 import json
-import queue
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,6 +22,7 @@ from penstock.runtime.task import StreamTask, TopicBatch
 from penstock.spark.failures import wrapped
 from penstock.spark.job import load_job
 from penstock.spark.kept import put_back, take
+from penstock.spark.realtime_input import SparkInput, arrivals, connection
 from penstock.spark.worker_process import prepare_worker
 from penstock.spark.writing import by_partition
 
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
     from penstock.spark.job import SparkJob
     from penstock.state.overlay import BatchState
 
-__all__ = ["REPORT_DDL", "STOP_FILE", "arrivals", "run_realtime"]
+__all__ = ["REPORT_DDL", "STOP_FILE", "run_realtime"]
 
 REPORT_DDL = "report string"
 STOP_FILE = "realtime-stop"  # in the checkpoint location, with the epoch of the start that is to end
 _LOOK_S = 0.2
-_MOST = 500  # Arrow batches, of one record each, that are processed together if they have come by then
+_PACE_S = 0.004
 _ATTEMPTS = 1_000  # of one batch of Spark's; each publishes a segment of its own
 
 
@@ -50,58 +49,19 @@ def run_realtime(data: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     context = TaskContext.get()
     assert context is not None  # noqa: S101 - Spark sets it in workers
     work = _Work(load_job(data), int(context.getLocalProperty("streaming.sql.batchId") or 0))
+    source = SparkInput(batches, connection())
     try:
-        for rows in arrivals(batches, _LOOK_S):
+        for rows in arrivals(source, _LOOK_S, _PACE_S):
             work.take(rows)
         work.finish()
+        source.end_if_closed()
     except BaseException as error:
         work.abandon()
+        source.end_if_closed()
         if isinstance(error, Exception):
             raise wrapped(error) from None
         raise
     yield pa.RecordBatch.from_pydict({"report": pa.array([json.dumps(work.facts())])})
-
-
-def arrivals(batches: Iterable[pa.RecordBatch], wait_s: float) -> Iterator[list[pa.RecordBatch]]:
-    """What has come since the last time, at once when something comes; an empty list when nothing came for a while.
-
-    Example:
-        >>> one = pa.RecordBatch.from_pydict({"n": [1]})
-        >>> [sum(b.num_rows for b in found) for found in arrivals([one], 10.0)]
-        [1]
-    """
-    arrived: queue.SimpleQueue[pa.RecordBatch | BaseException | None] = queue.SimpleQueue()
-
-    def pump() -> None:
-        try:
-            for batch in batches:
-                arrived.put(batch)
-            arrived.put(None)
-        except BaseException as error:  # noqa: BLE001 - goes to the one who waits
-            arrived.put(error)
-
-    threading.Thread(target=pump, name="penstock-arrivals", daemon=True).start()
-    while True:
-        found: list[pa.RecordBatch] = []
-        ended: BaseException | bool | None = False
-        try:
-            one = arrived.get(timeout=wait_s)
-            while True:
-                if not isinstance(one, pa.RecordBatch):
-                    ended = one
-                    break
-                found.append(one)
-                if len(found) >= _MOST:
-                    break
-                one = arrived.get_nowait()
-        except queue.Empty:
-            pass
-        if found or ended is False:
-            yield found
-        if isinstance(ended, BaseException):
-            raise ended
-        if ended is None:
-            return
 
 
 class _Work:
@@ -251,7 +211,7 @@ class _Output:
 
         clients = Clients(job.log_url, {"producer.linger.ms": "0", **job.log_settings})
         self._deliveries: Deliveries = Deliveries()
-        self._producer = clients.producer(self._deliveries)
+        self._producer = clients.producer(self._deliveries, own={"socket.nagle.disable": True})
         self._patience_s = clients.patience_s
 
     def write(self, topic: str, partition: int, rows: pa.RecordBatch) -> None:

@@ -7,7 +7,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from penstock.spark.realtime_stage import arrivals
+from penstock.spark.realtime_input import arrivals
 
 ONE = pa.RecordBatch.from_pydict({"n": [1]})
 
@@ -32,6 +32,12 @@ def test_what_waits_comes_together_and_nothing_is_an_empty_list():
             more.set()
     assert sum(seen) == 3
     assert 0 in seen
+
+
+def test_what_comes_often_shares_the_pace():
+    found = list(arrivals([ONE] * 20, 10, pace_s=0.2))
+    assert sum(map(rows, found)) == 20
+    assert len(found) <= 2
 
 
 def test_an_error_comes_after_what_came_before_it():
