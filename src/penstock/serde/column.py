@@ -91,7 +91,7 @@ class Column:
         if len(index) == 1 == len(self):
             return self
         items = None if self._items is None else [self._items[i] for i in index.tolist()]
-        series = None if self._series is None else self._series.gather(index)
+        series = None if self._series is None else self._series[index]  # not gather(): that is a query
         return Column(items, series)
 
     def filter(self, mask: NDArray[np.bool_]) -> Column:

@@ -24,7 +24,6 @@ from penstock.spark.job import load_job
 from penstock.spark.kept import put_back, take
 from penstock.spark.realtime_input import SparkInput, arrivals, connection
 from penstock.spark.worker_process import prepare_worker
-from penstock.spark.writing import by_partition
 
 if TYPE_CHECKING:
     from penstock.log.kafka.deliveries import Deliveries
@@ -190,8 +189,7 @@ class _RunningTask:
     def _write(self, batch: list[TopicBatch]) -> None:
         output = self._task.process(batch, int(time.time() * 1000))
         for topic, rows in output.records.items():
-            for partition, part in by_partition(rows):
-                self._output.write(topic, max(partition, 0), part)
+            self._output.write(topic, rows)
             self.facts["records_written"] += rows.num_rows
         self.facts["records_read"] += sum(one.records.num_rows for one in batch)
         self.facts["dropped"] += output.metrics["dropped"]
@@ -214,10 +212,12 @@ class _Output:
         self._producer = clients.producer(self._deliveries, own={"socket.nagle.disable": True})
         self._patience_s = clients.patience_s
 
-    def write(self, topic: str, partition: int, rows: pa.RecordBatch) -> None:
-        from penstock.log.kafka.deliveries import enqueue
+    def write(self, topic: str, rows: pa.RecordBatch) -> None:
+        """Rows of a task's output, which have their partitions."""
+        from penstock.log.kafka.deliveries import enqueue_to
 
-        enqueue(self._producer, (topic, partition, rows.drop_columns(["partition"])), self._deliveries)
+        partitions = [max(each, 0) for each in rows.column("partition").to_pylist()]
+        enqueue_to(self._producer, topic, partitions, rows, self._deliveries)
 
     def poll(self) -> None:
         self._producer.poll(0)

@@ -181,5 +181,5 @@ def _sorted(changes: dict[bytes, bytes | None]) -> pa.RecordBatch:
     keys = pl.Series("", list(changes), dtype=pl.Binary)
     values = pl.Series("", list(changes.values()), dtype=pl.Binary)
     order = keys.arg_sort()
-    columns = [column.gather(order).to_arrow().cast(pa.large_binary()) for column in (keys, values)]
+    columns = [column[order].to_arrow().cast(pa.large_binary()) for column in (keys, values)]
     return pa.RecordBatch.from_arrays(columns, schema=CHANGES_SCHEMA)

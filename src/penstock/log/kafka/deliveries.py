@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.log.kafka.access import Access
 
-__all__ = ["Deliveries", "enqueue", "flush"]
+__all__ = ["Deliveries", "enqueue", "enqueue_to", "flush"]
 
 _FULL_PAUSE_S = 0.05
 
@@ -55,11 +55,19 @@ class Deliveries:
 
 
 def enqueue(producer: Producer, part: Part, deliveries: Deliveries) -> None:
-    """Hands the records to the producer, as fast as it takes them."""
+    """Hands the records of a partition to the producer, as fast as it takes them."""
     topic, partition, records = part
+    enqueue_to(producer, topic, repeat(partition, records.num_rows), records, deliveries)
+
+
+def enqueue_to(
+    producer: Producer, topic: str, partitions: Iterable[int], records: pa.RecordBatch, deliveries: Deliveries
+) -> None:
+    """Hands the records to the producer, each for its own partition."""
     produce = producer.produce
+    partition = -1
     try:
-        for time_ms, key, value, headers in _rows(records):
+        for partition, (time_ms, key, value, headers) in zip(partitions, _rows(records), strict=True):
             while True:
                 try:
                     produce(topic, value, key, partition, None, None, time_ms, headers)

@@ -77,7 +77,7 @@ class EncodedColumn(Column):
 
     def take(self, index: NDArray[np.int64]) -> EncodedColumn:
         items = None if self._items is None else [self._items[i] for i in index.tolist()]
-        series = None if self._series is None else self._series.gather(index)
+        series = None if self._series is None else self._series[index]
         return EncodedColumn(self.raw.take(pa.array(index)), self.decoder, items, series)
 
     def concat_same(self, columns: Sequence[Column]) -> Column:
