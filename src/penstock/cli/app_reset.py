@@ -7,20 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.groups import (
-    ByDuration,
-    DryRun,
-    Execute,
-    FromFile,
-    ShiftBy,
-    ToDatetime,
-    ToEarliest,
-    ToLatest,
-    ToOffset,
-    show_moves,
-    targets_of,
-    wants_execution,
-)
+from penstock.cli.moving import MovingOptions, show_moves
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import ConfigFile, ConfigPairs, Json, read_config
 from penstock.cli.output import console, print_json
@@ -47,16 +34,8 @@ def reset(
     internal_topic: Annotated[
         list[str], typer.Option("--internal-topic", help="Delete only these of its internal topics; repeatable.")
     ] = _NONE,
-    to_earliest: ToEarliest = False,
-    to_latest: ToLatest = False,
-    to_offset: ToOffset = None,
-    shift_by: ShiftBy = None,
-    to_datetime: ToDatetime = None,
-    by_duration: ByDuration = None,
-    from_file: FromFile = None,
+    moving: MovingOptions,
     force: Annotated[bool, typer.Option("--force", help="Even if an instance seems to run: it then fails.")] = False,
-    execute: Execute = False,
-    dry_run: DryRun = False,
     config: ConfigPairs = _NONE,
     config_file: ConfigFile = None,
     where: LogOptions,
@@ -74,12 +53,8 @@ def reset(
     from penstock.groups.application import ApplicationReset
     from penstock.groups.resets import Target, choose
 
-    does = wants_execution(execute=execute, dry_run=dry_run)
-    given = targets_of(
-        to_earliest=to_earliest, to_latest=to_latest, to_offset=to_offset, shift_by=shift_by,
-        to_datetime=to_datetime, by_duration=by_duration, from_file=from_file,
-    )  # fmt: skip
-    target = choose(given, Target.earliest())
+    does = moving.wants_execution()
+    target = choose(moving.targets(), Target.earliest())
     own = {"application.id": application, "bootstrap.servers": where.bootstrap}
     settings = StreamsConfig({**read_config(config, config_file), **own})
     with where.open() as log:

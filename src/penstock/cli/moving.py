@@ -1,0 +1,67 @@
+"""What `penstock groups reset` and `penstock app reset` share: where offsets go, and what is shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.output import console, print_json, print_table
+
+if TYPE_CHECKING:
+    from penstock.groups.admin import OffsetMove
+    from penstock.groups.resets import Target
+
+__all__ = ["MovingOptions", "show_moves"]
+
+
+@dataclass(frozen=True, slots=True)
+class MovingOptions:
+    """Where offsets are to go, by one of these ways, and whether it is done."""
+
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first records.")] = False
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last records.")] = False
+    to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None
+    shift_by: Annotated[int | None, typer.Option(help="So many on, or back: --shift-by=-10.")] = None
+    to_datetime: Annotated[
+        str | None, typer.Option(help="The first records not older: ISO time (UTC) or milliseconds.")
+    ] = None
+    by_duration: Annotated[str | None, typer.Option(help="The first records not older than 1h, PT15M.")] = None
+    from_file: Annotated[Path | None, typer.Option(help="Offsets of a file: topic,partition,offset lines.")] = None
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show what would be done.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done: the default.")] = False
+
+    def targets(self) -> list[Target]:
+        """All that the options ask for; one is allowed."""
+        from penstock.groups.resets import Target
+
+        found = [Target.earliest()] if self.to_earliest else []
+        found += [Target.latest()] if self.to_latest else []
+        found += [] if self.to_offset is None else [Target.offset(self.to_offset)]
+        found += [] if self.shift_by is None else [Target.shifted(self.shift_by)]
+        found += [] if self.to_datetime is None else [Target.at(self.to_datetime)]
+        found += [] if self.by_duration is None else [Target.ago(self.by_duration)]
+        found += [] if self.from_file is None else [Target.of_file(self.from_file)]
+        return found
+
+    def wants_execution(self) -> bool:
+        """Whether to do it."""
+        from penstock.errors import ConfigError
+
+        if self.execute and self.dry_run:
+            raise ConfigError("--execute and --dry-run contradict each other", hint="Leave one of them out.")
+        return self.execute
+
+
+def show_moves(group: str, moves: Sequence[OffsetMove], *, does: bool, as_json: bool) -> None:
+    """What was moved, or would be."""
+    if as_json:
+        print_json({"group": group, "executed": does, "moves": [asdict(move) for move in moves]})
+        return
+    rows = (["-" if cell is None else cell for cell in asdict(move).values()] for move in moves)
+    print_table(["topic", "partition#", "before#", "after#", "lag#"], rows, empty="nothing to move")
+    if moves:
+        console(stderr=True).print("done" if does else "nothing was changed: --execute does it")
