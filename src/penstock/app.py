@@ -146,7 +146,7 @@ class KafkaStreams(InteractiveQueries):
         run = self._run
         assert run is not None  # noqa: S101 - set by start()
         try:
-            while not run.wait(_LOOK_S):
+            while not self._ended_after(run):
                 if self._stop.is_set():
                     run.stop()
                 elif (plan := run.new_plan()) is not None:
@@ -161,6 +161,18 @@ class KafkaStreams(InteractiveQueries):
         self._stop_serving()
         run.release(commit=True)
         self._become(State.NOT_RUNNING)
+
+    def _ended_after(self, run: Run) -> bool:
+        """Looks after the run for a while; whether it has ended. A query that a lost process has ended goes on anew."""
+        try:
+            return run.wait(_LOOK_S)
+        except AppFailedError as error:
+            if self._stop.is_set() or not run.may_recover(error):
+                raise
+            self._become(State.REBALANCING)
+            run.recover()
+            self._become(State.RUNNING)
+            return False
 
     def _fail(self, error: PenstockError) -> None:
         self._error = error

@@ -21,6 +21,9 @@ from kafka_app import settings, topology
 from penstock import KafkaStreams
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
+from penstock.log.kafka.ledger import entry_part
+from penstock.log.kafka.wire.transactions import open_transactions
+from penstock.log.open import open_log
 
 APP = Path(__file__).with_name("kafka_app.py")
 START = 1_790_000_000_000
@@ -31,10 +34,8 @@ WORDS = 4
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     settings = BrokerSettings(tmp_path_factory.mktemp("broker"), port=free_port(), controller_port=free_port())
-    running = Broker(settings)
-    running.start()
-    yield running
-    running.stop()
+    with Broker(settings) as running:
+        yield running
 
 
 class Site:
@@ -118,6 +119,26 @@ class Site:
 @pytest.fixture
 def site(broker: Broker, tmp_path: Path) -> Site:
     return Site(broker, tmp_path)
+
+
+def test_a_transaction_that_a_dead_task_has_left_open_delays_no_other(broker: Broker) -> None:
+    """Tasks of one partition share a partition of the ledger, and the dead one's turn may come after the other's."""
+    servers = broker.settings.bootstrap_servers
+    with open_log(servers, {"task.timeout.ms": 5_000}) as log:  # less than transaction.timeout.ms: no waiting it out
+        log.release_lease(log.acquire_lease("left", "first"))
+        topic, partition, _ = entry_part("left", "1_0", b"{}")
+        dead = Producer({"bootstrap.servers": servers, "transactional.id": "left-1_0", "log_level": 0})
+        dead.init_transactions(PATIENCE_S)
+        dead.begin_transaction()
+        dead.produce(topic, b"never seen", b"1_0", partition)
+        assert dead.flush(PATIENCE_S) == 0
+        assert open_transactions(log.clients.cluster()) == ["left-1_0"]
+
+        lease = log.acquire_lease("left", "second")
+        assert open_transactions(log.clients.cluster()) == []
+        with log.transaction("left-0_0", lease.epoch) as transaction:
+            transaction.put_ledger("left", "0_0", 7)
+        assert log.ledger("left") == {"0_0": 7}
 
 
 def test_killed_at_step_after_step(site: Site) -> None:

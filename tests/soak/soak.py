@@ -1,18 +1,20 @@
 """Exactly once, whatever happens: rounds of faults against an application over a real broker, under a steady producer.
 
-python tests/soak/soak.py [--rounds 50] [--seed 1] [--faults driver_killed broker_killed] [--folder DIR]
+python tests/soak/soak.py [--rounds 50] [--seed 1] [--faults driver_killed broker_killed] [--folder DIR] [--summary FILE]
 
 The application joins two streams, joins one of them with a table and counts through a repartition. Each round does one
-thing at random: kills the driver (-9), at any time or at a step of the protocol; kills an executor or a worker; stalls a
-worker, so that Spark runs its task a second time; stops or kills the broker and starts it again. A reader with
-read_committed sees each output exactly once, and at the end exactly those that plain Python computes from the input;
-the group's offsets are at the end of all inputs. What was done is in DIR/rounds.jsonl; the same seed does the same again
-(when exactly, within a batch, is not in its hands).
+thing at random: kills the driver (-9), at any time or at a step of the protocol; kills an executor or a worker; makes a
+task slow or stalls a worker, so that Spark runs a task a second time; stops or kills the broker and starts it again. A
+reader with read_committed sees each output exactly once, and at the end exactly those that plain Python computes from
+the input; the group's offsets are at the end of all inputs. What was done is in DIR/rounds.jsonl; the same seed does the
+same again (when exactly, within a batch, is not in its hands). When nothing comes any more, DIR/threads.log says what
+all processes do.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import random
 import signal
@@ -26,11 +28,14 @@ from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
 from penstock.log.open import open_log
 from soak_app import APPLICATION
-from soak_faults import MASTER, App, Faults
-from soak_world import Reader, Sent, SteadyProducer, differences, make_topics, offsets_left, wait_until_it_answers
+from soak_faults import Faults
+from soak_process import MASTER, App
+from soak_report import summary_of
+from soak_world import Outputs, Reader, SteadyProducer, differences, make_topics, offsets_left, wait_until_it_answers
 
 ADVANCE = 20  # orders; their outputs show that the application works again
-PATIENCE_S = 300.0
+PATIENCE_S = 180.0
+HARNESS_S = 300.0  # more than that for a round beside the patience: the harness itself hangs
 TASKS = {"0_0", "0_1", "1_0", "1_1"}
 
 
@@ -42,20 +47,26 @@ class Soak:
     seed: int
     rate: int = 100
     master: str = MASTER
+    patience_s: float = PATIENCE_S
     problems: list[str] = field(default_factory=list)
     rounds: list[dict[str, object]] = field(default_factory=list)
+    totals: dict[str, int] = field(default_factory=dict)
 
-    def run(self, rounds: int, faults: list[str] | None = None, patience_s: float = PATIENCE_S) -> list[str]:
+    def run(self, rounds: int, faults: list[str] | None = None) -> list[str]:
         """Does that many rounds and gives the problems found."""
-        settings = BrokerSettings(self.folder / "broker", free_port(), free_port(), partitions=2)
-        broker = Broker(settings)
-        broker.start()
-        try:
-            wait_until_it_answers(settings.bootstrap_servers)
-            make_topics(settings.bootstrap_servers)
-            self._with_broker(broker, self._plan(rounds, faults or Faults.names()), patience_s)
-        finally:
-            broker.stop()
+        with Broker(BrokerSettings(self.folder / "broker", free_port(), free_port(), partitions=2)) as broker:
+            bootstrap = broker.settings.bootstrap_servers
+            wait_until_it_answers(bootstrap)
+            make_topics(bootstrap)
+            self._app = App(bootstrap, self.folder, self.master)
+            self._reader, self._producer = Reader(bootstrap), SteadyProducer(bootstrap, self.seed, self.rate)
+            try:
+                self._all_rounds(self._plan(rounds, faults or Faults.names()), broker)
+                self._at_the_end(bootstrap)
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+                self._app.end()
+                self._reader.close()
         return self.problems
 
     def _plan(self, rounds: int, faults: list[str]) -> list[str]:
@@ -65,88 +76,103 @@ class Soak:
             plan += chance.sample(faults, len(faults))
         return plan[:rounds]
 
-    def _with_broker(self, broker: Broker, plan: list[str], patience_s: float) -> None:
-        bootstrap = broker.settings.bootstrap_servers
+    def _all_rounds(self, plan: list[str], broker: Broker) -> None:
         chance = random.Random(self.seed)
-        app = App(bootstrap, self.folder, self.master)
-        faults = Faults(app, broker, chance)
-        reader, producer = Reader(bootstrap), SteadyProducer(bootstrap, self.seed, self.rate)
-        app.start()
-        try:
-            producer.start()
-            self._await_progress(app, reader, producer.sent, patience_s)
-            for number, name in enumerate(plan):
-                time.sleep(chance.uniform(0, 2))
-                self._round(number, name, faults, app, reader, producer, patience_s)
-                if reader.doubles:
-                    self._problem(f"round {number}, {name}: doubles: {reader.doubles[:5]}")
-                    break
-            sent = producer.stop()
-            expected = sent.expected()
-            wanted = sum(counts.total() for counts in expected.values())
-            end = time.monotonic() + patience_s
-            while reader.count < wanted and time.monotonic() < end and self._alive(app):
-                reader.read()
-            while reader.read(1):  # nothing more must come
-                pass
-            if (code := app.stop()) != 0:
-                self._problem(f"the application ended with {code} when it was stopped: {app.said_last()}")
-            reader.read(1)
-            for difference in differences(expected, reader.seen):
-                self._problem(difference)
-            if not reader.has_reached_the_end():
-                self._problem("a transaction is open in front of outputs")
-            for left in offsets_left(bootstrap):
-                self._problem(f"group offsets: {left}")
-            self._check_ledger(bootstrap, app)
-            self._say(f"{len(sent.orders):,} orders, {reader.count:,} of {wanted:,} outputs read")
-        finally:
-            app.end()
-            reader.close()
+        faults = Faults(self._app, broker, chance)
+        self._app.start()
+        self._producer.start()
+        if self._await_progress() is None:
+            self._hangs("before the first round")
+        for number, name in enumerate(plan):
+            faulthandler.dump_traceback_later(self.patience_s + HARNESS_S, exit=True)
+            time.sleep(chance.uniform(0, 2))
+            self._round(number, name, faults)
+            if self._reader.doubles:
+                self._problem(f"round {number}, {name}: doubles: {self._reader.doubles[:5]}")
+                break
 
-    def _round(
-        self, number: int, name: str, faults: Faults, app: App, reader: Reader, producer: SteadyProducer,
-        patience_s: float,
-    ) -> None:  # fmt: skip
-        before, began = app.newest_batch(), time.monotonic()
-        if not self._alive(app):
-            app.start()
+    def _round(self, number: int, name: str, faults: Faults) -> None:
+        app, before, began = self._app, self._app.newest_batch(), time.monotonic()
+        self._keep_alive()
         done = faults.do(name)
-        took = self._await_progress(app, reader, producer.sent, patience_s)
+        took = self._await_progress()
         row = {
             "round": number, "fault": name, "done": done, "batch_before": before, "batch_after": app.newest_batch(),
             "works_again_after_s": None if took is None else round(took, 1), "seconds": round(time.monotonic() - began, 1),
-            "outputs": reader.count,
+            "outputs": self._reader.count,
         }  # fmt: skip
         self.rounds.append(row)
         with (self.folder / "rounds.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
-        self._say(f"round {number}: {done}; works again after {row['works_again_after_s']} s, {reader.count:,} outputs")
+        self._say(
+            f"round {number}: {done}; works again after {row['works_again_after_s']} s, {row['outputs']:,} outputs"
+        )
         if took is None:
-            self._problem(f"round {number}, {name}: no outputs within {patience_s:.0f} s: {app.said_last()}")
+            self._hangs(f"round {number}, {name}")
 
-    def _await_progress(self, app: App, reader: Reader, sent: Sent, patience_s: float) -> float | None:
+    def _await_progress(self) -> float | None:
         """Seconds until outputs of new orders come; None: they do not. One that ends by itself is started again."""
-        wanted, began = len(sent.orders) + ADVANCE, time.monotonic()
-        while reader.seen["per-user"].total() < wanted:
-            if time.monotonic() - began > patience_s:
+        wanted, began = len(self._producer.sent.orders) + ADVANCE, time.monotonic()
+        while self._reader.seen["per-user"].total() < wanted:
+            if time.monotonic() - began > self.patience_s or self._producer.failure is not None:
                 return None
-            if not self._alive(app):
-                app.start()
-            reader.read()
+            self._keep_alive()
+            self._reader.read()
         return time.monotonic() - began
 
-    def _alive(self, app: App) -> bool:
-        if app.is_alive():
-            return True
-        self._problem(f"the application ended by itself with {app.process.returncode}: {app.said_last()}")
-        return False
+    def _keep_alive(self) -> None:
+        if not self._app.is_alive():
+            code = self._app.process.returncode
+            self._problem(f"the application ended by itself with {code}: {self._app.said_last()}")
+            self._app.start()
 
-    def _check_ledger(self, bootstrap: str, app: App) -> None:
+    def _hangs(self, where: str) -> None:
+        """Writes down what everything does; then the application is started anew, and the soak goes on."""
+        self._problem(f"{where}: no outputs within {self.patience_s:.0f} s: {self._app.said_last()}")
+        for line in [*self._reader.standing(), f"producer: {self._producer.failure or 'goes on'}"]:
+            self._say(line)
+        self._app.tell_all()
+        self._app.end()
+        self._app.start()
+
+    def _at_the_end(self, bootstrap: str) -> None:
+        """Nothing is sent any more: all outputs must come, and nothing else."""
+        faulthandler.dump_traceback_later(self.patience_s + HARNESS_S, exit=True)
+        sent = self._producer.stop()
+        expected = sent.expected()
+        wanted = sum(counts.total() for counts in expected.values())
+        end = time.monotonic() + self.patience_s
+        while self._reader.count < wanted and time.monotonic() < end:
+            self._keep_alive()
+            self._reader.read()
+        if self._reader.count < wanted:
+            self._hangs("at the end")
+        while self._reader.read(1) and time.monotonic() < end:  # nothing more must come
+            pass
+        if (code := self._app.stop()) != 0:
+            self._problem(f"the application ended with {code} when it was stopped: {self._app.said_last()}")
+        self._reader.read(1)
+        self._judge(expected, bootstrap)
+        self.totals |= {"orders": len(sent.orders), "payments": len(sent.payments), "outputs": self._reader.count}
+        self._say(f"{len(sent.orders):,} orders, {self._reader.count:,} of {wanted:,} outputs read")
+
+    def _judge(self, expected: Outputs, bootstrap: str) -> None:
+        lost, more = differences(expected, self._reader.seen)
+        self.totals |= {
+            "lost": sum(c.total() for c in lost.values()),
+            "too_many": sum(c.total() for c in more.values()),
+        }
+        for kind, found in (("lost", lost), ("too many", more)):
+            for topic, rows in found.items():
+                self._problem(f"{topic}: {rows.total()} {kind}, such as {sorted(rows)[:5]}")
+        if not self._reader.has_reached_the_end():
+            self._problem("a transaction is open in front of outputs")
+        for left in offsets_left(bootstrap):
+            self._problem(f"group offsets: {left}")
         with open_log(bootstrap) as log:
             ledger = log.ledger(APPLICATION)
-        if set(ledger) != TASKS or max(ledger.values()) > app.newest_batch():
-            self._problem(f"the ledger {ledger} does not fit the newest batch {app.newest_batch()}")
+        if set(ledger) != TASKS or max(ledger.values()) > self._app.newest_batch():
+            self._problem(f"the ledger {ledger} does not fit the newest batch {self._app.newest_batch()}")
 
     def _problem(self, text: str) -> None:
         self.problems.append(text)
@@ -165,12 +191,17 @@ def main() -> None:
     parser.add_argument("--faults", nargs="+", choices=Faults.names(), default=Faults.names())
     parser.add_argument("--master", default=MASTER)
     parser.add_argument("--folder", type=Path, help="kept; otherwise one that is kept when there were problems")
+    parser.add_argument("--summary", type=Path, help="a file for the result, as JSON")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # application and broker end with it
     folder = given.folder or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, {given.rounds} rounds, everything in {folder}", flush=True)
-    problems = Soak(folder, given.seed, given.rate, given.master).run(given.rounds, given.faults)
+    soak, began = Soak(folder, given.seed, given.rate, given.master), time.monotonic()
+    problems = soak.run(given.rounds, given.faults)
+    if given.summary is not None:
+        found = summary_of(soak.rounds, problems, soak.totals, given.seed, time.monotonic() - began)
+        given.summary.write_text(json.dumps(found, indent=1) + "\n")
     print(
         f"{len(problems)} problems with seed {given.seed}; see {folder}" if problems else "nothing lost, nothing double"
     )

@@ -1,11 +1,15 @@
 """The application of the soak: joins, windows and a repartition, every update written; all its outputs are unique.
 
-python soak_app.py BOOTSTRAP STATE_DIR MASTER
+python soak_app.py BOOTSTRAP FOLDER MASTER
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+import time
+from pathlib import Path
 
 from penstock import (
     Grouped,
@@ -26,13 +30,17 @@ WINDOW_MS = 60_000
 NEVER_LATE = "365 days"
 INPUTS = ("users", "orders", "payments")
 OUTPUTS = ("paid", "per-user", "per-city")
+SLOW_S = 3.0
 
 
-def topology() -> Topology:
-    """Nothing in it depends on which partition is read first: users are there before all orders, nothing is late."""
+def topology(folder: Path) -> Topology:
+    """Nothing in it depends on which partition is read first: users are there before all orders, nothing is late.
+
+    A file ``slow-0`` or ``slow-1`` in the folder makes one task of the first or the last stage slow, once.
+    """
     builder = StreamsBuilder()
     users = builder.table("users")
-    orders = builder.stream("orders")
+    orders = builder.stream("orders").map_values(lambda order: slowly(folder / "slow-0", order))
     payments = builder.stream("payments")
     text = StreamJoined(key_serde="string", value_serde="string", other_value_serde="string")
     window = JoinWindows.of(JOIN_MS, grace=NEVER_LATE)
@@ -44,17 +52,34 @@ def topology() -> Topology:
         .windowed_by(TimeWindows.of(WINDOW_MS, grace=NEVER_LATE))
         .count(Materialized("per-city"))
         .to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}")
-        .map_values(str)
+        .map_values(lambda count: slowly(folder / "slow-1", str(count)))
         .to("per-city")
     )
     return builder.build()
 
 
-def settings(bootstrap: str, state: str, master: str) -> dict[str, object]:
+def slowly(asked: Path, value: str) -> str:
+    """The value; where slowness is asked for, the first attempt that comes notes who it is and waits."""
+    if asked.exists():
+        from pyspark import TaskContext
+
+        if TaskContext.get().attemptNumber() > 0:
+            asked.with_suffix(".again").touch()
+        try:
+            taken = os.open(asked.with_suffix(".taken"), os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return value
+        os.write(taken, str(os.getpid()).encode())
+        os.close(taken)
+        time.sleep(SLOW_S)
+    return value
+
+
+def settings(bootstrap: str, folder: Path, master: str) -> dict[str, object]:
     return {
         "application.id": APPLICATION,
         "bootstrap.servers": bootstrap,
-        "state.dir": state,
+        "state.dir": str(folder / "state"),
         "default.key.serde": "string",
         "default.value.serde": "string",
         "auto.offset.reset": "earliest",
@@ -70,9 +95,17 @@ def settings(bootstrap: str, state: str, master: str) -> dict[str, object]:
     }
 
 
+def end_with_parent() -> None:
+    """Whoever started this holds the other end of its standard input."""
+    os.read(0, 1)
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    home = Path(sys.argv[2])
     try:
-        KafkaStreams(topology(), settings(*sys.argv[1:4])).run()
+        KafkaStreams(topology(home), settings(sys.argv[1], home, sys.argv[3])).run()
     except AppFailedError as failed:
         print(failed.facts.get("details"), file=sys.stderr)
         raise

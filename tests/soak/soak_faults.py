@@ -1,120 +1,26 @@
-"""The application as a process, and all that is done to it and to its broker."""
+"""All that is done to the application and to its broker."""
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 from penstock.broker.process import Broker
-from soak_app import APPLICATION
+from soak_app import SLOW_S
+from soak_process import App
 from soak_world import wait_until_it_answers
 
-APP = Path(__file__).with_name("soak_app.py")
-MASTER = "local-cluster[2,1,1024]"
-STOP_S = 90
-STEPS = 6  # of the exactly-once protocol, see penstock.spark.faults
-
-
-class App:
-    """Starts and stops the application; all its starts write to one log."""
-
-    def __init__(self, bootstrap: str, folder: Path, master: str) -> None:
-        self._arguments = [sys.executable, str(APP), bootstrap, str(folder / "state"), master]
-        self._log = folder / "app.log"
-        self._checkpoint = folder / "state" / APPLICATION / "checkpoint"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, fault: str = "") -> None:
-        kept = {name: value for name, value in os.environ.items() if name != "PENSTOCK_FAULT"}
-        with self._log.open("a") as log:
-            log.write(f"---- start {fault}\n")
-            log.flush()
-            self._process = subprocess.Popen(
-                self._arguments,
-                env={**kept, "PENSTOCK_FAULT": fault} if fault else kept,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None, "start() comes first"
-        return self._process
-
-    def is_alive(self) -> bool:
-        return self.process.poll() is None
-
-    def kill(self) -> None:
-        """The driver alone; JVM, executors and workers find out by themselves."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> int:
-        """Cleanly; the exit code."""
-        with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.end()
-            return -1
-
-    def end(self) -> None:
-        """All of it at once, at the end of a soak."""
-        tree = [psutil.Process(self.process.pid)] if self.is_alive() else []
-        for process in [*tree, *self._below()]:
-            with suppress(psutil.Error):
-                process.kill()
-        self.process.wait()
-
-    def executors(self) -> list[psutil.Process]:
-        return [p for p in self._below() if "CoarseGrainedExecutorBackend" in _command(p)]
-
-    def workers(self) -> list[psutil.Process]:
-        """The processes that run tasks: forks of a daemon that never runs one itself."""
-        daemons = {p.pid for p in self._below() if "pyspark.daemon" in _command(p)}
-        return [p for p in self._below() if "pyspark.daemon" in _command(p) and _parent(p) in daemons]
-
-    def _below(self) -> list[psutil.Process]:
-        try:
-            return psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.Error:
-            return []
-
-    def newest_batch(self) -> int:
-        """The last batch that Spark has committed; -1 for none."""
-        commits = self._checkpoint / "spark" / "commits"
-        return max((int(path.name) for path in commits.glob("[0-9]*") if path.name.isdecimal()), default=-1)
-
-    def said_last(self) -> str:
-        """The end of its log, from the start that went wrong."""
-        return "\n".join(self._log.read_text(errors="replace").rpartition("---- start")[2].splitlines()[-15:])
-
-
-def _command(process: psutil.Process) -> str:
-    with suppress(psutil.Error):
-        return " ".join(process.cmdline())
-    return ""
-
-
-def _parent(process: psutil.Process) -> int:
-    with suppress(psutil.Error):
-        return process.ppid()
-    return -1
+REACH_S = 60
+STEPS = 5  # of the exactly-once protocol that tasks come to, see penstock.spark.faults
 
 
 class Faults:
-    """Each method does one thing and says what it has done; the application must go on by itself after all but the first
+    """Each method does one thing and says what it has done. The application must go on by itself after all but the first
     three, which start it again.
     """
 
@@ -127,7 +33,7 @@ class Faults:
     def names() -> list[str]:
         return [
             "driver_killed", "driver_killed_at_step", "stopped_and_started", "executor_killed", "worker_killed",
-            "worker_stalled", "broker_restarted", "broker_killed",
+            "task_slowed", "worker_stalled", "broker_restarted", "broker_killed",
         ]  # fmt: skip
 
     def do(self, name: str) -> str:
@@ -140,19 +46,22 @@ class Faults:
         return "killed the driver (-9) and started it again"
 
     def driver_killed_at_step(self) -> str:
-        """Everything of the application dies at one step of the protocol, then it starts again."""
-        step, ahead = self._chance.randrange(STEPS), self._chance.randrange(1, 6)
-        self._app.stop()
-        batch = self._app.newest_batch() + ahead
-        self._app.start(f"{step}:{batch}:{'driver' if step == STEPS - 1 else '*'}")
-        end = time.monotonic() + STOP_S
-        while self._app.is_alive() and time.monotonic() < end:
-            time.sleep(0.05)
-        reached = not self._app.is_alive()
-        if not reached:
-            self._app.kill()
+        """Driver, one executor and its worker die when the next task comes to a step of the protocol."""
+        step = self._chance.randrange(STEPS)
+        reached = self._dies_at(f"{step}:*:*")
         self._app.start()
-        return f"killed it at step {step} of batch {batch}" + ("" if reached else " (not reached, killed the driver)")
+        return f"killed it at step {step}" + ("" if reached else " (not reached, killed the driver)")
+
+    def _dies_at(self, step: str) -> bool:
+        new = self._app.step.with_suffix(".new")
+        new.write_text(step)
+        new.replace(self._app.step)
+        try:
+            reached = _within(REACH_S, lambda: not self._app.is_alive())
+        finally:
+            self._app.step.unlink()
+        self._app.kill()
+        return reached
 
     def stopped_and_started(self) -> str:
         code = self._app.stop()
@@ -160,32 +69,74 @@ class Faults:
         return f"stopped it cleanly (exit code {code}) and started it again"
 
     def executor_killed(self) -> str:
-        found = self._app.executors()
-        if not found:
-            return "no executor to kill"
-        victim = self._chance.choice(found)
-        victim.kill()
-        return f"killed executor process {victim.pid} of {len(found)}"
+        """At any time; or in the middle of the last stage, when its other task is done and cannot be taken back."""
+        if self._chance.random() < 0.5:
+            found = self._app.executors()
+            if not found:
+                return "no executor to kill"
+            victim = self._chance.choice(found)
+            victim.kill()
+            return f"killed executor process {victim.pid} of {len(found)}"
+        with self._slow_task(stage=1) as asked:
+            worker = _taken_by(asked)
+            time.sleep(1)
+            executor = None if worker is None else self._app.executor_of(worker)
+            if executor is None:
+                return "no task of the last stage to kill an executor at"
+            executor.kill()
+        return f"killed executor process {executor.pid} with a task of the last stage"
 
     def worker_killed(self) -> str:
-        found = self._app.workers()
-        if not found:
+        victim, count = self._busiest_worker()
+        if victim is None:
             return "no worker to kill"
-        victim = self._chance.choice(found)
         victim.kill()
-        return f"killed worker process {victim.pid} of {len(found)}"
+        return f"killed worker process {victim.pid} of {count}"
+
+    def task_slowed(self) -> str:
+        """Waits in the middle of a task, long enough for Spark to run it a second time beside."""
+        stage = self._chance.randrange(2)
+        with self._slow_task(stage) as asked:
+            worker = _taken_by(asked)
+            if worker is None:
+                return f"no task of stage {stage} to slow down"
+            again = _within(SLOW_S + 2, asked.with_suffix(".again").exists)
+        return f"slowed a task of stage {stage} in process {worker}" + (", Spark ran it a second time" if again else "")
+
+    @contextmanager
+    def _slow_task(self, stage: int) -> Iterator[Path]:
+        asked = self._app.folder / f"slow-{stage}"
+        notes = [asked.with_suffix(".taken"), asked.with_suffix(".again")]
+        for path in notes:
+            path.unlink(missing_ok=True)
+        asked.touch()
+        try:
+            yield asked
+        finally:
+            for path in (asked, *notes):
+                path.unlink(missing_ok=True)
 
     def worker_stalled(self) -> str:
         """Like a long pause of the machine: Spark runs the task a second time, and the first goes on in the middle."""
-        found = self._app.workers()
-        if not found:
+        victim, count = self._busiest_worker()
+        if victim is None:
             return "no worker to stall"
-        victim = self._chance.choice(found)
         seconds = self._chance.uniform(2, 6)
-        victim.suspend()
-        time.sleep(seconds)
-        victim.resume()
-        return f"stalled worker process {victim.pid} of {len(found)} for {seconds:.1f} s"
+        with suppress(psutil.Error):
+            victim.suspend()
+            try:
+                time.sleep(seconds)
+            finally:
+                victim.resume()
+        return f"stalled worker process {victim.pid} of {count} for {seconds:.1f} s"
+
+    def _busiest_worker(self) -> tuple[psutil.Process | None, int]:
+        """The one that works most at the moment: an idle one would not be missed."""
+        found = self._app.workers()
+        before = [_cpu_s(each) for each in found]
+        time.sleep(0.3)
+        spent = [_cpu_s(each) - first for each, first in zip(found, before, strict=True)]
+        return (found[spent.index(max(spent))] if found else None), len(found)
 
     def broker_restarted(self) -> str:
         return self._restart(kill=False)
@@ -194,9 +145,34 @@ class Faults:
         return self._restart(kill=True)
 
     def _restart(self, *, kill: bool) -> str:
-        away = self._chance.uniform(0, 3)
+        away, began = self._chance.uniform(0, 3), time.monotonic()
         self._broker.stop(kill=kill)
+        stopped = time.monotonic() - began
         time.sleep(away)
         self._broker.start()
         wait_until_it_answers(self._broker.settings.bootstrap_servers)
-        return f"{'killed' if kill else 'stopped'} the broker, away for {away:.1f} s and the time to start"
+        total = time.monotonic() - began
+        return f"{'killed' if kill else 'stopped'} the broker in {stopped:.1f} s, back after {total:.1f} s"
+
+
+def _taken_by(asked: Path) -> int | None:
+    """The process that has found itself asked to be slow."""
+    taken = asked.with_suffix(".taken")
+    _within(REACH_S, lambda: taken.exists() and bool(taken.read_text()))
+    return int(taken.read_text()) if taken.exists() else None
+
+
+def _within(seconds: float, done: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    with suppress(psutil.Error):
+        used = process.cpu_times()
+        return float(used.user + used.system)
+    return 0.0

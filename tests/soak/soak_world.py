@@ -107,7 +107,7 @@ class SteadyProducer(threading.Thread):
     def stop(self) -> Sent:
         """All that was sent is in its topics when this returns."""
         self._done.set()
-        self.join()
+        self.join(PATIENCE_S)
         assert self.failure is None, self.failure
         assert self._producer.flush(2 * PATIENCE_S) == 0, "not all input records could be written"
         return self.sent
@@ -121,8 +121,14 @@ class Reader:
         self.doubles: list[tuple[str, str, str]] = []
         self._consumer = Consumer(
             client(bootstrap)
-            | {"group.id": "soak-reader", "isolation.level": "read_committed", "enable.auto.commit": False}
+            | {
+                "group.id": "soak-reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+            }
         )
+        self.last_error = ""
         self._consumer.assign([TopicPartition(topic, p, 0) for topic in OUTPUTS for p in range(PARTITIONS)])
 
     @property
@@ -134,6 +140,7 @@ class Reader:
         taken = 0
         for message in self._consumer.consume(10_000, seconds):
             if message.error():
+                self.last_error = message.error().str()
                 continue  # the broker is away
             topic, row = message.topic(), (message.key().decode(), message.value().decode())
             taken += 1
@@ -150,20 +157,26 @@ class Reader:
     def _end(self, at: TopicPartition) -> int:
         return int(self._consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), timeout=5)[1])
 
+    def standing(self) -> list[str]:
+        """Where it is in each partition, and where the partition ends."""
+        found = []
+        for at in self._consumer.position([TopicPartition(t, p) for t in OUTPUTS for p in range(PARTITIONS)]):
+            try:
+                end = str(self._end(at))
+            except KafkaException as error:
+                end = str(error)
+            found.append(f"{at.topic}-{at.partition}: at {at.offset}, stable end {end}")
+        return [*found, f"last error: {self.last_error}"]
+
     def close(self) -> None:
         self._consumer.close()
 
 
-def differences(expected: Outputs, seen: Outputs) -> list[str]:
-    """What is lost or too much, a line for each kind."""
-    found = []
-    for topic in OUTPUTS:
-        lost, more = expected[topic] - seen[topic], seen[topic] - expected[topic]
-        if lost:
-            found.append(f"{topic}: {lost.total()} lost, such as {sorted(lost)[:5]}")
-        if more:
-            found.append(f"{topic}: {more.total()} too many, such as {sorted(more)[:5]}")
-    return found
+def differences(expected: Outputs, seen: Outputs) -> tuple[Outputs, Outputs]:
+    """What is lost and what is too much, by topic."""
+    lost = {topic: expected[topic] - seen[topic] for topic in OUTPUTS}
+    more = {topic: seen[topic] - expected[topic] for topic in OUTPUTS}
+    return {t: rows for t, rows in lost.items() if rows}, {t: rows for t, rows in more.items() if rows}
 
 
 def offsets_left(bootstrap: str) -> list[str]:

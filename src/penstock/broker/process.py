@@ -50,7 +50,7 @@ class BrokerStatus:
 class Broker:
     """A single-node Kafka in a process of its own, which goes on when this one ends.
 
-    As a context manager it is started and stopped.
+    As a context manager it is started and stopped, and ends with this process also when that is killed.
 
     Example:
         >>> from penstock.broker.settings import BrokerSettings
@@ -62,6 +62,8 @@ class Broker:
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self._directory = settings.directory.absolute()
+        self._is_ours = False
+        self._guard: subprocess.Popen[bytes] | None = None
 
     @staticmethod
     def in_directory(directory: Path) -> Broker:
@@ -105,6 +107,7 @@ class Broker:
                 f"a broker runs in {self._directory} already (process {pid})", hint="`penstock broker stop` ends it."
             )
         jars = broker_jars()
+        self._dismiss_guard()  # of one that has ended by itself
         self._prepare(jars)
         offset = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
@@ -116,6 +119,8 @@ class Broker:
                 start_new_session=True,  # Ctrl-C in this terminal is not for the broker
             )
         self._pid_file.write_text(str(process.pid))
+        if self._is_ours:
+            self._guard = _guard(process.pid)
         self._wait_until_up(process, offset)
         return self.status()
 
@@ -125,6 +130,7 @@ class Broker:
         Args:
             kill: At once, as a crash would (SIGKILL).
         """
+        self._dismiss_guard()
         pid = self._pid()
         if pid is None:
             return False
@@ -139,6 +145,7 @@ class Broker:
         return True
 
     def __enter__(self) -> Self:
+        self._is_ours = True
         self.start()
         return self
 
@@ -146,6 +153,13 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+        self._is_ours = False
+
+    def _dismiss_guard(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.kill()
+            guard.communicate()
 
     def _prepare(self, jars: Path) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -188,6 +202,7 @@ class Broker:
             if _STARTED in written:
                 return
             if process.poll() is not None:
+                self._dismiss_guard()
                 self._pid_file.unlink(missing_ok=True)
                 raise EnvironmentProblemError(
                     f"the broker ended at once: {_reason(written)}", hint=f"All that it said is in {self.log_file}."
@@ -210,6 +225,14 @@ class Broker:
         )  # fmt: skip
         alive = not shown.stdout.lstrip().startswith("Z") and str(self._properties) in shown.stdout
         return pid if alive else None
+
+
+def _guard(pid: int) -> subprocess.Popen[bytes]:
+    """Kills that process when this one has gone: its end of the pipe is then closed, whatever the reason."""
+    script = 'read -r _; kill -9 "$0"'
+    return subprocess.Popen(  # noqa: S603
+        ["/bin/sh", "-c", script, str(pid)], stdin=subprocess.PIPE, start_new_session=True
+    )
 
 
 def _reason(written: str) -> str:

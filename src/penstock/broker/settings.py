@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from penstock.errors import ConfigError
 __all__ = ["BrokerSettings", "free_port", "load_settings"]
 
 _LOCAL = "127.0.0.1"
+_SERVER_PORTS = range(20_000, 32_000)
 _FILE = "broker.json"
 
 
@@ -142,7 +144,16 @@ def load_settings(directory: Path) -> BrokerSettings | None:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nothing listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((_LOCAL, 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback address that nothing listens on at this moment.
+
+    None of those that the system gives to outgoing connections: while a server is away, one of its clients could be
+    given its port, be connected to itself, and keep the server from coming back.
+    """
+    while True:
+        port = random.choice(_SERVER_PORTS)  # noqa: S311 - so that two who look at the same time find two
+        with socket.socket() as probe:
+            try:
+                probe.bind((_LOCAL, port))
+            except OSError:
+                continue
+            return port

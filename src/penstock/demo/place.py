@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,15 +46,15 @@ def own_broker(directory: Path) -> Iterator[TopicPlace]:
 
     settings = load_settings(directory) or BrokerSettings(directory, free_port(), free_port())
     broker = Broker(settings)
-    if broker.status().pid is None:  # one that a killed run has left behind is taken over
-        if not (_is_free(settings.port) and _is_free(settings.controller_port)):
-            settings = replace(settings, port=free_port(), controller_port=free_port())
-            broker = Broker(settings)
-        broker.start()
-    try:
+    with ExitStack() as stack:
+        if broker.status().pid is not None:  # one that another run has left behind is taken over
+            stack.callback(broker.stop)
+        else:
+            if not (_is_free(settings.port) and _is_free(settings.controller_port)):
+                settings = replace(settings, port=free_port(), controller_port=free_port())
+                broker = Broker(settings)
+            stack.enter_context(broker)
         yield TopicPlace(settings.bootstrap_servers, f"Kafka at {settings.bootstrap_servers}, data in {directory}")
-    finally:
-        broker.stop()
 
 
 def _is_free(port: int) -> bool:

@@ -9,10 +9,17 @@ import traceback
 
 from penstock.errors import AppFailedError, PenstockError, StateError
 
-__all__ = ["WorkerError", "error_from", "wrapped"]
+__all__ = ["WorkerError", "error_from", "is_lost_process", "wrapped"]
 
 _MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):end")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+# How Spark says that a process of its own, or what it had made, is not there any more.
+_LOST_PROCESS = re.compile(
+    r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|maximum allowable number of times|indeterminate output"
+    r"|Failed to get broadcast|Could not find CoarseGrainedScheduler|Lost task .* executor"
+    r"|Python worker (?:failed to connect back|exited unexpectedly)|PYTHON_RUNNER_(?:INITIALIZATION|COMMUNICATION)"
+    r"|java\.io\.EOFException|java\.net\.Socket(?:Timeout)?Exception|Connection reset|Broken pipe"
+)
 
 
 class WorkerError(Exception):
@@ -33,6 +40,11 @@ def wrapped(error: Exception) -> WorkerError:
         facts = {name: value for name, value in error.facts.items() if isinstance(value, str | int | float)}
         data = pickle.dumps(type(error)(error.message, hint=error.hint, **facts))
     return WorkerError(f"{error.message} penstock-error:{base64.b64encode(data).decode()}:end")
+
+
+def is_lost_process(text: str) -> bool:
+    """Whether a query has ended because an executor or a worker was lost: another start may go well."""
+    return _MARK.search(text) is None and _LOST_PROCESS.search(text) is not None
 
 
 def error_from(text: str) -> PenstockError | None:

@@ -3,7 +3,7 @@
 ``PENSTOCK_FAULT=step:batch:task`` ends driver, JVM and worker with SIGKILL when that task reaches that step of that
 batch; the steps are those of the exactly-once protocol: 0 before processing, 1 processed, 2 segment published,
 3 outputs written, 4 task done, 5 batch committed by Spark but not yet to the consumer group (the task is ``driver``).
-``*`` stands for any task.
+``*`` stands for any task or batch. ``@file`` takes all this from a file, which may come while the application runs.
 Without the variable nothing of this runs.
 """
 
@@ -22,13 +22,23 @@ def reach(step: int, batch: int, task: str, driver_pid: int) -> None:
     """Called by a task (or, for step 5, by the driver) on the way; returns unless this is the chosen point."""
     if not FAULT:
         return
-    wanted = FAULT.split(":")
-    if wanted[:2] != [str(step), str(batch)] or wanted[2] not in ("*", task):
+    wanted = _wanted()
+    if wanted[:1] != [str(step)] or wanted[1] not in ("*", str(batch)) or wanted[2] not in ("*", task):
         return
     others = () if os.getpid() == driver_pid else (driver_pid, os.getppid(), _parent_of(os.getppid()))
     for pid in (*others, os.getpid()):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _wanted() -> list[str]:
+    if not FAULT.startswith("@"):
+        return FAULT.split(":")
+    try:
+        with open(FAULT[1:], encoding="utf-8") as file:  # noqa: PTH123 - once a step: nothing to import for it
+            return file.read().split(":")
+    except FileNotFoundError:
+        return []
 
 
 def _parent_of(pid: int) -> int:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.errors import LogError
+from penstock.errors import AppFailedError, LogError
 from penstock.plan.plan import changed
 from penstock.spark import faults
 from penstock.spark.engine import Engine
@@ -37,6 +37,7 @@ __all__ = ["LEASE_TTL_MS", "Run"]
 _log = logging.getLogger(__name__)
 LEASE_TTL_MS = 30_000
 _HEARTBEAT_S = 5.0
+_MOST_RESTARTS = 3  # of the query, without a batch in between
 
 
 class Run:
@@ -72,6 +73,8 @@ class Run:
         self._positions: dict[str, int] = {}
         self.replicas: dict[str, dict[str, int]] = {}
         self._committed_batch = -1
+        self._until_latest = False
+        self._restarts = 0
         self._beat = self._looked = time.monotonic()
 
     def launch(self, *, until_latest: bool) -> None:
@@ -99,6 +102,7 @@ class Run:
         return self.lease
 
     def _start_engine(self, *, until_latest: bool) -> None:
+        self._until_latest = until_latest
         session, log, lease, plan = self.session, self.log, self.lease, self.plan
         assert session is not None and log is not None and lease is not None and plan is not None  # noqa: S101, PT018
         if self._is_realtime:
@@ -148,13 +152,35 @@ class Run:
         Raises:
             CheckpointMismatchError: The state does not fit the new plan.
         """
+        _log.info("topics have changed: %s is planned anew", plan.application_id)
+        self.plan = plan
+        self._begin_again()
+
+    def may_recover(self, error: AppFailedError) -> bool:
+        """Whether the loss of a process has ended the query, which may go well the next time."""
+        if not error.facts.get("lost_process") or self._restarts >= _MOST_RESTARTS or not self._has_spark():
+            return False
+        self._restarts += 1
+        _log.warning("%s; the query is started again (%d of %d)", error.message, self._restarts, _MOST_RESTARTS)
+        return True
+
+    def recover(self) -> None:
+        """Starts the query again: it continues where it stopped, as at any start."""
+        self._begin_again()
+
+    def _begin_again(self) -> None:
         assert self.log is not None  # noqa: S101 - launch() comes first
         self.stop()
         self.commit_group()
         self._take_lease(self.log, again=True)  # a task that still runs somewhere is fenced
-        _log.info("topics have changed: %s is planned anew", plan.application_id)
-        self.plan = plan
-        self._start_engine(until_latest=False)
+        self._start_engine(until_latest=self._until_latest)
+
+    def _has_spark(self) -> bool:
+        session: Any = self.session
+        try:
+            return not session.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - there is no public way
+        except Exception:  # noqa: BLE001 - its JVM is gone
+            return False
 
     def commit_group(self) -> None:
         """Offsets of what Spark has committed, for lag tools; the truth is in the checkpoint."""
@@ -162,6 +188,7 @@ class Run:
         if committed is not None and committed[0] > self._committed_batch and self.log is not None:
             faults.reach(5, committed[0], "driver", os.getpid())
             self._committed_batch = committed[0]
+            self._restarts = 0
             try:
                 self.log.commit_offsets(self.config["application.id"], committed[1], f"{MARK} batch {committed[0]}")
             except LogError as error:  # lag tools will see it late, nothing else needs it
@@ -202,7 +229,11 @@ class Run:
             return
         for task in progress.tasks:
             self._positions |= task.get("ends", {})
-        ends = log.end_offsets(list(plan.external_topics))
+        try:
+            ends = log.end_offsets(list(plan.external_topics))
+        except LogError as error:  # the lag is for people: not to know it ends no batch
+            _log.warning("the lag after batch %d is not known: %s", progress.batch, error)
+            ends = {}
         names = {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}
         lag = {name: end - self._positions[name] for name, end in names.items() if name in self._positions}
         progress = replace(progress, lag=lag)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaException
+
 from penstock.errors import FencedError, LogUnavailableError
 from penstock.log.base import Lease
-from penstock.log.kafka.failures import persist
+from penstock.log.kafka.failures import error_of, persist
 from penstock.log.kafka.ledger import LEASE, entry_part, partition_of
+from penstock.log.kafka.wire.transactions import TransactionalWriter, open_transactions
 from penstock.log.processes import process_start, runs_here
 
 if TYPE_CHECKING:
@@ -52,7 +56,26 @@ class Leases:
         epoch = (held.epoch if held else 0) + 1
         lease = Lease(application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False)
         self._write(lease)
+        self._end_open_transactions(application)
         return lease
+
+    def _end_open_transactions(self, application: str) -> None:
+        """Ends what tasks of an earlier start have left open: it would hide what is written behind it.
+
+        Each ends when its task writes again, or after transaction.timeout.ms. But until then another task may wait for
+        it to read the ledger, and that one comes first.
+        """
+        clients = self._log.clients
+        ours = re.compile(rf"{re.escape(application)}-(\d+_\d+(/\d+)?|dataframe-.*)")
+        try:
+            for found in open_transactions(clients.cluster()):
+                if ours.fullmatch(found):
+                    _log.info("the open transaction of %s is ended", found)
+                    timeout_ms = clients.transaction_timeout_ms
+                    TransactionalWriter(clients.cluster(), found, timeout_ms, clients.limits()).init()
+        except KafkaException as error:
+            clients.cluster().forget()
+            _log.debug("open transactions are left to end by themselves: %s", error_of(error).str())
 
     def renew(self, lease: Lease) -> None:
         """The heartbeat; raises FencedError if a newer instance has taken over. A silent broker is no reason to."""

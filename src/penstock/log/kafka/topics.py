@@ -24,6 +24,7 @@ from penstock.errors import LogUnavailableError, TopicExistsError, UnknownTopicE
 from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
 from penstock.log.kafka.clients import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
+from penstock.log.kafka.wire.errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 
 __all__ = ["Topics", "error_code"]
@@ -54,6 +55,8 @@ class Topics:
         def act() -> Any:
             try:
                 return action()
+            except TimeoutError as error:  # of a future: the client has not kept the limit that it was given
+                raise failed(TIMED_OUT, f"{doing}: no answer") from error
             except KafkaException:
                 self._clients.admin().poll(0)  # hears why
                 raise
@@ -97,6 +100,8 @@ class Topics:
         admin = self._clients.admin()
         try:
             admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)[topic].result(_REQUEST_S)
+        except TimeoutError:
+            return
         except KafkaException as error:
             if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 doing, access = f"looking for topic {topic!r}", self._clients.access

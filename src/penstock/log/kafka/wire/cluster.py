@@ -105,6 +105,10 @@ class Cluster:
         assert failed is not None, "bootstrap.servers is checked before"  # noqa: S101
         raise failed
 
+    def every_broker(self) -> list[BrokerConnection]:
+        """Connections to all brokers that the cluster has now."""
+        return [self._connection(node) for node in self._learn([])]
+
     def close(self) -> None:
         """Closes all connections, those of other threads too; later calls open new ones."""
         with self._lock:
@@ -127,7 +131,8 @@ class Cluster:
         made = self._connections()[node] = BrokerConnection(host, port, self._settings)
         return made
 
-    def _learn(self, topics: list[str]) -> None:
+    def _learn(self, topics: list[str]) -> list[int]:
+        """Asks for the leaders of topics; gives the brokers."""
         from kafka.protocol.metadata import MetadataRequest
 
         wanted = [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
@@ -142,3 +147,4 @@ class Cluster:
                         self._leaders[TopicPartition(topic.name, each.partition_index)] = each.leader_id
         for topic in answer.topics:
             check(topic.error_code, f"looking for topic {topic.name!r}")
+        return [each.node_id for each in answer.brokers]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.log.kafka.wire.cluster import Cluster
 
-__all__ = ["TransactionalWriter"]
+__all__ = ["TransactionalWriter", "open_transactions"]
 
 _BUSY = {
     KafkaError.CONCURRENT_TRANSACTIONS,
@@ -137,6 +137,24 @@ class TransactionalWriter:
                 return answer
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def open_transactions(cluster: Cluster) -> list[str]:
+    """The transactional ids, of those that this user may see, whose transactions have been begun and not ended.
+
+    Raises:
+        KafkaException: As librdkafka's admin client raises it.
+    """
+    from kafka.protocol.admin import ListTransactionsRequest
+
+    found = []
+    for connection in cluster.every_broker():
+        answer = connection.ask(
+            ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[], max_version=0)
+        )
+        check(answer.error_code, "listing open transactions")
+        found += [each.transactional_id for each in answer.transaction_states]
+    return found
 
 
 def _check_added(answer: Any) -> None:

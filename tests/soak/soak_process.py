@@ -1,0 +1,146 @@
+"""The application of the soak as a process: started, stopped, killed, and asked what it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from soak_app import APPLICATION
+
+HERE = Path(__file__).parent
+MASTER = "local-cluster[2,1,1024]"
+STOP_S = 60
+JSTACK_S = 20
+LAST_LINES = 15
+
+
+class App:
+    """Starts and stops the application; all its starts write to one log.
+
+    Attributes:
+        folder: Where it keeps what it has.
+        step: A file: with a fault in it (see penstock.spark.faults) all of the application dies there.
+    """
+
+    def __init__(self, bootstrap: str, folder: Path, master: str = MASTER) -> None:
+        self.folder = folder
+        self.step = folder / "step"
+        self._arguments = [sys.executable, str(HERE / "soak_app.py"), bootstrap, str(folder), master]
+        self._log = folder / "app.log"
+        self._threads = folder / "threads.log"
+        self._checkpoint = folder / "state" / APPLICATION / "checkpoint"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        paths = [str(HERE / "traced"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        more = {
+            "PENSTOCK_FAULT": f"@{self.step}",
+            "PENSTOCK_SOAK_THREADS": str(self._threads),
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
+        with self._log.open("a") as log:
+            log.write(f"---- start at {time.strftime('%H:%M:%S')}\n")
+            log.flush()
+            self._process = subprocess.Popen(
+                self._arguments, env={**os.environ, **more}, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "start() comes first"
+        return self._process
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """The driver alone; JVM, executors and workers find out by themselves."""
+        self.process.kill()
+        self.process.communicate(timeout=STOP_S)
+
+    def stop(self) -> int:
+        """Cleanly; the exit code, -1 if it took too long."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.tell_all()
+            self.end()
+            return -1
+        self.process.communicate()
+        return self.process.returncode
+
+    def end(self) -> None:
+        """All of it at once, at the end of a soak."""
+        if self._process is None:
+            return
+        tree = [psutil.Process(self.process.pid)] if self.is_alive() else []
+        for process in [*tree, *self._below()]:
+            with suppress(psutil.Error):
+                process.kill()
+        self.process.communicate(timeout=STOP_S)
+
+    def executors(self) -> list[psutil.Process]:
+        return [p for p in self._below() if "CoarseGrainedExecutorBackend" in _command(p)]
+
+    def executor_of(self, worker: int) -> psutil.Process | None:
+        """The executor that a worker process belongs to."""
+        with suppress(psutil.Error):
+            above = {p.pid for p in psutil.Process(worker).parents()}
+            return next((p for p in self.executors() if p.pid in above), None)
+        return None
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that run tasks: forks of a daemon that never runs one itself."""
+        daemons = {p.pid for p in self._below() if "pyspark.daemon" in _command(p)}
+        return [p for p in self._below() if "pyspark.daemon" in _command(p) and _parent(p) in daemons]
+
+    def _below(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.process.pid).children(recursive=True)
+        except psutil.Error:
+            return []
+
+    def newest_batch(self) -> int:
+        """The last batch that Spark has committed; -1 for none."""
+        commits = self._checkpoint / "spark" / "commits"
+        return max((int(path.name) for path in commits.glob("[0-9]*") if path.name.isdecimal()), default=-1)
+
+    def said_last(self) -> str:
+        """The end of its log, from the start that went wrong."""
+        return "\n".join(self._log.read_text(errors="replace").rpartition("---- start")[2].splitlines()[-LAST_LINES:])
+
+    def tell_all(self) -> None:
+        """Writes to ``threads.log`` what all of its processes do."""
+        own = [psutil.Process(self.process.pid)] if self.is_alive() else []
+        for process in [*own, *self._below()]:
+            with self._threads.open("a") as file:
+                file.write(f"\n==== {time.strftime('%H:%M:%S')} {process.pid}: {_command(process)[-200:]}\n")
+                file.flush()
+                if "java" in _command(process).split(" ", 1)[0]:
+                    with suppress(subprocess.TimeoutExpired, OSError):
+                        subprocess.run(["jstack", str(process.pid)], stdout=file, timeout=JSTACK_S, check=False)
+                elif "pyspark" in _command(process) or process.pid == self.process.pid:
+                    with suppress(psutil.Error):
+                        process.send_signal(signal.SIGUSR1)
+                    time.sleep(0.2)
+
+
+def _command(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def _parent(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        return process.ppid()
+    return -1

@@ -1,0 +1,14 @@
+"""The soak in short: one round of each fault that needs no new start of Spark, and one that does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from soak import Soak
+
+
+def test_nothing_lost_and_nothing_double(tmp_path: Path) -> None:
+    soak = Soak(tmp_path, seed=11)
+    faults = ["executor_killed", "broker_restarted", "task_slowed", "driver_killed"]
+    assert soak.run(len(faults), faults) == []
+    assert sorted(str(row["fault"]) for row in soak.rounds) == sorted(faults)
