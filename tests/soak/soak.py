@@ -17,6 +17,7 @@ import argparse
 import faulthandler
 import json
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -202,10 +203,11 @@ def main() -> None:
     if given.summary is not None:
         found = summary_of(soak.rounds, problems, soak.totals, given.seed, time.monotonic() - began)
         given.summary.write_text(json.dumps(found, indent=1) + "\n")
-    print(
-        f"{len(problems)} problems with seed {given.seed}; see {folder}" if problems else "nothing lost, nothing double"
-    )
-    sys.exit(bool(problems))
+    if problems:
+        sys.exit(f"{len(problems)} problems with seed {given.seed}; see {folder}")
+    print(f"{given.rounds} rounds, nothing lost, nothing double")
+    if given.folder is None:
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

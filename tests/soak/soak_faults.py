@@ -32,8 +32,8 @@ class Faults:
     @staticmethod
     def names() -> list[str]:
         return [
-            "driver_killed", "driver_killed_at_step", "stopped_and_started", "executor_killed", "worker_killed",
-            "task_slowed", "worker_stalled", "broker_restarted", "broker_killed",
+            "driver_killed", "driver_killed_at_step", "stopped_and_started", "executor_killed", "executor_killed_late",
+            "worker_killed", "task_slowed", "worker_stalled", "broker_restarted", "broker_killed",
         ]  # fmt: skip
 
     def do(self, name: str) -> str:
@@ -69,14 +69,15 @@ class Faults:
         return f"stopped it cleanly (exit code {code}) and started it again"
 
     def executor_killed(self) -> str:
-        """At any time; or in the middle of the last stage, when its other task is done and cannot be taken back."""
-        if self._chance.random() < 0.5:
-            found = self._app.executors()
-            if not found:
-                return "no executor to kill"
-            victim = self._chance.choice(found)
-            victim.kill()
-            return f"killed executor process {victim.pid} of {len(found)}"
+        found = self._app.executors()
+        if not found:
+            return "no executor to kill"
+        victim = self._chance.choice(found)
+        victim.kill()
+        return f"killed executor process {victim.pid} of {len(found)}"
+
+    def executor_killed_late(self) -> str:
+        """In the middle of the last stage, when its other task is done and Spark cannot take that back."""
         with self._slow_task(stage=1) as asked:
             worker = _taken_by(asked)
             time.sleep(1)

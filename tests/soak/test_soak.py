@@ -9,6 +9,6 @@ from soak import Soak
 
 def test_nothing_lost_and_nothing_double(tmp_path: Path) -> None:
     soak = Soak(tmp_path, seed=11)
-    faults = ["executor_killed", "broker_restarted", "task_slowed", "driver_killed"]
+    faults = ["executor_killed_late", "broker_restarted", "task_slowed", "driver_killed"]
     assert soak.run(len(faults), faults) == []
     assert sorted(str(row["fault"]) for row in soak.rounds) == sorted(faults)
