@@ -30,7 +30,7 @@ WINDOW_MS = 60_000
 NEVER_LATE = "365 days"
 INPUTS = ("users", "orders", "payments")
 OUTPUTS = ("paid", "per-user", "per-city")
-SLOW_S = 3.0
+SLOW_S = 5.0
 
 
 def topology(folder: Path) -> Topology:

@@ -63,7 +63,7 @@ class App:
     def kill(self) -> None:
         """The driver alone; JVM, executors and workers find out by themselves."""
         self.process.kill()
-        self.process.communicate(timeout=STOP_S)
+        self._over()
 
     def stop(self) -> int:
         """Cleanly; the exit code, -1 if it took too long."""
@@ -75,7 +75,7 @@ class App:
             self.tell_all()
             self.end()
             return -1
-        self.process.communicate()
+        self._over()
         return self.process.returncode
 
     def end(self) -> None:
@@ -86,7 +86,12 @@ class App:
         for process in [*tree, *self._below()]:
             with suppress(psutil.Error):
                 process.kill()
-        self.process.communicate(timeout=STOP_S)
+        self._over()
+
+    def _over(self) -> None:
+        self.process.wait(STOP_S)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
     def executors(self) -> list[psutil.Process]:
         return [p for p in self._below() if "CoarseGrainedExecutorBackend" in _command(p)]

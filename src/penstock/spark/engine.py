@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.errors import AppFailedError, PenstockError
 from penstock.spark.envelope import ENVELOPE_DDL, Kind
-from penstock.spark.failures import error_from, is_lost_process
+from penstock.spark.failures import error_from, is_lost_process, reason_in
 from penstock.spark.offsets import SourceOffset
 from penstock.spark.private import private_source
 from penstock.spark.progress import BatchProgress, progress_of
@@ -148,7 +148,7 @@ class Engine:
             return found
         text = str(error).strip() or type(error).__name__
         return AppFailedError(
-            f"the Spark query failed: {text.splitlines()[0][:500]}",
+            f"the Spark query failed: {reason_in(text)[:500]}",
             hint="Start the application again: it continues where it stopped. The full text is in `.details`.",
             details=text,
             lost_process=is_lost_process(text),

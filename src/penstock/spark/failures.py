@@ -9,10 +9,11 @@ import traceback
 
 from penstock.errors import AppFailedError, PenstockError, StateError
 
-__all__ = ["WorkerError", "error_from", "is_lost_process", "wrapped"]
+__all__ = ["WorkerError", "error_from", "is_lost_process", "reason_in", "wrapped"]
 
 _MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):end")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_ABORTED = re.compile(r"Job aborted .*|Job \d+ cancelled .*|ShuffleMapStage \d+ .*has failed .*")
 # How Spark says that a process of its own, or what it had made, is not there any more.
 _LOST_PROCESS = re.compile(
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|maximum allowable number of times|indeterminate output"
@@ -45,6 +46,12 @@ def wrapped(error: Exception) -> WorkerError:
 def is_lost_process(text: str) -> bool:
     """Whether a query has ended because an executor or a worker was lost: another start may go well."""
     return _MARK.search(text) is None and _LOST_PROCESS.search(text) is not None
+
+
+def reason_in(text: str) -> str:
+    """The line of a Spark exception's text that says most: why a job was given up, else the first."""
+    found = _ABORTED.search(text)
+    return found.group(0) if found is not None else text.splitlines()[0]
 
 
 def error_from(text: str) -> PenstockError | None:

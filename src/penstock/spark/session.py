@@ -33,6 +33,7 @@ _STREAMING: Mapping[str, str] = {
     # is done, it ends the job and with it the query: an executor that is lost would end the application. The rows that
     # matter are the same in each attempt, as they come from a published segment; but reports have times in them.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.stopTimeout": "20s",
