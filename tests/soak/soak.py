@@ -22,6 +22,7 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from penstock.broker.settings import BrokerSettings, free_port
 from penstock.log.open import open_log
 from soak_app import APPLICATION
 from soak_faults import Faults
-from soak_process import MASTER, App
+from soak_process import App
 from soak_report import summary_of
 from soak_world import Outputs, Reader, SteadyProducer, differences, make_topics, offsets_left, wait_until_it_answers
 
@@ -47,7 +48,6 @@ class Soak:
     folder: Path
     seed: int
     rate: int = 100
-    master: str = MASTER
     patience_s: float = PATIENCE_S
     problems: list[str] = field(default_factory=list)
     rounds: list[dict[str, object]] = field(default_factory=list)
@@ -59,15 +59,13 @@ class Soak:
             bootstrap = broker.settings.bootstrap_servers
             wait_until_it_answers(bootstrap)
             make_topics(bootstrap)
-            self._app = App(bootstrap, self.folder, self.master)
             self._reader, self._producer = Reader(bootstrap), SteadyProducer(bootstrap, self.seed, self.rate)
-            try:
-                self._all_rounds(self._plan(rounds, faults or Faults.names()), broker)
-                self._at_the_end(bootstrap)
-            finally:
-                faulthandler.cancel_dump_traceback_later()
-                self._app.end()
-                self._reader.close()
+            with closing(self._reader), App(bootstrap, self.folder) as self._app:
+                try:
+                    self._all_rounds(self._plan(rounds, faults or Faults.names()), broker)
+                    self._at_the_end(bootstrap)
+                finally:
+                    faulthandler.cancel_dump_traceback_later()
         return self.problems
 
     def _plan(self, rounds: int, faults: list[str]) -> list[str]:
@@ -190,7 +188,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--rate", type=int, default=100, help="orders, and payments, a second")
     parser.add_argument("--faults", nargs="+", choices=Faults.names(), default=Faults.names())
-    parser.add_argument("--master", default=MASTER)
     parser.add_argument("--folder", type=Path, help="kept; otherwise one that is kept when there were problems")
     parser.add_argument("--summary", type=Path, help="a file for the result, as JSON")
     given = parser.parse_args()
@@ -198,7 +195,7 @@ def main() -> None:
     folder = given.folder or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, {given.rounds} rounds, everything in {folder}", flush=True)
-    soak, began = Soak(folder, given.seed, given.rate, given.master), time.monotonic()
+    soak, began = Soak(folder, given.seed, given.rate), time.monotonic()
     problems = soak.run(given.rounds, given.faults)
     if given.summary is not None:
         found = summary_of(soak.rounds, problems, soak.totals, given.seed, time.monotonic() - began)

@@ -87,6 +87,7 @@ def settings(bootstrap: str, folder: Path, master: str) -> dict[str, object]:
         "statestore.cache.max.bytes": 0,
         "penstock.snapshot.interval.batches": 20,
         "spark.master": master,
+        "spark.driver.host": "127.0.0.1",
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.5",

@@ -9,47 +9,63 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import psutil
 
 from soak_app import APPLICATION
+from soak_cluster import SparkCluster
 
 HERE = Path(__file__).parent
-MASTER = "local-cluster[2,1,1024]"
 STOP_S = 60
 JSTACK_S = 20
 LAST_LINES = 15
 
 
 class App:
-    """Starts and stops the application; all its starts write to one log.
+    """Starts and stops the application on a cluster of its own; all its starts write to one log.
 
     Attributes:
         folder: Where it keeps what it has.
         step: A file: with a fault in it (see penstock.spark.faults) all of the application dies there.
     """
 
-    def __init__(self, bootstrap: str, folder: Path, master: str = MASTER) -> None:
+    def __init__(self, bootstrap: str, folder: Path) -> None:
         self.folder = folder
         self.step = folder / "step"
-        self._arguments = [sys.executable, str(HERE / "soak_app.py"), bootstrap, str(folder), master]
+        self._bootstrap = bootstrap
         self._log = folder / "app.log"
         self._threads = folder / "threads.log"
         self._checkpoint = folder / "state" / APPLICATION / "checkpoint"
         self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
         paths = [str(HERE / "traced"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        more = {
+        self._environment = {
+            **os.environ,
             "PENSTOCK_FAULT": f"@{self.step}",
             "PENSTOCK_SOAK_THREADS": str(self._threads),
             "PYTHONPATH": os.pathsep.join(paths),
+            "PYSPARK_PYTHON": sys.executable,
         }
+        self._cluster = SparkCluster(folder / "spark", self._environment)
+
+    def __enter__(self) -> Self:
+        self._cluster.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+        self._cluster.__exit__(kind, error, trace)
+
+    def start(self) -> None:
+        arguments = [sys.executable, str(HERE / "soak_app.py"), self._bootstrap, str(self.folder), self._cluster.url]
         with self._log.open("a") as log:
             log.write(f"---- start at {time.strftime('%H:%M:%S')}\n")
             log.flush()
             self._process = subprocess.Popen(
-                self._arguments, env={**os.environ, **more}, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
+                arguments, env=self._environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
             )
 
     @property
@@ -82,8 +98,7 @@ class App:
         """All of it at once, at the end of a soak."""
         if self._process is None:
             return
-        tree = [psutil.Process(self.process.pid)] if self.is_alive() else []
-        for process in [*tree, *self._below()]:
+        for process in self._own():
             with suppress(psutil.Error):
                 process.kill()
         self._over()
@@ -94,7 +109,7 @@ class App:
             self.process.stdin.close()
 
     def executors(self) -> list[psutil.Process]:
-        return [p for p in self._below() if "CoarseGrainedExecutorBackend" in _command(p)]
+        return [p for p in self._cluster.below() if "CoarseGrainedExecutorBackend" in _command(p)]
 
     def executor_of(self, worker: int) -> psutil.Process | None:
         """The executor that a worker process belongs to."""
@@ -105,14 +120,15 @@ class App:
 
     def workers(self) -> list[psutil.Process]:
         """The processes that run tasks: forks of a daemon that never runs one itself."""
-        daemons = {p.pid for p in self._below() if "pyspark.daemon" in _command(p)}
-        return [p for p in self._below() if "pyspark.daemon" in _command(p) and _parent(p) in daemons]
+        daemons = {p.pid for p in self._cluster.below() if "pyspark.daemon" in _command(p)}
+        return [p for p in self._cluster.below() if "pyspark.daemon" in _command(p) and _parent(p) in daemons]
 
-    def _below(self) -> list[psutil.Process]:
-        try:
-            return psutil.Process(self.process.pid).children(recursive=True)
-        except psutil.Error:
-            return []
+    def _own(self) -> list[psutil.Process]:
+        """The driver, and what it has started: the JVM beside it, and the process that plans batches."""
+        with suppress(psutil.Error):
+            driver = psutil.Process(self.process.pid)
+            return [driver, *driver.children(recursive=True)] if self.is_alive() else []
+        return []
 
     def newest_batch(self) -> int:
         """The last batch that Spark has committed; -1 for none."""
@@ -125,8 +141,7 @@ class App:
 
     def tell_all(self) -> None:
         """Writes to ``threads.log`` what all of its processes do."""
-        own = [psutil.Process(self.process.pid)] if self.is_alive() else []
-        for process in [*own, *self._below()]:
+        for process in [*self._own(), *self._cluster.below()]:
             with self._threads.open("a") as file:
                 file.write(f"\n==== {time.strftime('%H:%M:%S')} {process.pid}: {_command(process)[-200:]}\n")
                 file.flush()
