@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.option_groups import AppOptions, grouped
-from penstock.cli.options import Json, open_log_at
+from penstock.cli.options import Json, Target, open_log_at
 from penstock.cli.output import console, print_json
 
 if TYPE_CHECKING:
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
 __all__ = ["ensure_topics", "register"]
-
-Target = Annotated[
-    str, typer.Argument(metavar="MODULE:TOPOLOGY", help="A module's name or a file, and the variable in it.")
-]
 
 
 class Format(enum.StrEnum):

@@ -27,7 +27,9 @@ def start(
     directory: Directory = _DEFAULT,
     port: Annotated[int, typer.Option(help="The plain listener.")] = 9092,
     controller_port: Annotated[int, typer.Option(help="The controller's.")] = 9093,
-    sasl_port: Annotated[int | None, typer.Option(help="A listener with SASL/PLAIN and SCRAM-SHA-512.")] = None,
+    sasl_port: Annotated[
+        int | None, typer.Option(help="A listener with SASL/PLAIN, SCRAM-SHA-512 and OAUTHBEARER.")
+    ] = None,
     tls_port: Annotated[int | None, typer.Option(help="A listener that wants client certificates (mTLS).")] = None,
     user: Annotated[list[str], typer.Option(metavar="NAME:PASSWORD", help="A SASL user; may be repeated.")] = [],  # noqa: B006
     acls: Annotated[bool, typer.Option("--acls", help="Users need ACLs for what they do.")] = False,

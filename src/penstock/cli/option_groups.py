@@ -9,15 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
-
-import typer
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from penstock.cli.options import (
     Bootstrap,
     CommandConfig,
     ConfigFile,
     ConfigPairs,
+    Target,
     open_log_at,
     read_command_config,
     read_config,
@@ -46,9 +45,7 @@ class LogOptions:
 class AppOptions:
     """Which topology, and its settings: of its module, then of files, then of the command line; the last one wins."""
 
-    target: Annotated[
-        str, typer.Argument(metavar="MODULE:TOPOLOGY", help="A module's name or a file, and the variable in it.")
-    ]
+    target: Target
     bootstrap: Bootstrap = ""
     command_config: CommandConfig = None
     config: ConfigPairs = field(default_factory=list)

@@ -19,6 +19,7 @@ __all__ = [
     "ConfigFile",
     "ConfigPairs",
     "Json",
+    "Target",
     "instant_ms",
     "open_log_at",
     "read_command_config",
@@ -40,6 +41,9 @@ ConfigFile = Annotated[
     Path | None, typer.Option("--config-file", help="A file of settings: key=value lines, TOML or JSON.")
 ]
 
+Target = Annotated[
+    str, typer.Argument(metavar="MODULE:TOPOLOGY", help="A module's name or a file, and the variable in it.")
+]
 CommandConfig = Annotated[
     Path | None,
     typer.Option(
