@@ -47,7 +47,7 @@ def batch(values, times=None):
 
 
 def values(log, topic, partition=0):
-    deadline = time.monotonic() + 10  # a commit returns before the brokers have marked all its partitions
+    deadline = time.monotonic() + 60  # a commit returns before the brokers have marked all its partitions
     while log.end_offsets([topic]) != log._topics.ends([topic], committed=False) and time.monotonic() < deadline:
         time.sleep(0.01)
     parts = log.read_range(topic, partition, 0, log.end_offset(topic, partition))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -57,8 +56,8 @@ def test_map_async_changes_the_key_and_repartitions() -> None:
     assert "swap" in topology.nodes
 
 
-@pytest.mark.parametrize("limit", [1, 3])
-def test_no_more_than_the_limit_run_at_once(limit: int) -> None:
+@pytest.mark.parametrize("limit", [1, 3, 50])
+def test_as_many_as_the_limit_run_at_once_and_no_more(limit: int) -> None:
     running = most = 0
 
     async def watch(value: int) -> int:
@@ -69,18 +68,8 @@ def test_no_more_than_the_limit_run_at_once(limit: int) -> None:
         running -= 1
         return value
 
-    run(lambda s: s.map_values_async(watch, limit=limit), list(range(10)))
+    run(lambda s: s.map_values_async(watch, limit=limit), list(range(60)))
     assert most == limit
-
-
-def test_many_calls_take_no_longer_than_a_few() -> None:
-    async def wait(value: int) -> int:
-        await asyncio.sleep(0.02)
-        return value
-
-    started = time.perf_counter()
-    run(lambda s: s.map_values_async(wait, limit=100), list(range(100)))
-    assert time.perf_counter() - started < 1  # one after the other: 2 s
 
 
 def test_a_failed_call_is_tried_again() -> None:
