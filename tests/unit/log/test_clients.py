@@ -299,7 +299,7 @@ def test_patterns_find_topics_that_come_later(log):
 def test_a_heartbeat_thread_keeps_a_member_that_polls_seldom(tmp_path):
     with open_log(str(tmp_path / "log.db")) as log:
         log.create_topic("t", 2)
-        quick = {"session_timeout_ms": 300, "heartbeat_interval_ms": 20}
+        quick = {"session_timeout_ms": 1_500, "heartbeat_interval_ms": 20}
         busy = Consumer(log, group="g", **quick)
         busy.subscribe("t")
         busy.poll()
