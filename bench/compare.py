@@ -40,7 +40,7 @@ import broker_topics as topics
 import compare_report
 import machine
 import peer_latency
-from peer_run import LOOK_S, PeerRun
+from peer_run import LOOK_S, PeerRun, last_lines
 from peer_setup import ALL, NotInstalledError, Peer
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
@@ -52,6 +52,7 @@ WORKLOADS = ("w1", "w2a", "w2b", "w3", "w4", "w5")
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 QUIET_S = 5.0
 HEAP_MB = 1024
+MODES = ("realtime", "micro_batch")
 LATENCY_MODES = {
     "penstock": (("realtime", False), ("micro_batch", True), ("micro_batch", False)),
     "kstreams": (("", False), ("", True)),
@@ -150,12 +151,6 @@ def topology_of(workload: str) -> str:
     return "w2b" if workload == "w5" else workload
 
 
-def last_lines(log: Path) -> str:
-    """The ends of a run's logs, in short."""
-    files = sorted(log.parent.glob(f"{log.stem}.*.log"))
-    return " / ".join(" ".join(file.read_text(errors="replace").split()[-60:]) for file in files)
-
-
 def figures(run: PeerRun, n: int, written_at: pl.Series, broker_cpu: float) -> dict[str, Any]:
     """Rates, CPU time and memory of a run that is over."""
     last = (written_at.max() or 0) / 1000
@@ -239,6 +234,8 @@ def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any,
         if peer.name == "faust":
             continue
         for mode, exactly_once in LATENCY_MODES.get(peer.name, (("", False),)):
+            if mode and mode not in given.modes:
+                continue
             conf = given.conf | ({"processing.mode": mode} if mode else {})
             row = peer_latency.measure(
                 comparison.bootstrap, comparison.root, peer, place, exactly_once=exactly_once, rate=given.rate,
@@ -258,6 +255,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="200,000 records and no second guarantee: does it work?")
     parser.add_argument("--latency", action="store_true", help="also latency at --rate records a second through w3")
     parser.add_argument("--only-latency", action="store_true")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="of Penstock, for latency")
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a run, start-up included")

@@ -20,12 +20,12 @@ from confluent_kafka import Producer
 import broker_topics as topics
 from datasets import N_KEYS
 from latency_probe import Arrival, Arrivals, evenly, percentiles
-from peer_run import PeerRun
+from peer_run import PeerRun, last_lines
 from peer_setup import Peer
 
 PARTITIONS = 2  # a peer has two threads or processes
 WARM_UP_S = 15
-READY_S = 60
+READY_S = 120
 DRAIN_S = 5
 LOOK_EVERY = 1_000  # records
 
@@ -62,7 +62,7 @@ def measure(
                 producer.produce(source, b"1", f"probe{partition}", partition)
             producer.flush(READY_S)
             if not _ready(run, arrivals):
-                return row | {"detail": f"no answer within {READY_S} s"}
+                return row | {"detail": f"no answer within {READY_S} s: {last_lines(log)}"}
             row["ready_after_s"] = round(time.time() - run.began, 2)
             sent, measured_from = _send(producer, source, rate, seconds, run)
             cpu, began = run.cpu_at(time.time()), run.cpu_at(measured_from / 1000)

@@ -124,3 +124,9 @@ class PeerRun:
                 left.kill()  # psutil knows a process by its start too: never somebody else's
         for process in self.processes:
             process.wait()
+
+
+def last_lines(log: Path) -> str:
+    """The ends of a run's logs, in short."""
+    files = sorted(log.parent.glob(f"{log.stem}.*.log"))
+    return " / ".join(" ".join(file.read_text(errors="replace").split()[-60:]) for file in files)
