@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import warnings
@@ -107,6 +108,8 @@ def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application
         "spark.master": "local[*]",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Over TCP, what is sent after a small piece waits up to 40 ms for an acknowledgement: 30 ms of each batch.
+        "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
         **{f"spark.executorEnv.{name}": value for name, value in ENVIRONMENT.items()},
         **fast,
         **wanted,
