@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.options import CommandConfig, Json, read_command_config
 from penstock.cli.output import console, print_json, print_table
+from penstock.errors import EnvironmentProblemError
+
+if TYPE_CHECKING:
+    from penstock.cli.environment import Finding
 
 __all__ = ["register"]
 
@@ -31,6 +35,12 @@ def doctor(
         list[str] | None,
         typer.Option("--jars", help="Jar files of the connector, or a folder of them; includes --kafka."),
     ] = None,
+    faster_start: Annotated[
+        bool,
+        typer.Option(
+            "--faster-start", help="Make Java's archive of Spark's classes (150 MB in the cache) if there is none yet."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Look for what a run needs: Java, packages, disk, ports; say how to get what is missing.
@@ -49,6 +59,8 @@ def doctor(
 
             for name, found, remedy in prove_connector(bootstrap, settings, jars or ()):
                 findings.append(Finding(name, found, ok=not remedy, remedy=remedy))
+    if all(f.ok for f in findings if f.name in ("Java", "pyspark")):
+        findings.append(_class_archive(make=faster_start))
     missing = [f for f in findings if not f.ok]
     if as_json:
         print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})
@@ -59,3 +71,20 @@ def doctor(
         console().print("\neverything is there" if not missing else f"\n{len(missing)} to repair")
     if missing:
         raise typer.Exit(1)
+
+
+def _class_archive(*, make: bool) -> Finding:
+    from penstock.cli.environment import Finding
+    from penstock.cli.java_archive import make_archive
+    from penstock.spark.java_archive import archive_path
+
+    name = "Java's class archive"
+    try:
+        path = archive_path()
+        if not path.exists() and not make:
+            return Finding(name, "none; `penstock doctor --faster-start` makes it", ok=True)
+        if not path.exists():
+            path = make_archive()
+        return Finding(name, f"{path} ({path.stat().st_size >> 20} MB)", ok=True)
+    except EnvironmentProblemError as error:
+        return Finding(name, error.message, ok=False, remedy=error.hint or "")

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 from penstock.errors import EnvironmentProblemError
+from penstock.spark.java_archive import archive_options
 from penstock.spark.worker_process import ENVIRONMENT
 
 __all__ = ["check_java", "quiet_pandas", "register_source", "session_for"]
@@ -43,6 +44,7 @@ _STREAMING: Mapping[str, str] = {
 # record and half of the JVM's CPU of each batch, away from the Python workers that do the work.
 _NO_OPTIMIZING_COMPILER = "-XX:TieredStopAtLevel=1"
 _SMALL_COLLECTOR = "-XX:+UseSerialGC"
+_RECORDING = "-XX:ArchiveClassesAtExit"  # not on top of an archive
 # Plain files with an atomic rename; the default goes through Hadoop's FileContext, which forks for permissions.
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -100,6 +102,8 @@ def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
         options.append(_NO_OPTIMIZING_COMPILER)
         if "GC" not in given:  # Java refuses two collectors
             options.append(_SMALL_COLLECTOR)
+    if _RECORDING not in given:
+        options += archive_options()
     return " ".join([*options, given]).strip()
 
 

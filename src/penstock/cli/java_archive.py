@@ -1,0 +1,78 @@
+"""Makes Java's archive of Spark's classes: runs a small application in a process whose Java writes it at its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from penstock.errors import EnvironmentProblemError
+from penstock.spark.java_archive import archive_path, end_java, recording_options
+
+__all__ = ["make_archive"]
+
+_PATIENCE_S = 300
+_MOST_ARCHIVES = 3  # 150 MB each
+
+
+def make_archive() -> Path:
+    """Makes it, even if there is one; takes half a minute. Older ones, of other environments, are removed but for two.
+
+    Raises:
+        EnvironmentProblemError: It could not be made.
+    """
+    path = archive_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".archive-", dir=path.parent) as scratch:
+        made = Path(scratch) / "classes.jsa"
+        command = [sys.executable, "-m", "penstock.cli.java_archive", scratch, str(made)]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)  # noqa: S603
+        except subprocess.TimeoutExpired as error:
+            raise EnvironmentProblemError(
+                f"Java's class archive was not done in {_PATIENCE_S} s", hint="Try again when the machine is less busy."
+            ) from error
+        if run.returncode or not made.exists():
+            said = (run.stderr or run.stdout).strip().splitlines() or ["Java wrote none"]
+            raise EnvironmentProblemError(
+                f"Java's class archive could not be made: {said[-1]}", hint="Spark works without it, and starts slower."
+            )
+        made.replace(path)
+    others = sorted(path.parent.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime, reverse=True)
+    for old in others[_MOST_ARCHIVES:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def _run(scratch: Path, archive: Path) -> None:
+    """An application with a stage of each kind, so that Java loads what applications need."""
+    import pyarrow as pa
+
+    from penstock import KafkaStreams, StreamsBuilder
+    from penstock.log.open import open_log
+
+    url = f"sqlite:///{scratch / 'log.db'}"
+    with open_log(url) as log:
+        for topic in ("in", "out"):
+            log.create_topic(topic, 2)
+        columns = {"timestamp": pa.array([1]), "key": pa.array([b"k"], pa.large_binary())}
+        records = pa.RecordBatch.from_pydict({**columns, "value": pa.array([b"v"], pa.large_binary())})
+        for partition in range(2):
+            log.append("in", partition, records)
+    builder = StreamsBuilder()
+    builder.stream("in").group_by(lambda _, value: value).count().to_stream().map_values(str).to("out")
+    serdes = {"default.key.serde": "string", "default.value.serde": "string"}
+    settings = {
+        "application.id": "penstock-class-archive",
+        "bootstrap.servers": url,
+        "state.dir": str(scratch),
+        "spark.master": "local[2]",
+        "spark.driver.extraJavaOptions": recording_options(archive),
+    }
+    KafkaStreams(builder.build(), {**settings, **serdes}).run(until="latest")
+    end_java(_PATIENCE_S)
+
+
+if __name__ == "__main__":
+    _run(Path(sys.argv[1]), Path(sys.argv[2]))
