@@ -152,6 +152,7 @@ class Soak:
             self._problem(f"the application ended with {code} when it was stopped: {self._app.said_last()}")
         self._reader.read(1)
         self._judge(expected, bootstrap)
+        self.totals["query_restarts"] = self._app.query_restarts()
         self.totals |= {"orders": len(sent.orders), "payments": len(sent.payments), "outputs": self._reader.count}
         self._say(f"{len(sent.orders):,} orders, {self._reader.count:,} of {wanted:,} outputs read")
 

@@ -21,6 +21,11 @@ HERE = Path(__file__).parent
 STOP_S = 60
 JSTACK_S = 20
 LAST_LINES = 15
+# Python imports this by itself. SIGUSR1 then writes what all threads of a process do.
+TRACED = """
+import faulthandler, os, signal
+faulthandler.register(signal.SIGUSR1, open(os.environ["PENSTOCK_SOAK_THREADS"], "a"), all_threads=True)
+"""
 
 
 class App:
@@ -39,7 +44,10 @@ class App:
         self._threads = folder / "threads.log"
         self._checkpoint = folder / "state" / APPLICATION / "checkpoint"
         self._process: subprocess.Popen[bytes] | None = None
-        paths = [str(HERE / "traced"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        traced = folder / "traced"
+        traced.mkdir(exist_ok=True)
+        (traced / "sitecustomize.py").write_text(TRACED)
+        paths = [str(traced), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._environment = {
             **os.environ,
             "PENSTOCK_FAULT": f"@{self.step}",
@@ -138,6 +146,10 @@ class App:
     def said_last(self) -> str:
         """The end of its log, from the start that went wrong."""
         return "\n".join(self._log.read_text(errors="replace").rpartition("---- start")[2].splitlines()[-LAST_LINES:])
+
+    def query_restarts(self) -> int:
+        """How often the application has started its query again, as Spark had given it up."""
+        return self._log.read_text(errors="replace").count("the query is started again")
 
     def tell_all(self) -> None:
         """Writes to ``threads.log`` what all of its processes do."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
 from importlib.metadata import version
 from statistics import median
@@ -21,14 +20,14 @@ def summary_of(
     for row in rounds:
         kinds.setdefault(row["fault"], []).append(row)
     return {
-        "command": f"python {' '.join(['tests/soak/soak.py', *sys.argv[1:]])}",
+        "command": f'make soak ARGS="--rounds {len(rounds)} --seed {seed}"',
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seed": seed,
         "rounds": len(rounds),
         "seconds": round(seconds),
         "machine": {"cpus": os.cpu_count(), "system": platform.system(), "python": platform.python_version()},
         "versions": {name: version(name) for name in ("pyspark", "confluent-kafka", "kafka-python")},
-        "records": totals,
+        "totals": totals,
         "faults": {name: _kind(found) for name, found in sorted(kinds.items())},
         "problems": [problem[:MOST_TEXT] for problem in problems],
     }
