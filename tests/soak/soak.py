@@ -33,7 +33,16 @@ from soak_app import APPLICATION
 from soak_faults import Faults
 from soak_process import App
 from soak_report import summary_of
-from soak_world import Outputs, Reader, SteadyProducer, differences, make_topics, offsets_left, wait_until_it_answers
+from soak_world import (
+    Outputs,
+    Reader,
+    Sent,
+    SteadyProducer,
+    differences,
+    make_topics,
+    offsets_left,
+    wait_until_it_answers,
+)
 
 ADVANCE = 20  # orders; their outputs show that the application works again
 PATIENCE_S = 180.0
@@ -126,18 +135,23 @@ class Soak:
             self._app.start()
 
     def _hangs(self, where: str) -> None:
-        """Writes down what everything does; then the application is started anew, and the soak goes on."""
+        """The application is started anew, and the soak goes on."""
+        self._tell(where)
+        self._app.end()
+        self._app.start()
+
+    def _tell(self, where: str) -> None:
+        """Writes down what everything does."""
         self._problem(f"{where}: no outputs within {self.patience_s:.0f} s: {self._app.said_last()}")
         for line in [*self._reader.standing(), f"producer: {self._producer.failure or 'goes on'}"]:
             self._say(line)
         self._app.tell_all()
-        self._app.end()
-        self._app.start()
 
     def _at_the_end(self, bootstrap: str) -> None:
         """Nothing is sent any more: all outputs must come, and nothing else."""
         faulthandler.dump_traceback_later(self.patience_s + HARNESS_S, exit=True)
-        sent = self._producer.stop()
+        self._producer.stop()
+        sent = Sent.read(bootstrap)
         expected = sent.expected()
         wanted = sum(counts.total() for counts in expected.values())
         end = time.monotonic() + self.patience_s
@@ -145,23 +159,38 @@ class Soak:
             self._keep_alive()
             self._reader.read()
         if self._reader.count < wanted:
-            self._hangs("at the end")
+            self._tell("at the end")
         while self._reader.read(1) and time.monotonic() < end:  # nothing more must come
             pass
         if (code := self._app.stop()) != 0:
             self._problem(f"the application ended with {code} when it was stopped: {self._app.said_last()}")
         self._reader.read(1)
-        self._judge(expected, bootstrap)
-        self.totals["query_restarts"] = self._app.query_restarts()
-        self.totals |= {"orders": len(sent.orders), "payments": len(sent.payments), "outputs": self._reader.count}
         self._say(f"{len(sent.orders):,} orders, {self._reader.count:,} of {wanted:,} outputs read")
+        for each in self._producer.undelivered:
+            self._say(f"the producer could not deliver {each}")
+        self._judge(sent, expected, bootstrap)
 
-    def _judge(self, expected: Outputs, bootstrap: str) -> None:
+    def judge(self) -> list[str]:
+        """Compares outputs and inputs of a run that has ended, as its folder has them."""
+        self.rounds = [json.loads(line) for line in (self.folder / "rounds.jsonl").read_text().splitlines()]
+        with Broker.in_directory(self.folder / "broker") as broker:
+            bootstrap = broker.settings.bootstrap_servers
+            wait_until_it_answers(bootstrap)
+            self._app = App(bootstrap, self.folder)
+            sent = Sent.read(bootstrap)
+            with closing(Reader(bootstrap)) as self._reader:
+                self._reader.read_all()
+                self._judge(sent, sent.expected(), bootstrap)
+        return self.problems
+
+    def _judge(self, sent: Sent, expected: Outputs, bootstrap: str) -> None:
         lost, more = differences(expected, self._reader.seen)
-        self.totals |= {
-            "lost": sum(c.total() for c in lost.values()),
-            "too_many": sum(c.total() for c in more.values()),
-        }
+        self.totals = {
+            "orders": len(sent.orders), "payments": len(sent.payments), "outputs": self._reader.count,
+            "outputs_lost": sum(c.total() for c in lost.values()),
+            "outputs_too_many": sum(c.total() for c in more.values()),
+            "query_restarts": self._app.query_restarts(),
+        }  # fmt: skip
         for kind, found in (("lost", lost), ("too many", more)):
             for topic, rows in found.items():
                 self._problem(f"{topic}: {rows.total()} {kind}, such as {sorted(rows)[:5]}")
@@ -190,21 +219,23 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=100, help="orders, and payments, a second")
     parser.add_argument("--faults", nargs="+", choices=Faults.names(), default=Faults.names())
     parser.add_argument("--folder", type=Path, help="kept; otherwise one that is kept when there were problems")
+    parser.add_argument("--judge", type=Path, metavar="DIR", help="do nothing but compare what an earlier run has left")
     parser.add_argument("--summary", type=Path, help="a file for the result, as JSON")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # application and broker end with it
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
+    folder = given.judge or given.folder or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, {given.rounds} rounds, everything in {folder}", flush=True)
-    soak, began = Soak(folder, given.seed, given.rate), time.monotonic()
-    problems = soak.run(given.rounds, given.faults)
+    soak = Soak(folder, given.seed, given.rate)
+    problems = soak.judge() if given.judge else soak.run(given.rounds, given.faults)
     if given.summary is not None:
-        found = summary_of(soak.rounds, problems, soak.totals, given.seed, time.monotonic() - began)
+        when = "afterwards, by --judge" if given.judge else "at the end of the run"
+        found = summary_of(soak.rounds, problems, soak.totals, given.seed, when)
         given.summary.write_text(json.dumps(found, indent=1) + "\n")
     if problems:
         sys.exit(f"{len(problems)} problems with seed {given.seed}; see {folder}")
-    print(f"{given.rounds} rounds, nothing lost, nothing double")
-    if given.folder is None:
+    print(f"{len(soak.rounds)} rounds, nothing lost, nothing double")
+    if given.folder is None and given.judge is None:
         shutil.rmtree(folder)
 
 

@@ -13,7 +13,7 @@ MOST_TEXT = 300
 
 
 def summary_of(
-    rounds: list[dict[str, Any]], problems: list[str], totals: dict[str, int], seed: int, seconds: float
+    rounds: list[dict[str, Any]], problems: list[str], totals: dict[str, int], seed: int, judged: str
 ) -> dict[str, Any]:
     """The result as plain data: faults by kind with the times until outputs came again, records, problems."""
     kinds: dict[str, list[dict[str, Any]]] = {}
@@ -24,7 +24,8 @@ def summary_of(
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seed": seed,
         "rounds": len(rounds),
-        "seconds": round(seconds),
+        "seconds_of_rounds": round(sum(row["seconds"] for row in rounds)),
+        "judged": judged,
         "machine": {"cpus": os.cpu_count(), "system": platform.system(), "python": platform.python_version()},
         "versions": {name: version(name) for name in ("pyspark", "confluent-kafka", "kafka-python")},
         "totals": totals,

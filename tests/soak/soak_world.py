@@ -51,6 +51,25 @@ class Sent:
     orders: list[tuple[int, int, int]] = field(default_factory=list)
     payments: list[tuple[int, int, int]] = field(default_factory=list)
 
+    @staticmethod
+    def read(bootstrap: str) -> Sent:
+        """What the input topics hold: that is what counts, also if a client could not deliver something."""
+        found = Sent()
+        rows = {"orders": found.orders, "payments": found.payments}
+        consumer = Consumer(client(bootstrap) | {"group.id": "soak-judge", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, p, 0) for topic in rows for p in range(PARTITIONS)])
+        places = [TopicPartition(topic, p) for topic in rows for p in range(PARTITIONS)]
+        ends = [consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1] for place in places]
+        limit = time.monotonic() + PATIENCE_S
+        while any(at.offset < end for at, end in zip(consumer.position(places), ends, strict=True)):
+            assert time.monotonic() < limit, "the input topics could not be read"
+            for message in consumer.consume(10_000, 0.5):
+                if not message.error():
+                    user, number = int(message.key()[1:]), int(message.value()[1:])
+                    rows[message.topic()].append((user, number, message.timestamp()[1]))
+        consumer.close()
+        return found
+
     def expected(self) -> Outputs:
         """What the application must have written for them, computed without Penstock."""
         per_user: Counter[int] = Counter()
@@ -80,13 +99,19 @@ class SteadyProducer(threading.Thread):
         super().__init__(daemon=True)
         self.sent = Sent()
         self.failure: Exception | None = None
+        self.undelivered: list[str] = []
         self._random = random.Random(seed)
         self._rate = rate
         self._done = threading.Event()
         self._producer = Producer(
             client(bootstrap)
             | {"enable.idempotence": True, "linger.ms": 5, "partitioner": "murmur2_random", "message.timeout.ms": 0}
+            | {"on_delivery": self._delivered, "delivery.report.only.error": True}
         )
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.undelivered.append(f"{message.value().decode()}: {error.str()}")
 
     def run(self) -> None:
         try:
@@ -105,7 +130,7 @@ class SteadyProducer(threading.Thread):
         self._producer.poll(0)
 
     def stop(self) -> Sent:
-        """All that was sent is in its topics when this returns."""
+        """All that could be delivered is in its topics when this returns."""
         self._done.set()
         self.join(PATIENCE_S)
         assert self.failure is None, self.failure
@@ -148,6 +173,12 @@ class Reader:
             if self.seen[topic][row] == 2:
                 self.doubles.append((topic, *row))
         return taken
+
+    def read_all(self) -> None:
+        """All that is there."""
+        end = time.monotonic() + PATIENCE_S
+        while not self.has_reached_the_end() and time.monotonic() < end:
+            self.read()
 
     def has_reached_the_end(self) -> bool:
         """Whether all is read, and no transaction is left open in front of anything."""
