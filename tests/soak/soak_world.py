@@ -59,7 +59,7 @@ class Sent:
         consumer = Consumer(client(bootstrap) | {"group.id": "soak-judge", "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, p, 0) for topic in rows for p in range(PARTITIONS)])
         places = [TopicPartition(topic, p) for topic in rows for p in range(PARTITIONS)]
-        ends = [consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1] for place in places]
+        ends = [end_of(consumer, place) for place in places]
         limit = time.monotonic() + PATIENCE_S
         while any(at.offset < end for at, end in zip(consumer.position(places), ends, strict=True)):
             assert time.monotonic() < limit, "the input topics could not be read"
@@ -186,7 +186,7 @@ class Reader:
         return all(max(at.offset, 0) >= self._end(at) for at in positions)
 
     def _end(self, at: TopicPartition) -> int:
-        return int(self._consumer.get_watermark_offsets(TopicPartition(at.topic, at.partition), timeout=5)[1])
+        return end_of(self._consumer, TopicPartition(at.topic, at.partition))
 
     def standing(self) -> list[str]:
         """Where it is in each partition, and where the partition ends."""
@@ -203,6 +203,18 @@ class Reader:
         self._consumer.close()
 
 
+def end_of(consumer: Consumer, place: TopicPartition) -> int:
+    """Where a partition ends; asked for again while it has no leader, as after a start of the broker."""
+    limit = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=5)[1])
+        except KafkaException:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(0.1)
+
+
 def differences(expected: Outputs, seen: Outputs) -> tuple[Outputs, Outputs]:
     """What is lost and what is too much, by topic."""
     lost = {topic: expected[topic] - seen[topic] for topic in OUTPUTS}
@@ -216,7 +228,7 @@ def offsets_left(bootstrap: str) -> list[str]:
     try:
         wanted = [TopicPartition(topic, p) for topic in INPUTS for p in range(PARTITIONS)]
         committed = consumer.committed(wanted, timeout=PATIENCE_S)
-        ends = [consumer.get_watermark_offsets(TopicPartition(c.topic, c.partition), timeout=10)[1] for c in committed]
+        ends = [end_of(consumer, TopicPartition(c.topic, c.partition)) for c in committed]
     finally:
         consumer.close()
     return [
