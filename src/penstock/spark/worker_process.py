@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
@@ -41,6 +42,26 @@ def prepare_worker() -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     _keep_memory()
+    _end_with_connection()
+
+
+def _end_with_connection() -> None:
+    """Has a worker that waits for its next task end when Spark closes the connection to it.
+
+    PySpark would write there that it was closed, and print a trace because that fails.
+    """
+    from pyspark import worker
+
+    tell: Callable[..., None] = worker.handle_worker_exception
+
+    def told(error: BaseException, *rest: object) -> None:
+        trace = error.__traceback__
+        waited = trace.tb_next if trace is not None else None  # the frame below PySpark's main
+        if isinstance(error, EOFError) and waited is not None and waited.tb_next is None:
+            os._exit(0)
+        tell(error, *rest)
+
+    worker.handle_worker_exception = told
 
 
 def _keep_memory() -> None:
