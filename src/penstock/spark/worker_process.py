@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from typing import IO
 
 __all__ = ["ENVIRONMENT", "prepare_worker"]
 
@@ -46,20 +47,20 @@ def prepare_worker() -> None:
 
 
 def _end_with_connection() -> None:
-    """Has a worker that waits for its next task end when Spark closes the connection to it.
+    """Has a worker end when Spark has closed the connection to it, idle or at work.
 
-    PySpark would write there that it was closed, and print a trace because that fails.
+    PySpark would print a trace because it cannot write there what has happened.
     """
     from pyspark import worker
 
     tell: Callable[..., None] = worker.handle_worker_exception
 
-    def told(error: BaseException, *rest: object) -> None:
-        trace = error.__traceback__
-        waited = trace.tb_next if trace is not None else None  # the frame below PySpark's main
-        if isinstance(error, EOFError) and waited is not None and waited.tb_next is None:
+    def told(error: BaseException, outfile: IO[bytes], *rest: object) -> None:
+        tell(error, outfile, *rest)
+        try:
+            outfile.flush()
+        except OSError:
             os._exit(0)
-        tell(error, *rest)
 
     worker.handle_worker_exception = told
 
