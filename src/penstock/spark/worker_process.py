@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import IO
+from typing import IO, Any
 
 __all__ = ["ENVIRONMENT", "prepare_worker"]
 
@@ -51,8 +51,9 @@ def _end_with_connection() -> None:
 
     PySpark would print a trace because it cannot write there what has happened.
     """
-    from pyspark import worker
+    import pyspark.worker
 
+    worker: Any = pyspark.worker  # which has no types for what it imports
     tell: Callable[..., None] = worker.handle_worker_exception
 
     def told(error: BaseException, outfile: IO[bytes], *rest: object) -> None:
