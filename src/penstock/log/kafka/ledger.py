@@ -7,6 +7,7 @@ written since: by the first attempt of a task in a process, and by a retry.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 import zlib
@@ -23,6 +24,8 @@ from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.writing import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.log.kafka.reading import RangeReader
 
 __all__ = ["LEASE", "Entry", "Ledger", "entry_part", "ledger_topic", "partition_of"]
@@ -31,6 +34,8 @@ LEASE = "lease"
 _TASK_PARTITIONS = 8
 _SETTINGS = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
 _PAUSE_S = 0.02
+_SUSPICIOUS_S, _AGAIN_S = 3.0, 30.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +75,18 @@ class Ledger:
         topics: To ask for offsets.
         reader: To read with.
         patience_s: How long a transaction that somebody has left open is waited for.
+        settle: Called when one stays open for long; has those ended that only their broker has left open.
     """
 
-    def __init__(self, application: str, topics: Topics, reader: RangeReader, patience_s: float) -> None:
+    def __init__(
+        self,
+        application: str,
+        topics: Topics,
+        reader: RangeReader,
+        patience_s: float,
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settle = settle
         self._topics = topics
         self._reader = reader
         self._patience_s = patience_s
@@ -102,6 +116,7 @@ class Ledger:
             self._positions[place.partition] = found.offset
         written = self._topics.offsets(places, OffsetSpec.latest(), committed=False)
         deadline = time.monotonic() + self._patience_s
+        suspicious = time.monotonic() + _SUSPICIOUS_S
         while True:
             stable = self._topics.offsets(places, OffsetSpec.latest())
             if all(stable[place].offset >= written[place].offset for place in places):
@@ -111,6 +126,10 @@ class Ledger:
                     f"{self.topic}: a transaction has been open for {self._patience_s:.0f} s",
                     hint="Whoever began it still runs; stop that instance, or wait for its transaction.timeout.ms.",
                 )
+            if time.monotonic() > suspicious:
+                _log.warning("%s: a transaction is open and is waited for", self.topic)
+                self._settle()
+                suspicious = time.monotonic() + _AGAIN_S
             time.sleep(_PAUSE_S)
         for place in places:
             self._take(place.partition, stable[place].offset)

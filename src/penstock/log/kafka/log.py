@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from penstock.log.kafka.ledger import Ledger, entry_part
 from penstock.log.kafka.offsets import stretches, wait_for_data
 from penstock.log.kafka.producers import Producers
 from penstock.log.kafka.reading import EMPTY, RangeReader
+from penstock.log.kafka.settling import settle_hanging
 from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.transaction import KafkaTransaction
 from penstock.log.kafka.writing import Part, checked, placed
@@ -281,7 +283,8 @@ class KafkaLog:
         """An application's ledger, for one thread at a time."""
         with self._lock:
             if application not in self._ledgers:
-                ledger = Ledger(application, self._topics, self._reader(), self.patience_s)
+                settle = partial(settle_hanging, application, self._topics, self.clients)
+                ledger = Ledger(application, self._topics, self._reader(), self.patience_s, settle)
                 self._ledgers[application] = (threading.Lock(), ledger)
             lock, found = self._ledgers[application]
         with lock:

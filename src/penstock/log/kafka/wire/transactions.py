@@ -92,6 +92,15 @@ class TransactionalWriter:
         self._end(state)
         self._state = state
 
+    def end_without_records(self, places: Sequence[TopicPartition], *, committed: bool) -> None:
+        """Writes markers into these partitions, and nothing else. After any error `init` comes first."""
+        state = self._state
+        assert state is not None, "init() comes first"  # noqa: S101
+        self._state = None
+        self._add(set(places), state)
+        self._end(state, committed=committed)
+        self._state = state
+
     def _add(self, places: set[TopicPartition], state: ProducerState) -> None:
         from kafka.protocol.producer import AddPartitionsToTxnRequest
 
@@ -107,18 +116,18 @@ class TransactionalWriter:
         }
         self._ask(lambda: AddPartitionsToTxnRequest(**request, max_version=3), _check_added)
 
-    def _end(self, state: ProducerState) -> None:
+    def _end(self, state: ProducerState, *, committed: bool = True) -> None:
         from kafka.protocol.producer import EndTxnRequest
 
         request = {
             "transactional_id": self.transactional_id,
             "producer_id": state.producer_id,
             "producer_epoch": state.epoch,
-            "committed": True,
+            "committed": committed,
         }
         self._ask(
             lambda: EndTxnRequest(**request, max_version=4),
-            lambda found: check(found.error_code, f"committing the transaction of {self.transactional_id!r}"),
+            lambda found: check(found.error_code, f"ending the transaction of {self.transactional_id!r}"),
         )
 
     def _ask(self, request: Callable[[], Any], checked: Callable[[Any], None]) -> Any:

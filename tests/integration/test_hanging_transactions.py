@@ -1,0 +1,79 @@
+"""A transaction that has ended for its coordinator and is still open in a partition: the application goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from penstock.broker.process import Broker
+from penstock.log.base import TopicPartition
+from penstock.log.kafka.ledger import ledger_topic, partition_of
+from penstock.log.kafka.wire.transactions import TransactionalWriter
+from penstock.log.open import open_log
+
+CHECKS = "transaction.partition.verification.enable"
+
+
+class LosesAnEnd(TransactionalWriter):
+    """Tells the coordinator of one partition only, so that only this one gets a marker, as if the others' had been lost."""
+
+    def __init__(self, known: TopicPartition, committed: bool, *given) -> None:
+        super().__init__(*given)
+        self.known = known
+        self.committed = committed
+
+    def _add(self, places, state) -> None:
+        super()._add({self.known}, state)
+
+    def _end(self, state, **how) -> None:
+        super()._end(state, committed=self.committed)
+
+
+@contextmanager
+def a_broker_that_does_not_check(broker: Broker) -> Iterator[None]:
+    """While it is open, records may come into partitions that are not part of their transaction."""
+
+    def say(value: str) -> None:
+        with open_log(broker.settings.bootstrap_servers) as log:
+            entry = ConfigEntry(CHECKS, value, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+            log.clients.admin().incremental_alter_configs([resource])[resource].result(30)
+
+    say("false")
+    try:
+        yield
+    finally:
+        say("true")
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_the_broker_has_left_open_ends_as_it_was_decided(kafka, committed, caplog):
+    application = f"hanging-{committed}"
+    with open_log(kafka.settings.bootstrap_servers) as log, a_broker_that_does_not_check(kafka):
+        log.create_topic(f"{application}-out", 1)
+        log.release_lease(log.acquire_lease(application, "test", 30_000))
+        out = TopicPartition(f"{application}-out", 0)
+        entry = TopicPartition(ledger_topic(application), partition_of("0_0"))
+        clients = log.clients
+        writer = LosesAnEnd(out, committed, clients.cluster(), f"{application}-0_0", 30_000, clients.limits())
+        writer.init()
+        value = json.dumps({"batch": 7, "epoch": 1}).encode()
+        record = pa.RecordBatch.from_pydict(
+            {
+                "timestamp": pa.array([1]),
+                "key": pa.array([b"0_0"], pa.large_binary()),
+                "value": pa.array([value], pa.large_binary()),
+            }
+        )
+        writer.write([(out, record), (entry, record)])
+        assert log.end_offsets([entry.topic])[entry] < log._topics.ends([entry.topic], committed=False)[entry]
+
+        assert log.ledger(application) == ({"0_0": 7} if committed else {})
+
+        assert log.end_offsets([entry.topic]) == log._topics.ends([entry.topic], committed=False)
+        assert f"transaction of {application}-0_0 was open in {entry.topic}-{entry.partition}" in caplog.text
