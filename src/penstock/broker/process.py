@@ -183,9 +183,9 @@ class Broker:
             self._java(jars, "kafka.tools.StorageTool", *formatting), capture_output=True, text=True, check=False
         )
         if done.returncode:
-            told = [*(done.stdout + done.stderr).strip().splitlines(), "it said nothing"]
+            why = _reason(done.stdout + done.stderr)
             raise EnvironmentProblemError(
-                f"the broker's storage in {self._directory} could not be formatted: {told[0]}",
+                f"the broker's storage in {self._directory} could not be formatted: {why}",
                 hint="Give another --dir, or delete that one.",
             )
 

@@ -50,6 +50,8 @@ def doctor(
     from penstock.cli.environment import Finding, examine, kafka_packages
 
     findings = examine(state_dir)
+    if all(f.ok for f in findings if f.name in ("Java", "pyspark")):
+        findings.append(_class_archive(make=faster_start))
     if kafka or bootstrap or jars:
         settings = read_command_config(command_config)
         clients = kafka_packages()
@@ -59,8 +61,6 @@ def doctor(
 
             for name, found, remedy in prove_connector(bootstrap, settings, jars or ()):
                 findings.append(Finding(name, found, ok=not remedy, remedy=remedy))
-    if all(f.ok for f in findings if f.name in ("Java", "pyspark")):
-        findings.append(_class_archive(make=faster_start))
     missing = [f for f in findings if not f.ok]
     if as_json:
         print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})
