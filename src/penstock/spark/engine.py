@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.errors import AppFailedError, PenstockError
 from penstock.spark.envelope import ENVELOPE_DDL, Kind
-from penstock.spark.failures import error_from, is_lost_process, reason_in
+from penstock.spark.failures import error_from, is_lost_process, reason_in, text_of
 from penstock.spark.offsets import SourceOffset
 from penstock.spark.private import private_source
 from penstock.spark.progress import BatchProgress, progress_of
@@ -146,7 +146,7 @@ class Engine:
         found = error_from(str(error))
         if found is not None:
             return found
-        text = str(error).strip() or type(error).__name__
+        text = text_of(error)
         return AppFailedError(
             f"the Spark query failed: {reason_in(text)[:500]}",
             hint="Start the application again: it continues where it stopped. The full text is in `.details`.",

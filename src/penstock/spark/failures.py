@@ -9,17 +9,20 @@ import traceback
 
 from penstock.errors import AppFailedError, PenstockError, StateError
 
-__all__ = ["WorkerError", "error_from", "is_lost_process", "reason_in", "wrapped"]
+__all__ = ["WorkerError", "error_from", "is_lost_process", "reason_in", "text_of", "wrapped"]
 
 _MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):end")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
+_UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # no word of what it was
 _ABORTED = re.compile(r"Job aborted .*|Job \d+ cancelled .*|ShuffleMapStage \d+ .*has failed .*")
 # How Spark says that a process of its own, or what it had made, is not there any more.
 _LOST_PROCESS = re.compile(
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|maximum allowable number of times|indeterminate output"
     r"|Failed to get broadcast|Could not find CoarseGrainedScheduler|Lost task .* executor"
     r"|Python worker (?:failed to connect back|exited unexpectedly)|PYTHON_RUNNER_(?:INITIALIZATION|COMMUNICATION)"
-    r"|java\.io\.EOFException|java\.net\.Socket(?:Timeout)?Exception|Connection reset|Broken pipe"
+    r"|java\.io\.EOFException|java\.nio\.channels\.\w*Close\w*Exception|java\.net\.Socket(?:Timeout)?Exception"
+    r"|Connection reset|Broken pipe"
 )
 
 
@@ -48,10 +51,24 @@ def is_lost_process(text: str) -> bool:
     return _MARK.search(text) is None and _LOST_PROCESS.search(text) is not None
 
 
+def text_of(error: Exception) -> str:
+    """All that Spark tells of an error: its message, and the stack trace, where causes without a message are named."""
+    message = str(error).strip() or type(error).__name__
+    return f"{message}\n{getattr(error, '_stackTrace', '') or ''}".strip()
+
+
 def reason_in(text: str) -> str:
-    """The line of a Spark exception's text that says most: why a job was given up, else the first."""
+    r"""The line of a Spark exception's text that says most: why a job was given up, else the first.
+
+    Example:
+        >>> reason_in("ended with exception:  SQLSTATE: XXKST\n\tat f\nCaused by: java.io.EOFException\n\tat g")
+        'ended with exception:  SQLSTATE: XXKST: java.io.EOFException'
+    """
     found = _ABORTED.search(text)
-    return found.group(0) if found is not None else text.splitlines()[0]
+    if found is not None:
+        return found.group(0)
+    first, causes = text.splitlines()[0], _CAUSE.findall(text)
+    return f"{first}: {causes[-1]}" if causes and _UNNAMED.search(first) else first
 
 
 def error_from(text: str) -> PenstockError | None:

@@ -14,6 +14,7 @@ from penstock.spark.failures import is_lost_process, wrapped
         "[STREAM_FAILED] terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST",
         "ShuffleMapStage 4 has failed the maximum allowable number of times: 4.",
         "A shuffle map stage with indeterminate output was failed and retried.",
+        "[STREAM_FAILED] terminated with exception:  SQLSTATE: XXKST\nCaused by: java.io.EOFException\n\tat a.B.c(B.scala)",
     ],
 )
 def test_a_lost_process_is_known_by_what_spark_says(text: str) -> None:
