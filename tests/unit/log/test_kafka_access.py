@@ -84,6 +84,11 @@ def test_a_resource_that_only_the_text_names():
         (KafkaError._AUTHENTICATION, "SASL authentication error: invalid credentials", "Is the password right"),
         (KafkaError.UNSUPPORTED_SASL_MECHANISM, "broker's supported mechanisms: PLAIN", "Set sasl.mechanism"),
         (KafkaError._AUTHENTICATION, "broker's supported mechanisms: ", "asks nobody who they are"),
+        (
+            KafkaError._AUTHENTICATION,
+            "broker's supported mechanisms:  (after 2ms in state AUTH_HANDSHAKE, 1 identical error(s) suppressed)",
+            "asks nobody who they are",
+        ),
         (KafkaError._SSL, "certificate verify failed: unable to get local issuer", "Trust the authority"),
         (KafkaError._SSL, "Hostname mismatch, certificate is not valid for 'b'", "is for another name"),
         (

@@ -28,7 +28,9 @@ _UNAUTHENTICATED = {
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError.ILLEGAL_SASL_STATE,
 }
-_NOISE = re.compile(r"^\w*(://)?[\w.:\[\]-]+(/\w+)?: |( \(after \d+ms in state \w+(, .* suppressed)?\))|( \(_?[A-Z_]+\)$)")
+_NOISE = re.compile(
+    r"^\w*(://)?[\w.:\[\]-]+(/\w+)?: |( \(after \d+ms in state \w+(, .* suppressed)?\))|( \(_?[A-Z_]+\)$)"
+)
 _TLS_TEXT = re.compile(r"SSL alert|\[SSL: |PLAINTEXT broker listener|SSL handshake failed", re.IGNORECASE)
 
 # What the text says -> what to do about it.
