@@ -22,7 +22,7 @@ from penstock import KafkaStreams
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
 from penstock.log.kafka.ledger import entry_part
-from penstock.log.kafka.wire.transactions import open_transactions
+from penstock.log.kafka.wire.transactions import list_transactions
 from penstock.log.open import open_log
 
 APP = Path(__file__).with_name("kafka_app.py")
@@ -132,10 +132,10 @@ def test_a_transaction_that_a_dead_task_has_left_open_delays_no_other(broker: Br
         dead.begin_transaction()
         dead.produce(topic, b"never seen", b"1_0", partition)
         assert dead.flush(PATIENCE_S) == 0
-        assert open_transactions(log.clients.cluster()) == ["left-1_0"]
+        assert [each.transactional_id for each in list_transactions(log.clients.cluster(), "Ongoing")] == ["left-1_0"]
 
         lease = log.acquire_lease("left", "second")
-        assert open_transactions(log.clients.cluster()) == []
+        assert list_transactions(log.clients.cluster(), "Ongoing") == []
         with log.transaction("left-0_0", lease.epoch) as transaction:
             transaction.put_ledger("left", "0_0", 7)
         assert log.ledger("left") == {"0_0": 7}

@@ -18,7 +18,7 @@ from penstock.errors import FencedError, LogUnavailableError
 from penstock.log.base import Lease
 from penstock.log.kafka.failures import error_of, persist
 from penstock.log.kafka.ledger import LEASE, entry_part, partition_of
-from penstock.log.kafka.wire.transactions import TransactionalWriter, open_transactions
+from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
 from penstock.log.processes import process_start, runs_here
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Leases:
         clients = self._log.clients
         ours = re.compile(rf"{re.escape(application)}-(\d+_\d+(/\d+)?|dataframe-.*)")
         try:
-            for found in open_transactions(clients.cluster()):
+            for found in (each.transactional_id for each in list_transactions(clients.cluster(), "Ongoing")):
                 if ours.fullmatch(found):
                     _log.info("the open transaction of %s is ended", found)
                     timeout_ms = clients.transaction_timeout_ms

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.errors import check
-from penstock.log.kafka.wire.transactions import TransactionalWriter
+from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,16 +47,9 @@ def find_hanging(cluster: Cluster, places: Iterable[TopicPartition], ours: Calla
     Raises:
         KafkaException: As librdkafka's admin client raises it.
     """
-    from kafka.protocol.admin import ListTransactionsRequest
-
     places = list(places)
     before = _open_transactions(cluster, places)
-    ended = []
-    for connection in cluster.every_broker():
-        request = ListTransactionsRequest(state_filters=[_COMMITTED, _ABORTED], producer_id_filters=[], max_version=0)
-        answer = connection.ask(request)
-        check(answer.error_code, "listing transactions")
-        ended += [each for each in answer.transaction_states if ours(each.transactional_id)]
+    ended = [each for each in list_transactions(cluster, _COMMITTED, _ABORTED) if ours(each.transactional_id)]
     after = _open_transactions(cluster, places)
     found = []
     for each in ended:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.log.kafka.wire.cluster import Cluster
 
-__all__ = ["TransactionalWriter", "open_transactions"]
+__all__ = ["TransactionalWriter", "list_transactions"]
 
 _BUSY = {
     KafkaError.CONCURRENT_TRANSACTIONS,
@@ -148,8 +148,8 @@ class TransactionalWriter:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def open_transactions(cluster: Cluster) -> list[str]:
-    """The transactional ids, of those that this user may see, whose transactions have been begun and not ended.
+def list_transactions(cluster: Cluster, *states: str) -> list[Any]:
+    """The transactions in these states, of those that this user may see: transactional id, producer id, state.
 
     Raises:
         KafkaException: As librdkafka's admin client raises it.
@@ -158,11 +158,10 @@ def open_transactions(cluster: Cluster) -> list[str]:
 
     found = []
     for connection in cluster.every_broker():
-        answer = connection.ask(
-            ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[], max_version=0)
-        )
-        check(answer.error_code, "listing open transactions")
-        found += [each.transactional_id for each in answer.transaction_states]
+        request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=[], max_version=0)
+        answer = connection.ask(request)
+        check(answer.error_code, f"listing transactions in state {' or '.join(states)}")
+        found += answer.transaction_states
     return found
 
 
