@@ -11,12 +11,13 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test lint types architecture unit bench compare soak docs clean setup java
+.PHONY: help demo test test-all lint types architecture unit bench compare soak fuzz docs docs-check clean setup java
 
 help:  ## this text
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## make .venv with the package and the development tools
+setup: $(READY)  ## make .venv with the package and the development tools, and install the commit hooks
+	@tools/install_hooks
 
 $(READY): pyproject.toml tools/setup_venv
 	@tools/setup_venv
@@ -29,7 +30,7 @@ demo: $(READY) java  ## the access-log job for about a minute; FOLLOW=1 goes on,
 	@$(BIN)/penstock demo access-log $(if $(FOLLOW),--follow) $(if $(LOGFILE),--file "$(LOGFILE)") \
 	  $(if $(KAFKA),$(if $(findstring :,$(KAFKA)),--bootstrap-servers $(KAFKA),--kafka))
 
-test: $(READY) java lint types unit  ## lint, types, architecture, and all tests (docstring examples included)
+test: $(READY) java lint types docs-check unit  ## lint, types, architecture, the site, and all tests (docstrings' too)
 
 lint: $(READY) architecture  ## style: ruff's rules and format
 	$(BIN)/ruff check .
@@ -44,17 +45,31 @@ types: $(READY)  ## mypy, strict
 unit: $(READY)  ## the tests alone, by two processes; ARGS="-k name -x -n 0" goes to pytest (-n 0: in this process)
 	$(BIN)/pytest -n 2 --doctest-modules src tests $(ARGS)
 
+test-all: test  ## and the whole sets of which `make test` takes samples: recorded cases in random batches, malformed bytes
+	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --splits 1
+	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous
+	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous --splits 1
+	$(BIN)/python tests/fuzz/serde_fuzz.py 10000
+	$(BIN)/python tests/fuzz/wire_fuzz.py 1000000
+
 bench: $(READY) java  ## the workloads of docs/benchmarks.md, results to bench/results/
 	$(BIN)/python bench/run.py $(ARGS)
 
 compare: $(READY) java  ## Penstock beside Kafka Streams, Quix Streams, Bytewax and Faust over one broker
 	$(BIN)/python bench/compare.py $(ARGS)
 
-soak: $(READY) java  ## 50 rounds of faults over a real broker: nothing lost, nothing double; ARGS="--rounds 5 --seed 1"
+soak: $(READY) java  ## 50 rounds of faults over a real broker: nothing lost, nothing double; ARGS="--rounds 5 --cluster"
 	$(BIN)/python tests/soak/soak.py $(ARGS)
 
-docs: $(READY)  ## the generated pages of docs/
+fuzz: $(READY)  ## malformed record batches and answers of brokers, a million of each; COUNT=20000 for fewer
+	$(BIN)/python tests/fuzz/wire_fuzz.py $(or $(COUNT),1000000)
+
+docs: $(READY)  ## the generated pages of docs/, then the documentation site in site/
 	$(BIN)/python tools/build_docs.py
+	$(BIN)/python tools/build_site.py
+
+docs-check: $(READY)  ## the site alone, strictly: links, navigation, a page and a docstring for every public name
+	$(BIN)/python tools/build_site.py
 
 clean:  ## remove what the other targets made (not your topics: the demo's data in .demo goes with `rm -r .demo`)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site spark-warehouse

@@ -13,8 +13,8 @@ Polars computes; a run with a wrong answer is no result. Rates are records of th
 
 The slow peers get a part of the records (peer_setup.py), and a run that is not over after --timeout seconds is ended: it
 is no result, and the row says how far it came, and how fast. Workloads are those of docs/benchmarks.md; w5 is w2b exactly once,
-all others run at least once, and Penstock also exactly once, to show what that costs. The results and the ratios
-Penstock / peer go to bench/results/compare-NAME.json.
+all others run at least once, and Penstock also exactly once, to show what that costs; Penstock in both modes. The results
+and the ratios Penstock / peer, in micro-batches and in continuous mode, go to bench/results/compare-NAME.json.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ WORKLOADS = ("w1", "w2a", "w2b", "w3", "w4", "w5")
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 QUIET_S = 5.0
 HEAP_MB = 1024
-MODES = ("realtime", "micro_batch")
+MODES = ("continuous", "micro_batch")
 LATENCY_MODES = {
-    "penstock": (("realtime", False), ("micro_batch", True), ("micro_batch", False)),
+    "penstock": (("continuous", True), ("continuous", False), ("micro_batch", True), ("micro_batch", False)),
     "kstreams": (("", False), ("", True)),
 }
 KEPT = ("records", "results", "latency")  # of results that are merged; what the machine was is of the last run
@@ -76,20 +76,21 @@ class Comparison:
         for topic in TOPICS[topology_of(workload)]:
             topics.preload(self.bootstrap, self.root, topic, n)
 
-    def run(self, peer: Peer, installed: Path, workload: str, *, exactly_once: bool) -> dict[str, Any]:
-        """One run; what goes wrong is in the row."""
+    def run(self, peer: Peer, installed: Path, workload: str, *, exactly_once: bool, mode: str) -> dict[str, Any]:
+        """One run, of Penstock in one of its modes; what goes wrong is in the row."""
         n, topology = self.records_for(peer), topology_of(workload)
         row: dict[str, Any] = {
-            "workload": workload, "peer": peer.name, "exactly_once": exactly_once, "records": n,
+            "workload": workload, "peer": peer.name, "mode": mode, "exactly_once": exactly_once, "records": n,
             "processes": peer.processes, "ok": False,
         }  # fmt: skip
+        conf = self.given.conf | ({"processing.mode": mode} if mode else {})
         application = f"bench-{peer.name}-{workload}-{time.time_ns() // 1_000_000}"
         out = f"{application}-out"
         topics.create(self.bootstrap, out, APPEND_TIME)
         state, log = self.root / application, self.root / f"{application}.log"
         environment = {
             "BOOTSTRAP": self.bootstrap, "WORKLOAD": topology, "APP_ID": application, "TOPIC_OUT": out,
-            "GUARANTEE": "eos" if exactly_once else "alo", "PENSTOCK_CONF": json.dumps(self.given.conf),
+            "GUARANTEE": "eos" if exactly_once else "alo", "PENSTOCK_CONF": json.dumps(conf),
             **{f"TOPIC_{topic.upper()}": topics.input_topic(topic, n) for topic in TOPICS[topology]},
         }  # fmt: skip
         processed = n * (2 if topology in ("w2a", "w2b", "w4") else 1)
@@ -201,24 +202,31 @@ def compare(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any, r
         for n in sorted({comparison.records_for(peer) for peer, _ in peers}):
             comparison.preload(workload, n)
         for peer, place in peers:
+            is_own = peer.name == "penstock"
             guarantees = [workload == "w5"]
-            if peer.name == "penstock" and workload not in ("w2b", "w5") and not given.quick:
+            if is_own and workload not in ("w2b", "w5") and not given.quick:
                 guarantees.append(True)
             for exactly_once in guarantees:
                 if exactly_once and not peer.exactly_once:
                     continue
-                rows = [comparison.run(peer, place, workload, exactly_once=exactly_once) for _ in range(given.runs)]
-                row = typical(rows)
-                put(report["results"], row)
-                print(compare_report.line(row), flush=True)
-                save()
+                modes = given.modes if is_own else [""]
+                rows: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
+                for _ in range(given.runs):  # the modes take turns
+                    for mode in modes:
+                        rows[mode].append(comparison.run(peer, place, workload, exactly_once=exactly_once, mode=mode))
+                for each in rows.values():
+                    row = typical(each)
+                    put(report["results"], row)
+                    print(compare_report.line(row), flush=True)
+                    save()
 
 
 def put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
     """Adds a row, in the place of one of an earlier run that is merged with this one."""
 
     def identity(of: dict[str, Any]) -> tuple[Any, ...]:
-        return (of.get("workload"), of["peer"], of.get("mode"), of["exactly_once"])
+        which = of.get("workload"), of.get("commit_interval_ms")
+        return (*which, of["peer"], compare_report.mode_of(of), of["exactly_once"])
 
     places = [number for number, each in enumerate(rows) if identity(each) == identity(row)]
     if places:
@@ -228,7 +236,7 @@ def put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
 
 
 def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any, report: dict[str, Any]) -> None:
-    """Each peer with the guarantees that it has; Penstock in real-time mode too."""
+    """Each peer with the guarantees that it has; Penstock in both modes."""
     given = comparison.given
     for peer, place in peers:
         if peer.name == "faust":
@@ -239,7 +247,7 @@ def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any,
             conf = given.conf | ({"processing.mode": mode} if mode else {})
             row = peer_latency.measure(
                 comparison.bootstrap, comparison.root, peer, place, exactly_once=exactly_once, rate=given.rate,
-                seconds=given.seconds, conf=conf,
+                seconds=given.seconds, conf=conf, commit_ms=given.commit_interval_ms,
             ) | {"mode": mode}  # fmt: skip
             put(report["latency"], row)
             print(compare_report.latency_line(row), flush=True)
@@ -255,9 +263,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="200,000 records and no second guarantee: does it work?")
     parser.add_argument("--latency", action="store_true", help="also latency at --rate records a second through w3")
     parser.add_argument("--only-latency", action="store_true")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="of Penstock, for latency")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="of Penstock")
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--commit-interval-ms", type=int, help="for latency, of Penstock and Kafka Streams")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a run, start-up included")
     parser.add_argument("--merge", action="store_true", help="into the results of that name; what is run is replaced")
     parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="further settings of Penstock")
@@ -290,6 +299,7 @@ def main() -> None:
 
     def save() -> None:
         report["ratios"] = compare_report.ratios(report["results"], "kstreams", "steady_records_per_s")
+        report["continuous_ratios"] = compare_report.continuous_ratios(report["results"])
         report["more_ratios"] = compare_report.more_ratios(report["results"])
         report["exactly_once_cost"] = compare_report.exactly_once_cost(report["results"])
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -16,21 +16,47 @@ TITLES = {
 }  # fmt: skip
 
 
-def _find(rows: list[Row], workload: str, peer: str) -> Row | None:
-    """The run with the guarantee that the workload has for everybody."""
-    exactly_once = workload == "w5"
-    wanted = (workload, peer, exactly_once)
-    found = [row for row in rows if (row["workload"], row["peer"], row["exactly_once"]) == wanted and row["ok"]]
-    return found[0] if found else None
+def mode_of(row: Row) -> str:
+    """Penstock's mode; rows from before continuous mode have none."""
+    return row.get("mode") or ("micro_batch" if row["peer"] == "penstock" else "")
 
 
-def ratios(rows: list[Row], peer: str, figure: str) -> dict[str, float]:
-    """Workload -> Penstock / peer, of the workloads for which both have a right answer."""
+def _find(rows: list[Row], workload: str, peer: str, mode: str = "", *, exactly_once: bool = False) -> Row | None:
+    """The run with the guarantee that the workload has for everybody, or exactly once; Penstock's in a mode."""
+    mode = mode or ("micro_batch" if peer == "penstock" else "")
+    wanted = (workload, peer, mode, exactly_once or workload == "w5")
+    found = [row for row in rows if (row["workload"], row["peer"], mode_of(row), row["exactly_once"]) == wanted]
+    return found[0] if found and found[0]["ok"] else None
+
+
+def ratios(rows: list[Row], peer: str, figure: str, mode: str = "") -> dict[str, float]:
+    """Workload -> Penstock in a mode / peer, of the workloads for which both have a right answer."""
     found = {}
     for workload in TITLES:
-        own, other = _find(rows, workload, "penstock"), _find(rows, workload, peer)
+        own, other = _find(rows, workload, "penstock", mode), _find(rows, workload, peer)
         if own is not None and other is not None and own.get(figure) and other.get(figure):
             found[workload] = round(own[figure] / other[figure], 2)
+    return found
+
+
+def continuous_ratios(rows: list[Row]) -> dict[str, dict[str, float]]:
+    """Continuous mode against Kafka Streams, and against micro-batches with the same guarantee, by the steady rate."""
+    found = {"continuous/kstreams": ratios(rows, "kstreams", "steady_records_per_s", "continuous")}
+    for exactly_once in (False, True):
+        name = f"continuous/micro-batches, {'exactly' if exactly_once else 'at least'} once"
+        pairs = {
+            workload: [
+                _find(rows, workload, "penstock", mode, exactly_once=exactly_once)
+                for mode in ("continuous", "micro_batch")
+            ]
+            for workload in TITLES
+            if exactly_once or workload != "w5"
+        }
+        found[name] = {
+            workload: round(own["steady_records_per_s"] / other["steady_records_per_s"], 2)
+            for workload, (own, other) in pairs.items()
+            if own and other
+        }
     return found
 
 
@@ -43,7 +69,7 @@ def more_ratios(rows: list[Row]) -> dict[str, dict[str, float]]:
 
 def exactly_once_cost(rows: list[Row]) -> dict[str, float]:
     """Workload -> the part of Penstock's rate that exactly once takes: 0.05 is five percent."""
-    own = [row for row in rows if row["peer"] == "penstock" and row["ok"]]
+    own = [row for row in rows if row["peer"] == "penstock" and mode_of(row) == "micro_batch" and row["ok"]]
     exact = {row["workload"]: row["steady_records_per_s"] for row in own if row["exactly_once"]}
     exact["w2b"] = exact.pop("w5", None) or 0
     loose = {row["workload"]: row["steady_records_per_s"] for row in own if not row["exactly_once"]}
@@ -52,7 +78,7 @@ def exactly_once_cost(rows: list[Row]) -> dict[str, float]:
 
 def line(row: Row) -> str:
     """One run, as it is printed when it is over."""
-    name = f"{row['workload']:4} {row['peer']:9} {'exactly once' if row['exactly_once'] else 'at least once':13}"
+    name = f"{row['workload']:4} {row['peer']:9} {row.get('mode', ''):11} {'exactly once' if row['exactly_once'] else 'at least once':13}"
     if not row["ok"]:
         reached = row.get("reached")
         so_far = f" ({reached['records']:,} records until then, {reached['records_per_s']:,}/s)" if reached else ""
@@ -94,6 +120,8 @@ def show(report: Row) -> None:
             table.add_section()
         console.print(table)
         console.print("Penstock / Kafka Streams, steady:", report["ratios"])
+        for name, found in report["continuous_ratios"].items():
+            console.print(f"{name}, steady:", found)
         for name, found in report["more_ratios"].items():
             if found:
                 console.print(f"{name}:", found)
@@ -105,7 +133,8 @@ def show(report: Row) -> None:
 
 
 def _cells(row: Row, java: Row | None) -> list[str]:
-    name = ALL[row["peer"]].title + (", exactly once" if row["exactly_once"] else "")
+    name = ALL[row["peer"]].title + (", continuous" if row.get("mode") == "continuous" else "")
+    name += ", exactly once" if row["exactly_once"] else ""
     if row["records"] != max(round(row["records"] / ALL[row["peer"]].share), 1):
         name += f" ({row['records']:,})"
     if not row["ok"]:

@@ -1,4 +1,4 @@
-"""Latency from produce to consume: micro-batches (exactly once) and real-time mode (at least once), as JSON.
+"""Latency from produce to consume: micro-batches and continuous mode (exactly once, with --at-least-once not), as JSON.
 
     python bench/latency.py --bootstrap-servers localhost:9092 --seconds 120 --output bench/results/latency.json
 
@@ -24,13 +24,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from latency_probe import Arrival, Arrivals, evenly, percentiles
 from penstock import Consumed, KafkaStreams, Materialized, Produced, StreamsBuilder
-from penstock.app import State
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
 
 __all__ = ["main"]
 
-_MODES = ("micro_batch", "realtime")
+_MODES = ("micro_batch", "continuous")
 _VALUE = (1).to_bytes(8, "big")
 _KEYS = 1_000
 
@@ -55,28 +54,33 @@ def measure(servers: str, mode: str, args: argparse.Namespace) -> dict[str, Any]
             "spark.master": f"local[{max(args.partitions, os.cpu_count() or 1)}]",
             "processing.mode": mode,
         }
-        if mode == "realtime":
-            config["penstock.realtime.batch.ms"] = args.realtime_batch_ms
+        if args.at_least_once:
+            config["processing.guarantee"] = "at_least_once"
+        if args.commit_interval_ms is not None:
+            config["commit.interval.ms"] = args.commit_interval_ms
         app = KafkaStreams(builder.build(), config)
-        isolation = "read_committed" if mode == "micro_batch" else "read_uncommitted"
+        isolation = "read_uncommitted" if args.at_least_once else "read_committed"
         found = Arrivals({"bootstrap.servers": servers}, target, args.partitions, isolation)
         with found, app:
             sent = _produce(servers, source, args, app)
             time.sleep(2)
-            if app.state is not State.RUNNING:
+            if not app.state.is_running_or_rebalancing:
                 app.wait(1_000)
     return {"mode": mode, "records": sent, **_summary(found.seen, args.warm_up)}
 
 
 def _produce(servers: str, topic: str, args: argparse.Namespace, app: KafkaStreams) -> int:
     """Records at an even rate; gives how many."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "socket.nagle.disable": True})
+    producer = Producer(
+        # Java's partitioner: a key's sum comes to the partition of its records.
+        {"bootstrap.servers": servers, "linger.ms": 0, "partitioner": "murmur2_random", "socket.nagle.disable": True}
+    )
     sent = 0
     for number in evenly(args.rate, int(args.rate * (args.seconds + args.warm_up))):
         producer.produce(topic, _VALUE, str(number % _KEYS).encode(), timestamp=int(time.time() * 1000))
         producer.poll(0)
         sent += 1
-        if sent % 1_000 == 0 and app.state is not State.RUNNING:
+        if sent % 1_000 == 0 and not app.state.is_running_or_rebalancing:
             break
     producer.flush(10)
     return sent
@@ -99,7 +103,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120, help="how long after the warm-up")
     parser.add_argument("--warm-up", type=float, default=20)
     parser.add_argument("--partitions", type=int, default=2)
-    parser.add_argument("--realtime-batch-ms", type=int, default=60_000)
+    parser.add_argument("--at-least-once", action="store_true")
+    parser.add_argument("--commit-interval-ms", type=int)
     parser.add_argument("--output", type=Path, help="a JSON file")
     args = parser.parse_args()
     with ExitStack() as stack:
@@ -113,6 +118,8 @@ def main() -> None:
         "rate": args.rate,
         "seconds": args.seconds,
         "partitions": args.partitions,
+        "processing.guarantee": "at_least_once" if args.at_least_once else "exactly_once_v2",
+        "commit.interval.ms": args.commit_interval_ms,
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
         "runs": runs,

@@ -32,21 +32,24 @@ LOOK_EVERY = 1_000  # records
 
 def measure(
     bootstrap: str, root: Path, peer: Peer, installed: Path, *, exactly_once: bool, rate: int, seconds: int,
-    conf: dict[str, str] | None = None,
+    conf: dict[str, str] | None = None, commit_ms: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Median, 90th, 99th percentile and maximum in milliseconds of ``rate`` records/s for ``seconds`` after warm-up."""
     application = f"bench-{peer.name}-latency-{time.time_ns() // 1_000_000}"
     source, out = f"{application}-in", f"{application}-out"
     topics.create(bootstrap, source, {}, PARTITIONS)
     topics.create(bootstrap, out, {}, PARTITIONS)
+    own = {"commit.interval.ms": str(commit_ms or 0)}
     environment = {
         "BOOTSTRAP": bootstrap, "WORKLOAD": "w3", "APP_ID": application, "TOPIC_SUMS": source, "TOPIC_OUT": out,
         "EXPECT_PROCESSED": "0", "TAIL": "1", "GUARANTEE": "eos" if exactly_once else "alo",
-        "PENSTOCK_CONF": json.dumps({"commit.interval.ms": "0", **(conf or {})}),
+        "PENSTOCK_CONF": json.dumps(own | (conf or {})),
         "CACHE_BYTES": "0",  # with its cache, Kafka Streams keeps results back until the commit, every 30 s
     }  # fmt: skip
+    if commit_ms is not None:
+        environment["COMMIT_MS"] = str(commit_ms)
     row: dict[str, Any] = {
-        "peer": peer.name, "exactly_once": exactly_once, "rate": rate, "records": rate * (seconds + WARM_UP_S),
+        "peer": peer.name, "exactly_once": exactly_once, "commit_interval_ms": commit_ms, "rate": rate, "records": rate * (seconds + WARM_UP_S),
         "processes": peer.processes, "p50_ms": None,
     }  # fmt: skip
     state, log = root / application, root / f"{application}.log"

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 import datasets
-from penstock.log.embedded import EmbeddedLog
+from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.serde.partitioner import partitions_for
 

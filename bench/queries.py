@@ -24,14 +24,17 @@ import time
 from pathlib import Path
 
 from penstock.query import StoreQueryParameters
-from penstock.query.committed import CommittedState
+from penstock.query.committed.state import CommittedState, QueriedStores
+from penstock.query.committed.tasks import ReplicaFolders
 from penstock.query.stores import open_store
 from penstock.serde import Serdes
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.stores import StoreSpec
 
 APPLICATION = "queries-bench"
 SPEC = StoreSpec("counts", "timestamped", Serdes.string(), Serdes.long(), timestamped=True)
+STORES = QueriedStores({"counts": SPEC})
 TASKS = 2
 INTERVAL_S = 0.1
 WARM = 50
@@ -60,7 +63,7 @@ def work(root: Path, keys: int, changes: int) -> None:
         json.dumps({"plan": {"application": APPLICATION, "subtopologies": {"0": sub}}})
     )
     stores = [
-        TaskStore.open(str(checkpoint), root / "replicas", f"0_{task}", [SPEC], application_id=APPLICATION)
+        TaskStore.open(StatePlace(str(checkpoint), root / "replicas"), StateOwner(APPLICATION), f"0_{task}", [SPEC])
         for task in range(TASKS)
     ]
     dice = random.Random(1)
@@ -154,7 +157,7 @@ def cpu() -> float:
 def over_replicas(root: Path, workers: Workers, keys: int, seconds: float, source: str) -> dict[str, object]:
     replicas = root / "replicas" if source == "worker" else None
     state = CommittedState(
-        str(root / "checkpoint"), APPLICATION, {"counts": SPEC}, own_root=root / f"own-{source}", worker_root=replicas
+        str(root / "checkpoint"), APPLICATION, STORES, ReplicaFolders(root / f"own-{source}", replicas)
     )
     store = open_store(state, StoreQueryParameters("counts"))
     dice = random.Random(2)
@@ -182,11 +185,11 @@ def over_replicas(root: Path, workers: Workers, keys: int, seconds: float, sourc
 def over_http(root: Path, keys: int, seconds: float) -> dict[str, object]:
     import httpx
 
-    from penstock.query.server import QueryServer
-    from penstock.query.service import QueryService
+    from penstock.query.http.server import QueryServer
+    from penstock.query.http.service import QueryService
 
     state = CommittedState(
-        str(root / "checkpoint"), APPLICATION, {"counts": SPEC}, own_root=root / "own", worker_root=root / "replicas"
+        str(root / "checkpoint"), APPLICATION, STORES, ReplicaFolders(root / "own", root / "replicas")
     )
     server = QueryServer(QueryService(state))
     server.start()

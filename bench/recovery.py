@@ -32,7 +32,9 @@ from penstock.serde.column import Column
 from penstock.state.changelog import changelog_format
 from penstock.state.changelog.restore import StoreRestorer, put_snapshot
 from penstock.state.segments import SegmentHead
+from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.storage import open_storage
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
 from state import SPECS, Clock
@@ -65,8 +67,8 @@ def fill(place: Path, keys: int, size: int, changes: int, log: TopicLog, topic: 
     return number
 
 
-def opened(place: Path, **options: int) -> TaskStore:
-    return TaskStore.open(f"{place}/c", place / "r", "0_0", [TABLE], application_id="bench", **options)
+def opened(place: Path, **options: Any) -> TaskStore:
+    return TaskStore.open(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", [TABLE], **options)
 
 
 def ready(place: Path, number: int, keys: int) -> float:
@@ -110,9 +112,9 @@ def main() -> None:
     log = open_log(given.log or f"sqlite:///{root / 'log.db'}")
     try:
         log.create_topic(topic, 1, {"cleanup.policy": "compact", "retention.ms": "-1"})
-        number = fill(root / "segments", *shape, log, topic, snapshot_every=10**9, snapshot_bytes=2**60)
+        number = fill(root / "segments", *shape, log, topic, policy=SnapshotPolicy(every=10**9, delta_bytes=2**60))
         results["segments"] = {"recovery_s": ready(root / "segments", number, given.keys)}
-        fill(root / "snapshot", *shape, log, "", snapshot_every=number, snapshot_bytes=2**60)
+        fill(root / "snapshot", *shape, log, "", policy=SnapshotPolicy(every=number, delta_bytes=2**60))
         results["snapshot"] = {"recovery_s": ready(root / "snapshot", number, given.keys)}
         found = rebuilt(root / "segments", number, log, topic)
         results["changelog"] = found | {"recovery_s": found["rebuild_s"] + ready(root / "segments", number, given.keys)}

@@ -25,6 +25,8 @@ import machine
 from penstock.serde.column import Column
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
+from penstock.state.snapshots import SnapshotPolicy
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
@@ -59,7 +61,9 @@ def steps(root: Path, keys: int, size: int) -> dict[str, float]:
     """Fills a table, then measures batches of random keys; the best of three."""
     random = np.random.default_rng(1)
     best: dict[str, float] = {}
-    with TaskStore.open(f"{root}/c", root / "r", "0_0", SPECS, application_id="bench", snapshot_every=10**9) as store:
+    with TaskStore.open(
+        StatePlace(f"{root}/c", root / "r"), StateOwner("bench"), "0_0", SPECS, policy=SnapshotPolicy(every=10**9)
+    ) as store:
         fill(store, keys, size)
         first = -(-keys // size)
         for batch in range(first, first + 3):
@@ -110,13 +114,17 @@ def recovery(root: Path, keys: int, size: int) -> dict[str, float]:
     for name, every in (("deltas", 10**9), ("snapshot", batches)):
         place = root / name
         with TaskStore.open(
-            f"{place}/c", place / "r", "0_0", SPECS, application_id="bench", snapshot_every=every, snapshot_bytes=2**60
+            StatePlace(f"{place}/c", place / "r"),
+            StateOwner("bench"),
+            "0_0",
+            SPECS,
+            policy=SnapshotPolicy(every=every, delta_bytes=2**60),
         ) as store:
             fill(store, keys, size)
             store.begin(batches)
         shutil.rmtree(place / "r")
         clock = Clock()
-        with TaskStore.open(f"{place}/c", place / "r", "0_0", SPECS, application_id="bench") as store:
+        with TaskStore.open(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", SPECS) as store:
             count = len(store.begin(batches).map("table"))
             seconds[name] = round(clock.lap(), 3)
         if count != keys:
@@ -153,20 +161,20 @@ def import_only() -> None:
 
 
 def filled(place: Path, keys: int, size: int, every: int) -> None:
-    with opened(place, snapshot_every=every, snapshot_bytes=2**60) as store:
+    with opened(place, policy=SnapshotPolicy(every=every, delta_bytes=2**60)) as store:
         fill(store, keys, size)
         store.begin(-(-keys // size))
 
 
 def opened(place: Path, **options: int) -> TaskStore:
-    return TaskStore.open(f"{place}/c", place / "r", "0_0", SPECS, application_id="bench", **options)
+    return TaskStore.open(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", SPECS, **options)
 
 
 def random_batches(place: Path, keys: int, size: int, batches: int) -> None:
     """Recovers, then reads and changes random keys."""
     random = np.random.default_rng(1)
     first = -(-keys // size)
-    with opened(place, snapshot_every=10**9, snapshot_bytes=2**60) as store:
+    with opened(place, policy=SnapshotPolicy(every=10**9, delta_bytes=2**60)) as store:
         if len(store.begin(first).map("table")) != keys:
             raise SystemExit("keys are missing")
         for batch in range(first, first + batches):

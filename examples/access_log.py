@@ -1,6 +1,6 @@
 """Which operating systems visit us? An nginx access log becomes counts per minute, while it is written.
 
-    topic access_log    one record a line, as nginx wrote it
+    topic access_log    one record per line, as nginx has written it
       -> parse_line     a line becomes a dict; a line that is none goes to the dead letter topic access_log-bad
       -> by system      "Windows", "macOS", "Android", ...
       -> count          in windows of one minute of the log's own time, late lines welcome for ten seconds
@@ -42,7 +42,7 @@ WINDOW = TimeWindows.of("1 minute", grace="10 seconds")
 
 
 def parse_line(line: str) -> dict[str, Any]:
-    """The fields of a line; what raises here sends the line to the dead letter topic, with the reason as header."""
+    """Return the fields of a line; an error sends the line to the dead letter topic, with the reason as a header."""
     found = COMBINED.fullmatch(line)
     if not found:
         raise ValueError("not a line in nginx's combined format")
@@ -52,12 +52,12 @@ def parse_line(line: str) -> dict[str, Any]:
 
 
 def system_of(agent: str) -> str:
-    """The operating system that a user agent names."""
+    """Return the operating system in a user agent."""
     return next((system for sign, system in SYSTEMS if sign in agent), "other")
 
 
 def hit_time(record: Any, partition_time_ms: int) -> int:
-    """The time that the line itself gives; for a line without one, the latest time seen before it."""
+    """Return the time in the line; for a line without one, the latest time before it."""
     found = TIME.search(record.value or "")
     if not found:
         return partition_time_ms
@@ -70,7 +70,7 @@ def hit_time(record: Any, partition_time_ms: int) -> int:
 
 
 def build() -> StreamsBuilder:
-    """The topology, from the topic of lines to the topic of counts."""
+    """Build the topology, from the topic of lines to the topic of counts."""
     builder = StreamsBuilder()
     lines = builder.stream(
         "access_log", Consumed(key_serde="bytes", value_serde="string", timestamp_extractor=hit_time)
@@ -96,10 +96,10 @@ config = {
 
 
 def main() -> None:
-    """Follows a log file (the first argument) or a generated one until Ctrl-C, and prints the counts."""
+    """Follow a log file (the first argument) or a generated one until Ctrl-C, and print the counts."""
     from penstock.demo import run_demo
 
-    run_demo(topology, config, path=sys.argv[1] if len(sys.argv) > 1 else None, follow=True)
+    run_demo(topology, config, path=sys.argv[1] if len(sys.argv) > 1 else None, seconds=None)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ sum_of_stock = stock.group_by(lambda _, pieces: ("all", pieces), Grouped(key_ser
 sum_of_stock.to_stream().to("sum-of-stock-topic", Produced(key_serde="string", value_serde="integer"))
 topology = builder.build()
 
-RECORDS = [("numbers-topic", None, number) for number in range(1, 8)]
+RECORDS: list[tuple[str, str | None, int]] = [("numbers-topic", None, number) for number in range(1, 8)]
 RECORDS += [("stock-topic", "apples", 10), ("stock-topic", "pears", 5), ("stock-topic", "apples", 7)]
 
 if __name__ == "__main__":

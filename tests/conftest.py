@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("any machine")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ["PENSTOCK_JAVA_ARCHIVE"] = "off"  # none is made in the background: tools/setup_venv has made it
 HERE = Path(__file__).parent
+collect_ignore_glob = ["*/run.py"]  # programs of one name, which --doctest-modules would import as one module
 # Folders in which every test starts Spark, and by which of two processes they are run: the tests of one share Spark's
 # session and the broker, and one Spark has seldom work for two processors.
 ON_SPARK = {"integration": "integration", "soak": "integration", "faults": "faults"}
@@ -43,12 +48,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is kept in the user's directory of state by default goes to one of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-home")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One Spark session for all tests that need not kill it."""
-    from penstock.spark.session import quiet_pandas, session_for
+    from penstock.spark.session.quiet import quiet_pyspark
+    from penstock.spark.session.session import session_for
 
-    with quiet_pandas():
+    with quiet_pyspark():
         session, _ = session_for({"spark.master": "local[2]"}, "tests", str(tmp_path_factory.mktemp("checkpoint")))
         yield session
         session.stop()

@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/: the settings, the command, and what agrees with Kafka Streams.
+"""Write the generated pages of docs/: the settings, the command, errors, and the agreement with Kafka Streams.
 
     python tools/build_docs.py [--check] [--results FILE]
 
@@ -9,10 +9,13 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,13 +38,11 @@ RECORDED = {
     "07-tables": 48,
     "08-processors": 66,
     "09-documentation": 9,
-    "fuzz": 150,
+    "10-versioned-stores": 22,
+    "fuzz": 152,
 }
 
-# Settings whose name the source puts together.
-BUILT_NAMES = {"production.exception.handler"}
-
-# What a case is said to use (see `uses_of`), Java's name, ours. Without a passing case it counts as not built.
+# An operator (see `uses_of`), Java's name, ours. Without a passing case it counts as not built.
 OPERATORS = {
     "KStream": (
         ("stream", "stream", "stream"),
@@ -118,6 +119,7 @@ def markdown(rows: Iterable[Iterable[object]], *heads: str) -> str:
 def configuration() -> str:
     """docs/reference/configuration.md."""
     from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES
+    from penstock.config.refused import IN_MICRO_BATCHES, REFUSED
 
     parts = [
         "# Configuration",
@@ -129,20 +131,16 @@ def configuration() -> str:
             ' are bytes or text (`"10 MB"`).'
         ),
     ]
-    source = "\n".join(
-        f.read_text() for f in (ROOT / "src").rglob("*.py") if f.name != "definitions.py" and "broker" not in f.parts
-    )
     groups: dict[str, list[Any]] = {}
-    unread = []
     for definition in CONFIG_DEFS.values():
-        if definition.effect and definition.name not in source and definition.name not in BUILT_NAMES:
-            unread.append(definition)
-        else:
-            groups.setdefault(definition.group, []).append(definition)
+        groups.setdefault(definition.group, []).append(definition)
     for group, members in groups.items():
         parts.append(f"## {group}")
         if not members[0].effect:
-            parts.append("Settings of Kafka Streams that are accepted, so that a config can be shared, and do nothing:")
+            parts.append(
+                "Settings of Kafka Streams that are accepted, so that a config can be shared, and do nothing. An"
+                " application that is given one says so in a warning when it starts:"
+            )
             parts.append(", ".join(f"`{d.name}`" for d in members) + ".")
             continue
         parts.append(
@@ -155,9 +153,13 @@ def configuration() -> str:
             )
         )
     parts += [
-        "## Not used yet",
-        "These are checked, and nothing reads them yet. Setting them changes nothing.",
-        markdown([(f"`{d.name}`", d.doc) for d in unread], "setting", "what it is for"),
+        "## Refused",
+        "Settings of Kafka Streams that would change results and cannot be had:",
+        markdown(
+            [(f"`{n}`", f"{r.reason}. {r.instead}") for n, r in {**IN_MICRO_BATCHES, **REFUSED}.items()],
+            "setting",
+            "why, and what instead",
+        ),
         "## Prefixes",
         "What starts with one of these is collected for that. `spark.`, `topic.` and those of clients have an effect.",
     ]
@@ -205,12 +207,55 @@ def _commands(found: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
         yield path, found
 
 
+def picture() -> str:
+    """docs/pictures/word-count.svg: the topology of docs/how-it-works.md, drawn by Penstock."""
+    code = re.search(r"```python\n(.*?)print", (DOCS / "how-it-works.md").read_text(), re.DOTALL)
+    assert code is not None, "docs/how-it-works.md builds no topology"
+    names: dict[str, Any] = {}
+    exec(code[1], names)
+    drawn: str = names["builder"].build().describe().to_svg()
+    return drawn + "\n"
+
+
+def errors() -> str:
+    """docs/reference/errors.md."""
+    from penstock import errors as module
+
+    tree = inspect.cleandoc(module.__doc__ or "").split("\n\n")[1]
+    parts = [
+        "# Errors",
+        NOTE,
+        (
+            "Every error is a `PenstockError`. Its message ends with a hint; the facts that it names (topic, partition,"
+            " offset, task, ...) are attributes, and `docs` is the address of its part of this page, which the"
+            " `penstock` command prints."
+        ),
+        f"```text\n{textwrap.dedent(tree)}\n```",
+    ]
+    for name, kind in _by_tree(module, tree):
+        base = ", ".join(f"`{b.__name__}`" for b in kind.__bases__ if b is not Exception)
+        text = inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:")[0].replace("``", "`")
+        first, *rest = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+        parts += [f"## {name}", f"{first} A kind of {base}." if base else first]
+        rest = [re.sub(r"^(Cause|Remedy):", r"**\1:**", paragraph) for paragraph in rest]
+        parts += [re.sub(r"\bdocs/([\w/-]+\.md)", r"[docs/\1](../\1)", paragraph) for paragraph in rest]
+    return "\n\n".join(parts) + "\n"
+
+
+def _by_tree(module: Any, tree: str) -> Iterator[tuple[str, type]]:
+    """The classes of errors in the order of the tree that the module draws, which has all of them."""
+    names = re.findall(r"\w+Error", tree)
+    if sorted(names) != sorted(module.__all__):
+        raise SystemExit(f"the tree of penstock.errors differs from __all__: {set(names) ^ set(module.__all__)}")
+    yield from ((name, getattr(module, name)) for name in names)
+
+
 def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
 def uses_of(case: dict[str, Any]) -> set[str]:
-    """Which operators a recorded case uses, by the names of OPERATORS."""
+    """Return the operators that a recorded case uses, by the names of OPERATORS."""
     nodes = {n["id"]: n for n in case["topology"] if "id" in n}
     for n in case["topology"]:
         if n["op"] == "split":
@@ -258,7 +303,7 @@ def run_cases() -> dict[str, Any]:
 
 
 def parity(results: dict[str, Any]) -> str:
-    """docs/parity.md."""
+    """Return the text of docs/parity.md."""
     sys.path.insert(0, str(CONFORMANCE))
     from run import load
 
@@ -272,8 +317,8 @@ def parity(results: dict[str, Any]) -> str:
         "# Parity with Kafka Streams",
         NOTE,
         (
-            f"{sum(RECORDED.values())} cases were recorded from Kafka Streams 4.3.1: a topology, its inputs, and what"
-            " the Java library made of them. A case passes when outputs, stores and dropped records are the same, and"
+            f"{sum(RECORDED.values())} cases were recorded from Kafka Streams 4.3.1: a topology, its inputs, and the"
+            " outputs of the Java library. A case passes when outputs, stores and dropped records are the same, and"
             " so is the text of `describe()`. Passing cases are kept in the repository and run in `make test`, record"
             " by record and in random batches."
         ),
@@ -303,11 +348,11 @@ def parity(results: dict[str, Any]) -> str:
                 ),
                 (
                     "interactive queries, versions 1 and 2",
-                    "built: of committed state, in the process and over HTTP; tests kill the driver and go on asking",
+                    "built: of committed state, in the process and over HTTP; tests kill the driver and go on querying",
                 ),
                 (
                     "standby replicas",
-                    "a machine that hosted a task keeps its replica; `num.standby.replicas` does nothing",
+                    "`num.standby.replicas` in continuous mode; else a machine that hosted a task keeps its replica",
                 ),
                 (
                     "exactly once",
@@ -317,12 +362,12 @@ def parity(results: dict[str, Any]) -> str:
                     "consumer groups, kafka-consumer-groups, kafka-streams-application-reset",
                     (
                         "`penstock groups`, `penstock app reset`; `tests/integration/test_kafka_clients.py`, "
-                        "`test_moved_offsets.py`"
+                        "`tests/integration/test_moved_offsets.py`"
                     ),
                 ),
                 (
                     "SASL/PLAIN, SCRAM-SHA-512, mTLS, ACLs",
-                    "`tests/integration/test_security.py`, against a broker that asks for rights",
+                    "`tests/integration/test_security.py`, against a broker with ACLs",
                 ),
                 (
                     "the same topics as a Kafka Streams program in Java",
@@ -345,6 +390,12 @@ def parity(results: dict[str, Any]) -> str:
                 ("calls of coroutine functions, many at once", "`map_async`, `map_values_async`"),
                 ("functions that work on whole batches", "Polars expressions in place of functions, `agg`"),
                 ("streaming DataFrames in and out", "`stream_dataframe`, `to_dataframe`"),
+                ("key-value stores with a time to live", "`Stores.key_value(name, ttl=...)`"),
+                ("windows that close on an idle stream", "`emit_strategy('on_window_close', idle=...)`"),
+                (
+                    "stream threads",
+                    "`processing.mode=continuous`; micro-batches and back with all state: `penstock app convert`",
+                ),
                 ("queries over HTTP, of a stopped application too", "`penstock query`, `penstock query serve`"),
             ],
             "extra",
@@ -358,11 +409,11 @@ def _ours(name: str, cases: int) -> str:
     if not name:
         return "built" if cases else "not built yet"
     code = ", ".join(f"`{part}`" for part in name.split(", "))
-    return code if cases else f"{code}; no recorded case passes yet"
+    return code if cases else f"{code}; no case was recorded"
 
 
 def main() -> int:
-    """Writes the pages, or says which are not current."""
+    """Write the pages, or print those that are not current."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is not current")
     parser.add_argument("--results", type=Path, metavar="FILE", help="what tests/conformance/run.py --json wrote")
@@ -371,6 +422,8 @@ def main() -> int:
     pages = {
         DOCS / "reference" / "configuration.md": configuration(),
         DOCS / "reference" / "cli.md": command(),
+        DOCS / "reference" / "errors.md": errors(),
+        DOCS / "pictures" / "word-count.svg": picture(),
         DOCS / "parity.md": parity(results),
     }
     stale = [page for page, text in pages.items() if not page.exists() or page.read_text() != text]

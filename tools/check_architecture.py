@@ -1,11 +1,15 @@
 """Checks the rules of the tree, so that nobody has to remember them.
 
-1. Packages import downwards only (LAYERS).
+1. Packages import downwards only (LAYERS, which names those that are there and no others).
 2. pyspark is imported in penstock/spark alone, and nothing below that package imports it.
 3. A source file has at most 400 lines and says what it exports in ``__all__``.
 4. Public classes and functions have docstrings (short ones need none), and so has every module.
 5. Test files have names of their own, as pytest imports them by basename.
 6. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
+7. Sub-packages import each other one way (ROOMS), and no files import each other in a circle, outside of the fluent
+   classes of ``penstock.api``; imports in functions and for type checkers count.
+8. Formats that run code when they are read (pickle and its kin) stay where UNPICKLES says, with the reason; SECURITY.md
+   tells users. Only what GENERATES names calls ``eval`` or ``exec``.
 
 Run it without arguments; it prints one line a finding and exits with 1 if there are any.
 """
@@ -18,7 +22,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["check_file", "check_test_names", "check_tree", "main"]
+from import_circles import file_circles, imported_files, room_circles, upward_imports
+
+__all__ = ["check_circles", "check_file", "check_places", "check_test_names", "check_tree", "main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "penstock"
@@ -28,24 +34,60 @@ HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 
 # A package may import itself and what stands in an earlier row; in the same row only itself.
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("json_depth", "masking", "states"),
     ("errors", "version"),
-    ("durations", "broker"),
+    ("durations", "given", "java_names", "java_text", "broker", "serving", "terminal"),
     ("config", "registry"),
     ("serde",),
     ("state", "log", "topology"),
     ("api", "plan"),
     ("runtime",),
+    ("continuous",),
     ("query",),
     ("testing", "spark"),
     ("app",),
-    ("groups", "connect", "sql", "metrics", "web", "datagen"),
+    ("groups", "connect", "datagen"),
     ("demo",),
+    ("sql",),
     ("cli",),
 )
 RANK = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 # state knows what a store is; datagen only makes records.
 ALSO: dict[str, frozenset[str]] = {"state": frozenset({"topology"})}
 ONLY: dict[str, frozenset[str]] = {"datagen": frozenset({"errors", "log", "durations"})}
+
+# Of the sub-packages of a package each may import those before it.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "connect": ("data", "config", "converters", "predicates", "transforms", "plugins"),
+    "log": ("embedded", "kafka", "clients"),
+    "query": ("committed", "http"),
+    "runtime": ("functions", "tables", "joins", "suppress", "fold", "aggregate"),
+    "serde": ("schemas",),
+    "spark": (
+        "offsets",
+        "batch",
+        "session",
+        "worker",
+        "checkpoint",
+        "dataframes",
+        "queries",
+        "recovery",
+        "continuous",
+        "conversion",
+        "driver",
+    ),
+    "sql": ("parse", "types", "functions", "evaluate", "formats", "catalog", "analyse", "compile", "testing"),
+    "state": ("views", "changelog"),
+}
+FLUENT = "penstock.api"  # streams make tables and tables streams
+
+RUNS_CODE = frozenset({"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"})
+UNPICKLES: dict[str, str] = {
+    "penstock.spark.batch.job": "the job, which Spark carries from the driver to its workers in the code that it runs",
+    "penstock.spark.batch.topology_bytes": "only writes: the topology inside of that job",
+}
+# Programs that are written here: no text of a user becomes part of them, except numbers and strings by their repr.
+GENERATES = frozenset({"penstock.sql.evaluate.compiled"})
 
 
 def package_of(module: str) -> str:
@@ -96,6 +138,25 @@ def check_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield line, f"penstock.{package} must not import penstock.{target}"
 
 
+def check_runs_code(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Findings about formats and calls that run what they read."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            names = [node.attr.removeprefix("read_")]  # pandas.read_pickle
+        for name in names:
+            if module not in UNPICKLES and RUNS_CODE & set(name.split(".")):
+                yield node.lineno, f"{name} runs code from what it reads: use JSON or Arrow, or say why in UNPICKLES"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec"):
+            if module in GENERATES:
+                continue
+            yield node.lineno, f"{node.func.id} runs code from text"
+
+
 def check_text(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Findings about length, ``__all__`` and docstrings."""
     length = text.count("\n")
@@ -139,7 +200,7 @@ def check_file(path: Path, module: str) -> list[tuple[int, str]]:
     """All findings in one source file: (line, text)."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    return [*check_text(text, tree), *check_imports(module, tree)]
+    return [*check_text(text, tree), *check_imports(module, tree), *check_runs_code(module, tree)]
 
 
 def check_tree(root: Path = SOURCES) -> list[str]:
@@ -151,6 +212,30 @@ def check_tree(root: Path = SOURCES) -> list[str]:
         shown = path.relative_to(root.parent.parent)
         findings += [f"{shown}:{line}: {text}" for line, text in check_file(path, module)]
     return findings
+
+
+def check_circles(root: Path = SOURCES) -> list[str]:
+    """Circles of imports, and sub-packages that import upwards."""
+    imports = imported_files(root)
+    findings = [f"files import each other: {circle}" for circle in file_circles(imports, FLUENT)]
+    for package in sorted({name.split(".")[1] for name in imports if name.count(".") > 1}):
+        whole = f"penstock.{package}"
+        order = ROOMS.get(package, ())
+        folders = {path.parent.name for path in (root / package).glob("*/__init__.py")}
+        homeless = sorted(folders - set(order))
+        upward = upward_imports(imports, whole, order)
+        findings += [f"{whole}.{folder} has no place among its neighbours: add it to ROOMS" for folder in homeless]
+        findings += [f"{module} must not import {found}: its package comes before" for module, found in upward]
+        if whole != FLUENT:
+            findings += [f"parts of {whole} import each other: {circle}" for circle in room_circles(imports, whole)]
+    return findings
+
+
+def check_places(root: Path = SOURCES) -> list[str]:
+    """Names in LAYERS and ROOMS of packages that do not exist."""
+    named = [*RANK, *(f"{package}/{room}" for package, rooms in ROOMS.items() for room in rooms)]
+    found = [name for name in named if (root / name).is_dir() or (root / f"{name}.py").is_file()]
+    return [f"LAYERS or ROOMS name {name}, which does not exist" for name in named if name not in found]
 
 
 def check_test_names(root: Path = ROOT / "tests") -> list[str]:
@@ -175,7 +260,7 @@ def check_light_import() -> list[str]:
 
 def main() -> int:
     """Prints the findings; the exit code says whether there were any."""
-    findings = [*check_tree(), *check_test_names(), *check_light_import()]
+    findings = [*check_tree(), *check_circles(), *check_places(), *check_test_names(), *check_light_import()]
     for finding in findings:
         print(finding)
     print(f"architecture: {len(findings) or 'no'} finding{'s' if len(findings) != 1 else ''}")

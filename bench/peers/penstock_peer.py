@@ -15,7 +15,7 @@ from settings import ENV, EXACTLY_ONCE, TAIL, WORKLOAD, mark
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from penstock import KafkaStreams
-from penstock.spark.progress import BatchProgress
+from penstock.spark.batch.progress import BatchProgress
 from workloads import TOPICS, WORKLOADS
 
 
@@ -38,17 +38,19 @@ def main() -> None:
     def on(progress: BatchProgress) -> None:
         nonlocal records
         if progress.records_in and not records:
-            began = min(task["began_ms"] for task in progress.tasks)
+            began = min(task["began_ms"] for task in progress.tasks if task.get("began_ms"))
             print("@@FIRST", began, flush=True)
             print("@@AT", began, 0, flush=True)
         records += progress.records_in
         mark("AT", records)
         steps = {}
         for task in progress.tasks:
-            for step, seconds in task["seconds"].items():
+            for step, seconds in task.get("seconds", {}).items():
                 steps[step] = round(steps.get(step, 0.0) + seconds, 2)
         print(f"batch {progress.batch}: {progress.records_in} in, {progress.records_out} out, {steps}", file=sys.stderr)
-        mark("PROCESSED")  # the last one counts
+        # The last one counts. Stream threads commit by themselves, and report afterwards.
+        committed = max((task.get("committed_ms", 0) for task in progress.tasks), default=0)
+        print("@@PROCESSED", committed or int(time.time() * 1000), flush=True)
 
     app.add_progress_listener(on)
     app.set_state_listener(lambda new, _: mark(new.value))

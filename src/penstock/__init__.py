@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.serde import Serdes
     from penstock.serde.windowed import Window, Windowed
+    from penstock.state.restore_listener import StateRestoreListener
     from penstock.testing import TopologyTestDriver
     from penstock.topology.async_operations import Retry
 
@@ -76,6 +77,7 @@ __all__ = [
     "Serdes",
     "SessionWindows",
     "SlidingWindows",
+    "StateRestoreListener",
     "Stores",
     "StreamJoined",
     "StreamsBuilder",
@@ -131,6 +133,7 @@ _MODULES = {
     "errors": ("PenstockError",),
     "serde": ("Serdes",),
     "serde.windowed": ("Window", "Windowed"),
+    "state.restore_listener": ("StateRestoreListener",),
     "testing": ("TopologyTestDriver",),
     "topology.async_operations": ("Retry",),
 }
@@ -141,6 +144,10 @@ def __getattr__(name: str) -> Any:
     if name == "agg":
         return import_module("penstock.api.agg")
     if name not in _MODULE_OF:
+        from penstock.java_names import JAVA_CLASSES
+
+        if name in JAVA_CLASSES:  # no AttributeError: Python would put a sentence without any help in its place
+            raise ImportError(f"penstock has no {name}: it is {JAVA_CLASSES[name]} here", name=__name__)
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     value = getattr(import_module(f"penstock.{_MODULE_OF[name]}"), name)
     globals()[name] = value

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import enum
 import logging
-import os
-import signal
 import threading
 from collections.abc import Callable, Mapping
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.config import StreamsConfig
-from penstock.errors import AppFailedError, InvalidStateError, PenstockError
-from penstock.log.url import kafka_servers
-from penstock.spark.interactive import InteractiveQueries
+from penstock.errors import AppFailedError, ConfigError, InvalidStateError, PenstockError
+from penstock.java_names import with_java_names
+from penstock.spark.driver.figures import Meter, RunFigures, RunLog
+from penstock.spark.failures import spark_is_gone
+from penstock.spark.queries.stores import InteractiveQueries
+from penstock.states import State, StateListener
 from penstock.topology.dataframes import for_application, session_of
+from penstock.topology.functions import Function
+from penstock.topology.topology import require_topology
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.plan.plan import PhysicalPlan
-    from penstock.spark.progress import BatchProgress
-    from penstock.spark.running import Run
+    from penstock.spark.batch.progress import BatchProgress
+    from penstock.spark.driver.running import Run
+    from penstock.state.restore_listener import StateRestoreListener
     from penstock.topology.topology import Topology
 
 __all__ = ["KafkaStreams", "State", "StateListener"]
@@ -31,31 +34,19 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 0.1
 
 
-class State(enum.Enum):
-    """Kafka's ``KafkaStreams.State``."""
-
-    CREATED = "CREATED"
-    REBALANCING = "REBALANCING"
-    RUNNING = "RUNNING"
-    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
-    NOT_RUNNING = "NOT_RUNNING"
-    PENDING_ERROR = "PENDING_ERROR"
-    ERROR = "ERROR"
-
-
-StateListener = Callable[[State, State], None]
 _ENDED = (State.NOT_RUNNING, State.ERROR)
 
 
+@with_java_names
 class KafkaStreams(InteractiveQueries):
-    """Runs a topology on Spark; Kafka's ``KafkaStreams``.
+    """An application that runs a topology on Spark: Kafka's ``KafkaStreams``.
 
     Args:
-        topology: What ``StreamsBuilder.build()`` gave.
+        topology: The topology that ``StreamsBuilder.build()`` returned.
         config: Settings by Kafka's names; ``application.id`` and ``bootstrap.servers`` are required.
-        session: The Spark session to use; by default that of the topology's DataFrames or the active one, else a new
-            one from the ``spark.*`` settings.
-        dataframes: Streaming DataFrames by name, in place of those that the builder was given.
+        session: The Spark session to run in; by default that of the topology's DataFrames or the active one, or else a
+            new one from the ``spark.*`` settings. It is not changed: queries run in a copy of it.
+        dataframes: Streaming DataFrames by name, in place of those passed to the builder.
 
     Example:
         KafkaStreams(topology, {"application.id": "os-check", "bootstrap.servers": "sqlite:///logs.db"}).run()
@@ -69,16 +60,22 @@ class KafkaStreams(InteractiveQueries):
         session: SparkSession | None = None,
         dataframes: Mapping[str, DataFrame] | None = None,
     ) -> None:
+        require_topology(topology, "KafkaStreams")
+        if session is not None and not hasattr(session, "sparkContext"):
+            raise ConfigError(f"session= must be a SparkSession, not {type(session).__name__} {session!r}")
         self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self.config.require("application.id", "bootstrap.servers")
-        self.topology = for_application(topology, self.config["application.id"], dataframes or {})
+        frames = {} if dataframes is None else dataframes
+        self.topology = for_application(topology, self.config["application.id"], frames)
         self._session = session or session_of(self.topology)
         self._state = State.CREATED
         self._changed = threading.Condition()
-        self._ended = False  # after the listeners have been told
+        self._ended = False  # set after the listeners have been called
         self._state_listener: StateListener | None = None
         self._on_error: Callable[[PenstockError], None] | None = None
+        self._restore_listener: StateRestoreListener | None = None
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
+        self._meter = Meter(self.config["application.id"])
         self._run: Run | None = None
         self._watcher: threading.Thread | None = None
         self._error: PenstockError | None = None
@@ -86,7 +83,7 @@ class KafkaStreams(InteractiveQueries):
 
     @property
     def state(self) -> State:
-        """The present state."""
+        """The current state of the application."""
         return self._state
 
     def _state_name(self) -> str:
@@ -94,41 +91,69 @@ class KafkaStreams(InteractiveQueries):
 
     @property
     def error(self) -> PenstockError | None:
-        """What made the application fail; None while it has not."""
+        """The error that made the application fail; None while it has not."""
         return self._error
 
+    def figures(self) -> RunFigures:
+        """Return figures since the start: state, records, rate, lag, and seconds for each batch."""
+        return self._meter.figures(self._state.value)
+
+    def _repr_html_(self) -> str:
+        """Return the figures as HTML for notebooks."""
+        return self.figures()._repr_html_()
+
     def set_state_listener(self, listener: StateListener) -> None:
-        """Calls ``listener(new, old)`` at each change of state; Kafka's ``setStateListener``."""
+        """Call ``listener(new, old)`` at each change of state (``setStateListener``)."""
         self._require_created("set_state_listener")
+        _check_called(listener, "set_state_listener", (2,), "(new state, old state)")
         self._state_listener = listener
 
     def set_uncaught_exception_handler(self, handler: Callable[[PenstockError], None]) -> None:
-        """Calls ``handler(error)`` when the application fails, before it goes to ERROR."""
+        """Call ``handler(error)`` when the application fails, before its state becomes ERROR."""
         self._require_created("set_uncaught_exception_handler")
+        _check_called(handler, "set_uncaught_exception_handler", (1,), "(error)")
         self._on_error = handler
 
+    def set_global_state_restore_listener(self, listener: StateRestoreListener) -> None:
+        """Call a listener while stores are restored in continuous mode (``setGlobalStateRestoreListener``)."""
+        self._require_created("set_global_state_restore_listener")
+        self._restore_listener = listener
+
     def add_progress_listener(self, listener: Callable[[BatchProgress], None]) -> None:
-        """Calls ``listener(progress)`` after each micro-batch that did something."""
+        """Call ``listener(progress)`` after each micro-batch with records or other work."""
+        _check_called(listener, "add_progress_listener", (1,), "(progress)")
         self._progress_listeners.append(listener)
 
     def start(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
-        """Checks everything, then starts; returns once the query runs.
+        """Check the topology, topics and settings, start the query, and return.
+
+        The state is REBALANCING until tasks run; then it becomes RUNNING (see `set_state_listener`). Errors after
+        the checks end the application, and are raised by `wait`.
 
         Args:
-            until: "latest" stops when the records that are there now are processed.
+            until: "latest" stops when the records that exist now have been processed.
 
         Raises:
             UnknownTopicError: A source topic does not exist.
             CoPartitionError: Topics that are joined have different partition counts.
-            CheckpointMismatchError: The checkpoint is of another application or topology.
+            CheckpointMismatchError: The checkpoint belongs to another application or topology.
             FencedError: Another instance of the application runs.
-            EnvironmentProblemError: Java, a directory or a port.
+            EnvironmentProblemError: Java, a directory or a port cannot be used.
         """
         self._require_created("start")
+        if self.config.without_effect:
+            _log.warning(
+                "settings without effect here, accepted so that a config can be shared with Kafka Streams: %s",
+                ", ".join(sorted(self.config.without_effect)),
+            )
+        if others := self.config.of_other_mode:
+            mode = self.config["processing.mode"]
+            _log.warning("settings without effect with processing.mode=%s: %s", mode, ", ".join(sorted(others)))
         self._become(State.REBALANCING)
-        from penstock.spark.running import Run
+        from penstock.spark.driver.running import Run
 
-        run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners)
+        run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
+        run.restore_listener = self._restore_listener
         try:
             run.launch(until_latest=until == "latest")
             self._serve()
@@ -138,7 +163,6 @@ class KafkaStreams(InteractiveQueries):
             run.release()
             self._become(State.NOT_RUNNING if isinstance(error, KeyboardInterrupt) else State.ERROR)
             raise
-        self._become(State.RUNNING)
         self._watcher = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
         self._watcher.start()
 
@@ -152,27 +176,30 @@ class KafkaStreams(InteractiveQueries):
                 elif (plan := run.new_plan()) is not None:
                     self._become(State.REBALANCING)
                     run.rebalance(plan)
-                    self._become(State.RUNNING)
         except Exception as error:  # noqa: BLE001 - whatever it is: nobody must wait for ever for a watcher that is gone
             if not self._stop.is_set():
-                self._fail(error if isinstance(error, PenstockError) else _gone(error))
+                self._fail(error if isinstance(error, PenstockError) else spark_is_gone(error))
                 return
+        if self._state is State.REBALANCING and not self._stop.is_set():
+            self._become(State.RUNNING)  # the query has ended by itself: its tasks have run
         self._become(State.PENDING_SHUTDOWN)
         self._stop_serving()
         run.release(commit=True)
         self._become(State.NOT_RUNNING)
 
     def _ended_after(self, run: Run) -> bool:
-        """Looks after the run for a while; whether it has ended. A query that a lost process has ended goes on anew."""
+        """Watch the run for a while, and return whether it has ended. A query that lost its processes is restarted."""
         try:
-            return run.wait(_LOOK_S)
-        except AppFailedError as error:
+            has_ended = run.wait(_LOOK_S)
+        except PenstockError as error:
             if self._stop.is_set() or not run.may_recover(error):
                 raise
             self._become(State.REBALANCING)
             run.recover()
-            self._become(State.RUNNING)
             return False
+        if self._state is State.REBALANCING and not has_ended and run.has_running_tasks():
+            self._become(State.RUNNING)
+        return has_ended
 
     def _fail(self, error: PenstockError) -> None:
         self._error = error
@@ -188,13 +215,13 @@ class KafkaStreams(InteractiveQueries):
         self._become(State.ERROR)
 
     def close(self, timeout_ms: int | None = None) -> bool:
-        """Stops; what the running batch has not committed is done after the next start. Safe to call twice.
+        """Stop the application. Work that has not been committed is repeated after the next start. Safe to call twice.
 
         Args:
-            timeout_ms: How long to wait; by default ``penstock.shutdown.timeout.ms``.
+            timeout_ms: The time to wait; by default ``penstock.shutdown.timeout.ms``.
 
         Returns:
-            Whether it has stopped within that time.
+            Whether the application has stopped within that time.
         """
         if self._state is State.CREATED:
             self._become(State.NOT_RUNNING)
@@ -206,7 +233,17 @@ class KafkaStreams(InteractiveQueries):
         return ended
 
     def wait(self, timeout_ms: int | None = None) -> bool:
-        """Waits until it has stopped; raises what made it fail. Gives whether it has stopped."""
+        """Wait until the application has stopped.
+
+        Args:
+            timeout_ms: The time to wait; by default without limit.
+
+        Returns:
+            Whether the application has stopped within that time.
+
+        Raises:
+            PenstockError: The error that made the application fail.
+        """
         ended = self._await_end(None if timeout_ms is None else timeout_ms / 1000)
         if self._error is not None:
             raise self._error
@@ -217,90 +254,101 @@ class KafkaStreams(InteractiveQueries):
             return self._changed.wait_for(lambda: self._ended, timeout_s)
 
     def run(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
-        """Starts and blocks until it is stopped by a signal, by ``close`` or by an error, which it raises.
+        """Start, and block until a signal, ``close`` or an error, which is raised, stops the application.
 
-        SIGINT and SIGTERM stop it cleanly; a second one ends the process at once, which loses nothing either.
+        SIGINT and SIGTERM stop it cleanly; a second one ends the process at once, and loses nothing either. Each change
+        of state, the figures every ten seconds, and a summary at the end go to the logger ``penstock.app``.
 
         Args:
-            until: "latest" stops when the records that are there at the start are processed.
+            until: "latest" stops when the records that exist at the start have been processed.
         """
-        from penstock.spark.interrupts import interruptible
+        from penstock.spark.session.interrupts import interruptible, stop_on_signals
+        from penstock.spark.session.session import running_session
 
-        before: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():
-            before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            with interruptible():
-                self.start(until=until)
-            for number in before:  # PySpark has put a handler of its own in place
-                signal.signal(number, self._on_signal)
-            while not self.wait(500):
-                pass
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        self._session = self._session or running_session()  # Spark looks for it in this thread alone
+        with stop_on_signals(self._stop):
+            interruptible(lambda: self.start(until=until), self._stop)
+            report = RunLog(self.figures)
+            try:
+                while not self.wait(500):
+                    report.tick()
+            finally:
+                report.end()
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of handlers
-        if self._stop.is_set() or self._watcher is None:
-            os._exit(128 + number)
-        self._stop.set()
+    def reset(self) -> tuple[str, ...]:
+        """Delete everything the application has stored: state, checkpoint, internal topics, ledger, committed offsets.
 
-    def reset(self) -> None:
-        """Forgets all that the application has done: state, checkpoint, ledger, committed offsets.
-
-        Outputs stay in their topics. The next start reads from the beginning (``auto.offset.reset``). Kafka's
+        Output topics are not changed. The next start reads from the beginning (``auto.offset.reset``). This is Kafka's
         ``cleanUp()`` together with its application reset tool.
+
+        Returns:
+            The folders and topics that were deleted; none if the application has never run.
+
+        Raises:
+            FencedError: The application is running.
+            CheckpointMismatchError: It has run, but its checkpoint is not in the place of these settings.
         """
         self._require_created("reset")
-        from penstock.spark.reset import forget_application
-        from penstock.spark.running import LEASE_TTL_MS
+        from penstock.spark.app_log import open_app_log
+        from penstock.spark.driver.running import LEASE_TTL_MS
+        from penstock.spark.recovery.reset import find_resources, forget
 
-        forget_application(self.config, LEASE_TTL_MS)
+        with open_app_log(self.config) as log:
+            found = find_resources(log, self.config, self.topology)
+            found.require_checkpoint()
+            if not found.has_run and found.plan is None and found.application not in log.groups():
+                _log.warning("%s has not run: there is nothing at %s", found.application, found.checkpoint)
+                return ()
+            lease = log.acquire_lease(found.application, "reset", LEASE_TTL_MS)
+            try:
+                return forget(log, found)
+            finally:
+                log.release_lease(lease)
 
     def to_dataframe(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> DataFrame:
-        """A topic as a streaming DataFrame: topic, partition, offset, timestamp, key, value.
+        """Read a topic as a streaming DataFrame of topic, partition, offset, timestamp, key and value.
 
-        Keys and values are binary; with a serde that Spark can read (text, JSON, whole numbers) they get its type.
+        Keys and values are binary, or have the type of a serde that Spark can read (text, JSON, whole numbers).
         """
         run = self._run
         if run is None or run.session is None or run.log is None:
             raise InvalidStateError("the application has no Spark session yet", hint="Call start() first.")
-        from penstock.spark.frames import topic_frame
+        from penstock.spark.dataframes.from_topics import topic_frame
 
         return topic_frame(run.session, run.log, topic, key_serde, value_serde)
 
     def explain(self) -> str:
-        """How it will run: stages, tasks, stores, and which operators run by column. Starts nothing."""
+        """Describe the plan: stages, tasks, stores, and the operators that run by column. Does not start anything."""
         from penstock.plan.explain import explain_text
 
         return explain_text(*self._explained(), **self._mode())
 
     def explain_json(self) -> dict[str, Any]:
-        """As `explain`, as plain data."""
+        """Return the plan of `explain` as plain data."""
         from penstock.plan.explain import explain_json
 
         return explain_json(*self._explained(), **self._mode())
 
     def _mode(self) -> dict[str, Any]:
-        is_kafka = kafka_servers(str(self.config["bootstrap.servers"])) is not None
-        return {"mode": self.config["processing.mode"], "is_kafka": is_kafka}
+        return {"mode": self.config["processing.mode"]}
 
     def _explained(self) -> tuple[PhysicalPlan, Topology, dict[int, str | None]]:
-        from penstock.spark.launch import open_app_log, plan_for, sliced_reasons
+        from penstock.spark.app_log import open_app_log
+        from penstock.spark.planning import plan_for, sliced_reasons
 
         with open_app_log(self.config) as log:
             plan = plan_for(self.topology, self.config, log)
         return plan, self.topology, sliced_reasons(self.topology, self.config, plan)
 
     def metadata(self) -> dict[str, Any]:
-        """State, tasks and places, as plain data.
+        """Return the state, the tasks and the directories as plain data.
 
-        ``replicas_on`` says which machines hold a replica of a task, and of which batch. The task runs on the one with
-        the newest; the others are its standbys: the task goes on there by applying the batches since.
+        ``replicas_on`` maps each task to the machines with a replica of its state, and these to its batch: all but the
+        newest are standbys. In continuous mode it is the number of records that a standby lacks.
         """
-        from penstock.spark.launch import Places
+        from penstock.spark.checkpoint.locations import Locations
 
-        places = Places.of(self.config)
+        places = (self._run.places if self._run else None) or Locations.of(self.config)
         plan, log, lease = (self._run.plan, self._run.log, self._run.lease) if self._run else (None, None, None)
         tasks = [f"{s.id}_{p}" for s in plan.subtopologies for p in range(s.tasks)] if plan else []
         return {
@@ -310,7 +358,7 @@ class KafkaStreams(InteractiveQueries):
             "checkpoint": places.checkpoint,
             "replicas": places.replicas,
             "tasks": tasks,
-            "replicas_on": {task: dict(held) for task, held in self._run.replicas.items()} if self._run else {},
+            "replicas_on": self._run.replicas() if self._run else {},
             "epoch": lease.epoch if lease is not None else None,
         }
 
@@ -333,6 +381,8 @@ class KafkaStreams(InteractiveQueries):
 
     def _become(self, state: State) -> None:
         old, self._state = self._state, state
+        if old is not state:
+            _log.info("%s: %s -> %s", self.config["application.id"], old.value, state.value)
         if self._state_listener is not None and old is not state:
             try:
                 self._state_listener(state, old)
@@ -345,8 +395,5 @@ class KafkaStreams(InteractiveQueries):
             self._changed.notify_all()
 
 
-def _gone(error: Exception) -> AppFailedError:
-    return AppFailedError(
-        f"Spark does not answer any more: {type(error).__name__}: {error}",
-        hint="Was its JVM killed, or out of memory? Start the application again: it continues where it stopped.",
-    )
+def _check_called(fn: object, verb: str, allowed: tuple[int, ...], passed: str) -> None:
+    Function.wrap(fn, verb=verb, allowed=allowed, passed=passed, expression=False)

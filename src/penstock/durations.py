@@ -1,4 +1,4 @@
-"""Lengths of time and points in time as users write them, in milliseconds."""
+"""Conversion of durations and points in time to milliseconds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TIMESTAMP_HINT = 'Write milliseconds since 1970, "2024-05-01T12:00:00Z" or a da
 
 
 def duration_ms(value: DurationLike, what: str = "duration") -> int:
-    """Milliseconds of a duration.
+    """Convert a duration to milliseconds.
 
     >>> duration_ms("1 minute"), duration_ms("PT1M"), duration_ms(timedelta(minutes=1)), duration_ms(60_000)
     (60000, 60000, 60000, 60000)
@@ -45,10 +45,10 @@ def duration_ms(value: DurationLike, what: str = "duration") -> int:
 
     Args:
         value: Milliseconds, a text with units, an ISO-8601 duration, or a timedelta.
-        what: What it is for, for the error's text.
+        what: Its name in error messages.
 
     Raises:
-        ConfigError: The value is none of these, or is not a whole number of milliseconds.
+        ConfigError: The value is not a duration, or not a whole number of milliseconds.
     """
     if isinstance(value, bool):
         raise ConfigError(f"{what} is {value!r}, which is not a duration", hint=_HINT)
@@ -84,7 +84,7 @@ def _parse(text: str) -> float | None:
 
 
 def format_duration(milliseconds: int) -> str:
-    """A short text that `duration_ms` reads back.
+    """Format a duration as a short text that `duration_ms` can read.
 
     >>> format_duration(5_400_000), format_duration(1_500), format_duration(0)
     ('1h 30m', '1s 500ms', '0ms')
@@ -99,13 +99,13 @@ def format_duration(milliseconds: int) -> str:
 
 
 def timestamp_ms(value: TimestampLike, what: str = "timestamp") -> int:
-    """Milliseconds since 1970-01-01 UTC; a datetime without a zone is taken as UTC.
+    """Convert a point in time to milliseconds since 1970-01-01 UTC; a datetime without a zone is UTC.
 
     >>> timestamp_ms("1970-01-01T00:00:01Z"), timestamp_ms(1_000), timestamp_ms("1970-01-02")
     (1000, 1000, 86400000)
 
     Raises:
-        ConfigError: The value is no point in time.
+        ConfigError: The value is not a point in time.
     """
     if isinstance(value, bool):
         raise ConfigError(f"{what} is {value!r}, which is not a point in time", hint=_TIMESTAMP_HINT)

@@ -3,6 +3,7 @@
     PenstockError
     ├── ConfigError            a setting is unknown, of the wrong type or contradicts another
     ├── TopologyError          the topology is wrong: raised at the line that builds the wrong node
+    │   ├── JavaNameError          a method by its Java name
     │   ├── UnknownTopicError      a source topic that does not exist
     │   └── CoPartitionError       joined topics with different partition counts
     ├── SerializationError     bytes that do not decode, or a value that does not encode
@@ -21,13 +22,21 @@
     │   ├── LogUnavailableError    no broker answers, or not in time: trying again later may work
     │   ├── ProductionError        records that the log refuses: too large, of a topic that is not there
     │   └── FencedError            a newer instance or attempt has taken over
+    ├── ConnectError           a connector, converter or transformation of Connect
+    ├── SqlError               a statement of Penstock SQL
+    │   └── SqlSyntaxError         its text is not of the language: line, column, what was expected
     ├── EnvironmentProblemError  Java, PySpark, a port, a directory: the machine lacks something
     └── AppFailedError         the running application stopped with an error
 
-An error carries its facts as attributes, and its message ends with what to do next.
+An error carries its facts as attributes, and its message ends with what to do next. Causes and remedies stand in the
+docstring of each class, of which docs/reference/errors.md is made.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
+
+from penstock.masking import without_passwords
 
 __all__ = [
     "AppFailedError",
@@ -36,10 +45,12 @@ __all__ = [
     "CheckpointMismatchError",
     "CoPartitionError",
     "ConfigError",
+    "ConnectError",
     "CorruptSegmentError",
     "EnvironmentProblemError",
     "FencedError",
     "InvalidStateError",
+    "JavaNameError",
     "LogError",
     "LogUnavailableError",
     "MissingSegmentError",
@@ -49,15 +60,21 @@ __all__ = [
     "ProductionError",
     "SchemaRegistryError",
     "SerializationError",
+    "SqlError",
+    "SqlSyntaxError",
     "StateError",
     "TopicExistsError",
     "TopologyError",
     "UnknownTopicError",
 ]
 
+_PAGE = "docs/reference/errors.md"
+
 
 class PenstockError(Exception):
     """The root: catch it to catch all that Penstock raises.
+
+    Remedy: The message ends with a hint; ``docs`` names the part of the documentation for this kind of error.
 
     Args:
         message: What is wrong, and where.
@@ -66,10 +83,17 @@ class PenstockError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str = "", **facts: object) -> None:
+        message = without_passwords(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = without_passwords(hint)
         self.facts = facts
+
+    @property
+    def docs(self) -> str:
+        """The place in the documentation that describes this kind of error, such as "docs/...#fencederror"."""
+        kind = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
+        return f"{_PAGE}#{kind.__name__.lower()}"
 
     def __getattr__(self, name: str) -> object:
         facts = self.__dict__.get("facts", {})
@@ -89,88 +113,276 @@ def _rebuild(kind: type[PenstockError], message: str, hint: str, facts: dict[str
 
 
 class ConfigError(PenstockError, ValueError):
-    """A setting is unknown, of the wrong type, or contradicts another."""
+    """A setting is unknown, of the wrong type, or contradicts another.
+
+    Cause: A wrong name or value in the settings, in an option of a command or in an argument, a module or
+    topology that cannot be found, or a setting of Kafka Streams that cannot be had here.
+
+    Remedy: Correct what the message names; docs/reference/configuration.md lists all settings. Nothing has run
+    yet.
+    """
 
 
 class TopologyError(PenstockError, ValueError):
-    """The topology is wrong; raised at the line that builds the wrong node."""
+    """The topology is wrong; raised at the line that builds the wrong node.
+
+    Cause: A verb with arguments that do not fit: a function of other parameters, two names for one store, an
+    unknown field in an expression, windows that do not fit the join.
+
+    Remedy: Correct the line that the stack trace ends in, outside of Penstock. Nothing has run yet.
+    """
+
+
+class JavaNameError(TopologyError, AttributeError):
+    """A name of Kafka Streams' Java library, which is another one here.
+
+    Cause: A method in camelCase, or one that is called otherwise in Python or has no counterpart.
+
+    Remedy: Use the name in the message; docs/java-to-python.md lists all of them.
+    """
 
 
 class UnknownTopicError(TopologyError):
-    """A source topic that does not exist."""
+    """A source topic that does not exist.
+
+    Cause: The application, or a command, names a topic that the log does not have: often a misspelled name or
+    another log than intended.
+
+    Remedy: Look with `penstock topics list`; create the topic, or set penstock.source.partitions, so that the
+    start creates it.
+    """
 
 
 class CoPartitionError(TopologyError):
-    """Topics that join each other have different partition counts."""
+    """Topics that join each other have different partition counts.
+
+    Cause: A join of inputs whose topics have different numbers of partitions, so that equal keys
+    do not meet.
+
+    Remedy: Put `.repartition(...)` before the join on one side, or create the topic anew with the same number
+    of partitions.
+    """
 
 
 class SerializationError(PenstockError, ValueError):
-    """Bytes that do not decode, or a value that does not encode."""
+    """Bytes that do not decode, or a value that does not encode.
+
+    Cause: A record was written with another serde than it is read with, is damaged, or a function returns a
+    type that the output's serde does not write.
+
+    Remedy: Name the right serdes; deserialization.exception.handler decides what happens to records that stay
+    bad (docs/how-to/bad-records.md).
+    """
 
 
 class SchemaRegistryError(PenstockError):
-    """The schema registry refused, lacks something or cannot be reached. Facts: ``status``, ``code``."""
+    """The schema registry refused, lacks something or cannot be reached. Facts: ``status``, ``code``.
+
+    Cause: schema.registry.url is wrong or its server is away, an id or a subject is not registered, or a new
+    schema is not compatible with the ones before.
+
+    Remedy: Check the address and the subject; register a compatible schema.
+    """
 
 
 class ProcessingError(PenstockError):
-    """A user's function raised. Facts: ``node``, ``function``, ``file``, ``line``, ``record``."""
+    """A user's function raised. Facts: ``node``, ``function``, ``file``, ``line``, ``record``.
+
+    Cause: A function of the topology, a processor, a joiner or a timestamp extractor raised for a record.
+
+    Remedy: Correct the function. processing.exception.handler decides whether such records stop the
+    application, are left out or go to a dead letter topic.
+    """
 
 
 class InvalidStateError(PenstockError):
-    """A call that the object's present state forbids."""
+    """A call that the object's present state forbids.
+
+    Cause: A closed driver, consumer or application is used, or one that has not started; or a consumer that
+    subscribes is also assigned partitions.
+
+    Remedy: Follow the order of calls that the message names.
+    """
 
 
 class StateError(PenstockError):
-    """State stores, segments and checkpoints."""
+    """State stores, segments and checkpoints.
+
+    Cause: A store is asked for what it cannot do, cannot be read, or its place cannot be used.
+
+    Remedy: Do what the hint says; `penstock state verify` checks a checkpoint as a whole.
+    """
 
 
 class CorruptSegmentError(StateError):
-    """A segment that is damaged or cut short."""
+    """A segment that is damaged or cut short.
+
+    Cause: A file under the checkpoint is not what was written: a disk that lost data, or a file that was
+    changed.
+
+    Remedy: Bring it back from a backup, or rebuild the state from the changelog topics: `penstock state
+    rebuild`.
+    """
 
 
 class MissingSegmentError(StateError):
-    """The chain of segments has a gap."""
+    """The chain of segments has a gap.
+
+    Cause: A file under the checkpoint was deleted, or the checkpoint was brought back in part.
+
+    Remedy: Bring the missing file back from a backup, or rebuild: `penstock state rebuild`.
+    """
 
 
 class CheckpointMismatchError(StateError):
-    """The checkpoint is of another application, or of a topology that this one cannot continue."""
+    """The checkpoint is of another application, or of a topology that this one cannot continue.
+
+    Cause: Two applications share a checkpoint, stores or operators of the topology have changed, or log,
+    segments and Spark's notes are of different times.
+
+    Remedy: Give each application its own penstock.checkpoint.location; compare versions with `penstock app
+    plan`. To start over: `penstock app reset`.
+    """
 
 
 class LogError(PenstockError):
-    """The topic log."""
+    """The topic log.
+
+    Cause: The log refuses an operation for a reason that has no kind of its own: the message has it.
+
+    Remedy: Do what the hint says.
+    """
 
 
 class TopicExistsError(LogError):
-    """A topic of that name is there already."""
+    """A topic of that name is there already.
+
+    Cause: A topic was to be created twice.
+
+    Remedy: Use it as it is, or delete it first with `penstock topics delete`.
+    """
 
 
 class OffsetOutOfRangeError(LogError):
-    """An offset that retention has removed, or that is not written yet."""
+    """An offset that retention has removed, or that is not written yet.
+
+    Cause: The application was away for longer than the topic keeps its records, or the topic was made anew.
+
+    Remedy: penstock.data.loss decides whether to go on behind the gap; `penstock groups reset` moves a stopped
+    group. Raise retention.ms.
+    """
 
 
 class LogUnavailableError(LogError):
-    """No broker answers, or not in time; the same may work later."""
+    """No broker answers, or not in time; the same may work later.
+
+    Cause: Wrong address, a cluster that is down or not healthy, a firewall, or a transaction of another program
+    that stays open.
+
+    Remedy: Check bootstrap.servers and the cluster, and start again: nothing is lost.
+    """
 
 
 class ProductionError(LogError):
-    """Records that the log refuses for good. Facts: ``topic``, ``partition``, ``code``."""
+    """Records that the log refuses for good. Facts: ``topic``, ``partition``, ``code``.
+
+    Cause: Records larger than the topic takes, or a sink topic that is not there.
+
+    Remedy: Raise max.message.bytes of the topic and producer.max.request.size, or create the topic;
+    production.exception.handler can leave such records out.
+    """
 
 
 class AuthenticationError(LogError):
-    """The broker does not believe who we are, or we not who it is: password, mechanism, certificates."""
+    """The broker does not believe who we are, or we not who it is: password, mechanism, certificates.
+
+    Cause: A wrong user or password, another mechanism than the broker offers, or a certificate that is not
+    trusted.
+
+    Remedy: Check the settings sasl.* and ssl.*; docs/how-to/security.md goes through them.
+    """
 
 
 class AuthorizationError(LogError):
-    """The user lacks an ACL. Facts: ``principal``, ``operation``, ``resource_type``, ``resource``."""
+    """The user lacks an ACL. Facts: ``principal``, ``operation``, ``resource_type``, ``resource``.
+
+    Cause: The cluster has access control, and the user may not do this with that topic, group or transactional
+    id.
+
+    Remedy: Have the operation allowed that the message names; docs/how-to/security.md lists all that an
+    application needs.
+    """
 
 
 class FencedError(LogError):
-    """A newer instance or attempt has taken over."""
+    """A newer instance or attempt has taken over.
+
+    Cause: Another instance with the same application.id was started, or Spark runs a task again that was
+    thought dead.
+
+    Remedy: Let the newer one run, or give this one another application.id. Nothing was written twice.
+    """
+
+
+class ConnectError(PenstockError):
+    """A connector, converter or transformation of Connect fails. Kafka's ``ConnectException``.
+
+    Cause: A value that does not fit its schema, bytes that a converter cannot read, a transformation that meets a field
+    or type that it is not made for, a source or target that refuses.
+
+    Remedy: Correct the record, or the settings of the converter or transformation that the message names;
+    ``errors.tolerance=all`` skips such records.
+    """
+
+    java_class: ClassVar[str] = "org.apache.kafka.connect.errors.ConnectException"
+
+
+class SqlError(PenstockError, ValueError):
+    """A statement of Penstock SQL that cannot be run as it is written.
+
+    Cause: A statement that names what is not there, has types that do not fit, or asks for what cannot be done.
+
+    Remedy: Correct the statement; the message names the place. Nothing of its script has run yet.
+    """
+
+
+class SqlSyntaxError(SqlError):
+    """A text that is no statement of Penstock SQL. Facts: ``line``, ``column``, ``offset``, ``found``, ``expected``.
+
+    Cause: A misspelled keyword, a clause in another order, a bracket or quote without its other half, a reserved
+    word as a name.
+
+    Remedy: Correct the place under the caret; the message names what was expected there. Reserved words are
+    names in backticks.
+    """
 
 
 class EnvironmentProblemError(PenstockError):
-    """The machine lacks something: Java, PySpark, a free port, a writable directory."""
+    """The machine lacks something: Java, PySpark, a free port, a writable directory.
+
+    Cause: A requirement is not installed, a port is taken, a disk is full or a directory cannot be written.
+
+    Remedy: Run `penstock doctor`; it names what is missing and the remedy.
+    """
 
 
 class AppFailedError(PenstockError):
-    """The running application stopped with an error."""
+    """The running application stopped with an error.
+
+    Cause: Spark's query or a worker ended; the message has the reason, ``details`` all of Spark's text.
+
+    Remedy: Correct the reason and start the application again: it continues where it stopped.
+    """
+
+
+def other_inputs(task: str, batch: int, where: str, **facts: object) -> CheckpointMismatchError:
+    """A batch is done according to ``where``, but from other records than those that it is to read now."""
+    return CheckpointMismatchError(
+        f"task {task}: {where} says that batch {batch} is done, but it has read other records than it is to read now",
+        hint="Log, segments and Spark's notes (the folder spark of the checkpoint) are of different times: one of them "
+        "was brought back from an older copy, or a disk has lost what it had confirmed. Going on would lose or double "
+        "records. Bring all of them back to one moment, or start from nothing: penstock app reset.",
+        task=task,
+        batch=batch,
+        **facts,
+    )

@@ -1,6 +1,6 @@
 """Runs recorded cases of the Java library through Penstock and counts how many agree.
 
-    python tests/conformance/run.py DIR [--splits SEED] [--engine driver|spark] [--family F] [-k TEXT] [--describe]
+    python tests/conformance/run.py DIR [--splits SEED] [--engine driver|spark|continuous] [--family F] [-k TEXT] [--describe]
                                         [--json FILE] [-v]
 
 A case passes when its outputs, stores and dropped records are those of Kafka Streams 4.3.1; with ``--describe``, when
@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from batches import cut
-from compare import by_topic, first_difference, sorted_store
+from compare import LeftOut, by_topic, first_difference, sorted_store
 from interpreter import Interpreted, NotBuilt, check_describe, interpret
 from things import plain
 
@@ -158,7 +158,13 @@ def run_case(case: Case, args: argparse.Namespace) -> tuple[str | None, bool]:
             from spark_engine import run_case as on_spark
 
             return on_spark(case), False
+        if args.engine == "continuous":
+            from continuous_engine import run_case as in_a_thread
+
+            return in_a_thread(case, args.splits)
         return run_driver(case, args.splits)
+    except LeftOut:
+        raise
     except NotBuilt as error:
         return f"not built: {error}", False
     except Exception as error:
@@ -182,7 +188,7 @@ def main(argv: list[str] | None = None, on_result: Callable[[Case, str | None], 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, metavar="DIR", help="a folder of cases, or an archive of them")
     parser.add_argument("--splits", type=int, metavar="SEED", help="feed the inputs in random batches")
-    parser.add_argument("--engine", choices=["driver", "spark"], default="driver")
+    parser.add_argument("--engine", choices=["driver", "spark", "continuous"], default="driver")
     parser.add_argument("--family", help="only this family")
     parser.add_argument("-k", metavar="TEXT", help="only cases whose file name contains this")
     parser.add_argument("--describe", action="store_true", help="compare the description text instead")
@@ -192,11 +198,16 @@ def main(argv: list[str] | None = None, on_result: Callable[[Case, str | None], 
     logging.getLogger("penstock").setLevel(logging.ERROR)  # the cases drop records on purpose
     results: dict[str, Counter[str]] = defaultdict(Counter)
     details: dict[str, dict[str, Any]] = {}
+    left_out: list[str] = []
     splits = 0
     for case in load(args.source):
         if (args.family and case["family"] != args.family) or (args.k and args.k not in case["file"]):
             continue
-        difference, split = run_case(case, args)
+        try:
+            difference, split = run_case(case, args)
+        except LeftOut as reason:
+            left_out.append(f"{case['file']}: {reason}")
+            continue
         splits += split
         results[case["family"]]["failed" if difference else "passed"] += 1
         details[case["file"]] = {"family": case["family"], "passed": difference is None, "difference": difference}
@@ -206,6 +217,8 @@ def main(argv: list[str] | None = None, on_result: Callable[[Case, str | None], 
             on_result(case, difference)
     if args.splits is not None:
         print(f"{splits} of {len(details)} cases ran in random batches, the others one by one")
+    if left_out:
+        print(f"{len(left_out)} left out", *left_out, sep="\n  ")
     if args.json:
         args.json.write_text(json.dumps(details, indent=1) + "\n")
     report(results)

@@ -8,8 +8,6 @@ last record per key and the final contents of the stores. What ``peek`` and ``fo
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import tempfile
 import threading
@@ -19,38 +17,37 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from batches import cut_in_order
-from compare import by_topic, first_difference, sorted_store
+from compare import LeftOut, by_topic, comparable, first_difference, is_of_the_driver, newest, sorted_store
+from inputs import input_batches
 from interpreter import Interpreted, NotBuilt, interpret
 from penstock import KafkaStreams
 from penstock.config import StreamsConfig
 from penstock.errors import PenstockError
-from penstock.log.base import HEADERS_TYPE
-from penstock.log.embedded import EmbeddedLog
+from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.plan.partitions import source_topics
-from penstock.spark.global_stores import GlobalStores
-from penstock.spark.launch import Places, plan_for
+from penstock.spark.checkpoint.locations import Locations
+from penstock.spark.planning import plan_for
+from penstock.spark.worker.global_stores import GlobalStores
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
 from things import plain
 
-__all__ = ["results", "run_case", "sample"]
+__all__ = ["is_comparable", "results", "run_case"]
 
 Case = dict[str, Any]
 Row = dict[str, Any]
 LONGEST = 40
 PATIENCE_S = 60
-FOLDS = {"aggregate", "count", "reduce"}
 AT_ONCE = 3  # cases; they wait for Spark's planning more than they compute
 
 
 @cache
 def session() -> Any:
     """One Spark session for all cases."""
-    from penstock.spark.session import session_for
+    from penstock.spark.session.session import session_for
 
     return session_for({"spark.master": "local[2]"}, "conformance", tempfile.gettempdir())[0]
 
@@ -59,7 +56,7 @@ def run_case(case: Case) -> str | None:
     """The first difference; None when the case agrees."""
     run = interpret(case)
     if not is_comparable(case):
-        raise NotBuilt("a case whose record holds what differs on Spark")
+        raise LeftOut("its record holds what differs on Spark")
     root = Path(tempfile.mkdtemp(prefix="penstock-case-"))
     try:
         return _SparkCase(case, run, root).run()
@@ -83,49 +80,9 @@ def results(cases: Sequence[Case]) -> Iterator[tuple[Case, str | None]]:
         yield from zip(cases, pool.map(result, cases), strict=True)
 
 
-def sample(cases: Sequence[Case], most: int) -> list[Case]:
-    """Cases of every family, and in each of as many kinds as possible; always the same ones.
-
-    A kind is a file's name without its seed.
-    """
-    by_kind: dict[str, dict[str, list[Case]]] = {}
-    for case in cases:
-        if is_comparable(case):
-            kind = case["file"].rpartition("__")[0] or case["file"]
-            by_kind.setdefault(case["family"], {}).setdefault(kind, []).append(case)
-    turns = [_in_turn(kinds) for kinds in by_kind.values()]
-    chosen: list[Case] = []
-    while turns and len(chosen) < most:
-        for family in list(turns):
-            case = next(family, None)
-            if case is None:
-                turns.remove(family)
-            elif len(chosen) < most:
-                chosen.append(case)
-    return chosen
-
-
-def _in_turn(kinds: dict[str, list[Case]]) -> Iterator[Case]:
-    """The first case of each kind, then the second of each."""
-    for number in range(max(map(len, kinds.values()))):
-        for kind in sorted(kinds):
-            if number < len(kinds[kind]):
-                yield kinds[kind][number]
-
-
 def is_comparable(case: Case) -> bool:
-    """Whether the record does not depend on a clock that stands still or, with caching, on every single change.
-
-    Aggregations that keep their history ("trace") show each change; and windows that are sent when they close leave the
-    Java driver's cache, which lasts for the whole test, when the store below has long let go of them.
-    """
-    if any("advance_wall_clock_ms" in record for record in case["inputs"]):
-        return False
-    operators = {n["op"] for n in case["topology"]}
-    if "fkJoin" in operators and operators & FOLDS:
-        return False  # what is folded there includes results that another interleaving does not have
-    text = json.dumps(case["topology"])
-    return int(case["config"].get("statestore.cache.max.bytes", 0)) == 0 or not re.search("trace|on_window_close", text)
+    """Whether the record does not depend on a clock that stands still, or on the driver's own interleaving."""
+    return not any("advance_wall_clock_ms" in record for record in case["inputs"]) and not is_of_the_driver(case)
 
 
 class _SparkCase:
@@ -193,25 +150,7 @@ class _SparkCase:
             self.moved.notify_all()
 
     def _append(self, records: list[Row]) -> None:
-        by_topic: dict[str, list[Row]] = {}
-        for record in records:
-            by_topic.setdefault(record["topic"], []).append(record)
-        batches: dict[str, pa.RecordBatch] = {}
-        for topic, rows in by_topic.items():
-            keys, values = self.interpreted.serdes[topic]
-            headers = [
-                [{"key": n, "value": None if t is None else t.encode()} for n, t in row["headers"]]
-                if row.get("headers")
-                else None
-                for row in rows
-            ]
-            columns = {
-                "timestamp": pa.array([row["timestamp"] for row in rows], pa.int64()),
-                "key": pa.array([keys.serialize(row["key"]) for row in rows], pa.large_binary()),
-                "value": pa.array([values.serialize(row["value"]) for row in rows], pa.large_binary()),
-                "headers": pa.array(headers, HEADERS_TYPE),
-            }
-            batches[topic] = pa.RecordBatch.from_pydict(columns)
+        batches = input_batches(records, self.interpreted.serdes)
         with self.log.transaction("") as transaction:  # a batch sees all of a chunk or nothing
             for topic, batch in batches.items():
                 transaction.append(topic, 0, batch)
@@ -236,15 +175,15 @@ class _SparkCase:
     def _compare(self, plan: Any, *, exact: bool) -> str | None:
         cached = int(self.config["statestore.cache.max.bytes"]) > 0
         rows = [
-            {**row, "value": _comparable(row["value"])}
+            {**row, "value": comparable(row["value"])}
             for caused in self.case["outputs"]
             for row in caused
             if "topic" in row and not row["topic"].startswith("@")
         ]
         expected, actual = by_topic(rows), by_topic(self._written())
         if not exact:
-            expected = {topic: _newest(found, timed=not cached) for topic, found in expected.items()}
-            actual = {topic: _newest(found, timed=not cached) for topic, found in actual.items()}
+            expected = {topic: newest(found, timed=not cached) for topic, found in expected.items()}
+            actual = {topic: newest(found, timed=not cached) for topic, found in actual.items()}
         found = first_difference("outputs", expected, actual)
         for store, recorded in self.case["stores"].items():
             rows = sorted_store(self._dump(plan, store))
@@ -270,7 +209,7 @@ class _SparkCase:
                 row = {
                     "topic": topic,
                     "key": plain(keys.deserialize(record["key"])),
-                    "value": _comparable(plain(values.deserialize(record["value"]))),
+                    "value": comparable(plain(values.deserialize(record["value"]))),
                     "timestamp": record["timestamp"],
                 }
                 if record["headers"]:
@@ -287,15 +226,17 @@ class _SparkCase:
     def _dump(self, plan: Any, name: str) -> list[Row]:
         topology = self.interpreted.topology
         if name in topology.global_stores:
-            stores = GlobalStores(topology, self.config, self.log, f"{Places.of(self.config).replicas}/dump", "dump")
+            stores = GlobalStores(topology, self.config, self.log, f"{Locations.of(self.config).replicas}/dump", "dump")
             stores.move_to()
             rows = self.interpreted.dump_store(_OneStore(stores.views.view(topology.stores[name])), name)
             stores.close()
             return rows
         sub = next(s for s in plan.subtopologies if name in s.stores)
-        places = Places.of(self.config)
+        places = Locations.of(self.config)
         specs = [self.interpreted.topology.stores[s] for s in sub.stores]
-        with TaskStore.open(places.checkpoint, places.replicas, f"{sub.id}_0", specs, application_id="app") as store:
+        with TaskStore.open(
+            StatePlace(places.checkpoint, places.replicas), StateOwner("app"), f"{sub.id}_0", specs
+        ) as store:
             state = store.read_committed((self.batch + 1) * len(sub.levels) - 1)
             view = open_view(self.interpreted.topology.stores[name], state.map(name), state.meta)
             return self.interpreted.dump_store(_OneStore(view), name)
@@ -309,22 +250,3 @@ class _OneStore:
 
     def store(self, name: str) -> Any:
         return self._view
-
-
-def _comparable(value: Any) -> Any:
-    """The Java driver's wall clock stands at 0, and internal topics have no offsets of a broker."""
-    if not isinstance(value, str):
-        return value
-    return re.sub(r"(\|app-[^|:]*:\d+):\d+", r"\1", re.sub(r"\|wt=\d+", "|wt=0", value))
-
-
-def _newest(rows: list[Row], *, timed: bool) -> list[Row]:
-    """The last record of each key, unless that says that there is nothing (more): then it need never have been there.
-
-    When changes are cached, a value may come back to what it was within a batch, and nobody is told of the time.
-    """
-    newest: dict[str, Row] = {}
-    for row in rows:
-        newest[json.dumps(row["key"], sort_keys=True)] = row
-    kept = [newest[key] for key in sorted(newest) if newest[key]["value"] is not None]
-    return kept if timed else [{name: value for name, value in row.items() if name != "timestamp"} for row in kept]

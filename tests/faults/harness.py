@@ -16,6 +16,7 @@ from fault_app import APPLICATION, settings, topology
 from penstock import KafkaStreams
 from penstock.log.open import open_log
 from penstock.state.segments import SegmentName
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 
 APP = Path(__file__).with_name("fault_app.py")
@@ -93,7 +94,7 @@ def stores(root: Path) -> Stores:
     for task in ("1_0", "1_1"):
         with (
             tempfile.TemporaryDirectory() as scratch,
-            TaskStore.open(str(checkpoint), scratch, task, specs, application_id=APPLICATION) as store,
+            TaskStore.open(StatePlace(str(checkpoint), scratch), StateOwner(APPLICATION), task, specs) as store,
         ):
             found[task] = dict(store.read_committed(newest).map("counts").scan())
     return found

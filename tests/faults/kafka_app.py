@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import fault_app
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 
 
@@ -17,17 +18,7 @@ def topology(name):
 
 
 def settings(name: str, servers: str, root: str | Path, master: str = "local[2]") -> dict[str, object]:
-    return {
-        "application.id": name,
-        "bootstrap.servers": servers,
-        "state.dir": f"{root}/state",
-        "default.key.serde": "string",
-        "default.value.serde": "string",
-        "commit.interval.ms": 0,
-        "statestore.cache.max.bytes": 0,
-        "penstock.max.records.per.batch": 40,
-        "spark.master": master,
-    }
+    return {**fault_app.settings(root, master), "application.id": name, "bootstrap.servers": servers}
 
 
 if __name__ == "__main__":

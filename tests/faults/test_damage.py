@@ -114,7 +114,8 @@ def test_a_checkpoint_that_was_deleted(root: Path, spark: Any) -> None:
     shutil.rmtree(checkpoint_of(root))
     with pytest.raises(CheckpointMismatchError, match="has run before") as caught:
         run_here(root, spark)
-    assert "reset()" in str(caught.value.hint)
+    assert "penstock state rebuild" in str(caught.value.hint)
+    assert "penstock app reset" in str(caught.value.hint)
     assert outputs(root) == before
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from eventually import eventually
 from fault_app import settings, topology
 from harness import append, outputs, prepare, results
 from penstock import KafkaStreams
+from penstock.app import State
 
 PATIENCE_S = 240
 
@@ -26,11 +27,8 @@ def planner() -> psutil.Process:
     return max(found, key=lambda each: each.create_time())
 
 
-def wait_for(root: Path, records: int, app: KafkaStreams) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while (written := sum(sum(found.values()) for found in outputs(root)["counts"])) < records:
-        assert time.monotonic() < deadline, (written, app.state, app.error)
-        time.sleep(0.05)
+def written(root: Path) -> int:
+    return sum(sum(found.values()) for found in outputs(root)["counts"])
 
 
 def test_the_query_goes_on(spark: Any, done: Any, tmp_path: Path) -> None:
@@ -39,10 +37,11 @@ def test_the_query_goes_on(spark: Any, done: Any, tmp_path: Path) -> None:
     states: list[str] = []
     app.set_state_listener(lambda new, _: states.append(new.value))
     with app:
-        wait_for(tmp_path, 120, app)
+        facts = lambda: (written(tmp_path), app.state, app.error)  # noqa: E731
+        eventually(lambda: written(tmp_path) >= 120 and app.state is State.RUNNING, PATIENCE_S, facts=facts)
         planner().kill()
         append(tmp_path, 60, 30)
-        wait_for(tmp_path, 180, app)
+        eventually(lambda: written(tmp_path) >= 180, PATIENCE_S, facts=facts)
     assert app.error is None
     assert states[:4] == ["REBALANCING", "RUNNING", "REBALANCING", "RUNNING"]
     assert results(tmp_path) == done

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from eventually import eventually
 from fault_app import settings, topology
 from harness import append, outputs, prepare, results, run_captured, run_here
 from penstock import KafkaStreams
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def written(root: Path) -> int:
@@ -30,7 +22,7 @@ def test_a_second_instance_is_refused(tmp_path: Path, spark: Any) -> None:
     first = KafkaStreams(topology(), settings(tmp_path), session=spark)
     first.start()
     try:
-        wait_for(lambda: written(tmp_path) == 120)
+        eventually(lambda: written(tmp_path) == 120)
         second = run_captured(tmp_path)
         assert second.returncode == 1
         assert "FencedError: application 'faulty' runs already" in second.stderr
@@ -38,7 +30,7 @@ def test_a_second_instance_is_refused(tmp_path: Path, spark: Any) -> None:
         assert "stop that instance first" in second.stderr
         assert "pyspark" not in second.stderr  # it did not come to that
         append(tmp_path, 60, 30)
-        wait_for(lambda: written(tmp_path) == 180)
+        eventually(lambda: written(tmp_path) == 180)
         assert first.error is None
     finally:
         assert first.close()

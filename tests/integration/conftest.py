@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from brokers import running_broker
 from penstock import KafkaStreams
 from penstock.broker.process import Broker
-from penstock.broker.settings import BrokerSettings, free_port
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
 
@@ -62,11 +62,27 @@ class Bench:
         return found
 
 
+class Place(Bench):
+    """A bench for continuous mode whose topics and application have names of their own, as a broker is shared."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, root: Path, spark: Any, url: str = "") -> None:
+        super().__init__(root, spark, url)
+        self.prefix = f"c{next(self._numbers)}-"
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        return super().config(**{"application.id": f"{self.prefix}app", "processing.mode": "continuous", **more})
+
+    def topic(self, name: str, partitions: int = 2) -> str:
+        self.log.create_topic(self.prefix + name, partitions)
+        return self.prefix + name
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One plain broker for all tests that need not stop it; topics and groups want names of their own."""
-    settings = BrokerSettings(tmp_path_factory.mktemp("kafka"), port=free_port(), controller_port=free_port())
-    with Broker(settings) as running:
+    with running_broker(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
 
@@ -81,6 +97,29 @@ def kafka_bench(tmp_path: Path, spark: Any, kafka: Broker) -> Iterator[Bench]:
 @pytest.fixture
 def bench(tmp_path: Path, spark: Any) -> Iterator[Bench]:
     made = Bench(tmp_path, spark)
+    yield made
+    made.log.close()
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def log_url(request: pytest.FixtureRequest) -> str:
+    """Both logs, one after the other: the broker's address, or nothing for an embedded log of the test's own."""
+    if request.param == "embedded":
+        return ""
+    broker: Broker = request.getfixturevalue("kafka")
+    return broker.settings.bootstrap_servers
+
+
+@pytest.fixture
+def place(log_url: str, tmp_path: Path, spark: Any) -> Iterator[Place]:
+    made = Place(tmp_path, spark, log_url)
+    yield made
+    made.log.close()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path, spark: Any) -> Iterator[Place]:
+    made = Place(tmp_path, spark)
     yield made
     made.log.close()
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 
 from penstock import KafkaStreams, StreamsBuilder
 from penstock.log.open import open_log
-from penstock.spark.session import session_for
+from penstock.spark.session.session import session_for
 
 
 def main(root: Path, secret: str) -> None:
@@ -27,8 +29,17 @@ def main(root: Path, secret: str) -> None:
         "spark.eventLog.dir": str(root / "events"),
         "spark.eventLog.compress": "false",
         "spark.log.level": "DEBUG",
+        "spark.hadoop.fs.s3a.secret.key": f"{secret} \u00fc=\\",
     }
     session, _ = session_for(settings, "guarded", str(root))
+    assert session.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key") == f"{secret} \u00fc=\\"
+    assert session.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
+    java = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # one that has ended meanwhile
+            java.append(process.cmdline())
+    assert any("org.apache.spark.deploy.SparkSubmit" in arguments for arguments in java)
+    (root / "arguments").write_text(repr(java))
     jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{secret}";'
     app = KafkaStreams(
         builder.build(),
@@ -45,7 +56,7 @@ def main(root: Path, secret: str) -> None:
         session=session,
     )
     app.start(until="latest")
-    (query,) = session.streams.active
+    query = app._run._engine._query  # of a session of its own
     app.wait()
     query.explain(extended=True)
     print(app.config, app.config.explain(), app.metadata())

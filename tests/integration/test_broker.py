@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
+from brokers import running_broker
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
 from penstock.cli.broker import app
@@ -21,16 +22,8 @@ PATIENCE_S = 30
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    settings = BrokerSettings(
-        tmp_path_factory.mktemp("broker"),
-        port=free_port(),
-        controller_port=free_port(),
-        sasl_port=free_port(),
-        tls_port=free_port(),
-        users={"alice": "wonder", "admin": "secret"},
-        acls=True,
-    )
-    with Broker(settings) as running:
+    users = {"alice": "wonder", "admin": "secret"}
+    with running_broker(tmp_path_factory.mktemp("broker"), users, acls=True) as running:
         yield running
 
 
@@ -158,11 +151,11 @@ def test_a_busy_port_is_the_reason_given(tmp_path):
 
 
 def test_settings_that_contradict_each_other(tmp_path):
-    with pytest.raises(ConfigError, match="one port"):
+    with pytest.raises(ConfigError, match="the same port"):
         BrokerSettings(tmp_path, 9092, 9092)
     with pytest.raises(ConfigError, match="blanks"):
         BrokerSettings(tmp_path, sasl_port=9094, users={"a": 'b"'})
-    with pytest.raises(ConfigError, match="asks for them"):
+    with pytest.raises(ConfigError, match="a listener with authentication"):
         BrokerSettings(tmp_path, users={"a": "b"})
 
 

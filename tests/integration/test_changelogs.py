@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 
 import pytest
 
 from penstock import Materialized, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
-from penstock.errors import FencedError, MissingSegmentError
-from penstock.spark.rebuild import rebuilder_for
+from penstock.errors import CheckpointMismatchError, FencedError, MissingSegmentError
+from penstock.spark.recovery.lost_checkpoint import lost_checkpoint_of
+from penstock.spark.recovery.rebuild import rebuilder_for
 
 from .conftest import Bench, long
 
 WORDS, COUNTS, WINDOWS, APP = "logged-words", "logged-counts", "logged-windows", {"application.id": "logged"}
 
 
-def counting():
+LOST = {"application.id": "lost"}
+
+
+def counting(prefix: str = ""):
     builder = StreamsBuilder()
-    words = builder.stream(WORDS).group_by(lambda _, value: value)
-    words.count(Materialized("word-counts")).to_stream().to(COUNTS)
+    words = builder.stream(f"{prefix}{WORDS}").group_by(lambda _, value: value)
+    words.count(Materialized("word-counts")).to_stream().to(f"{prefix}{COUNTS}")
     seconds = words.windowed_by(TimeWindows.of(1000)).count(Materialized("per-second"))
-    seconds.to_stream().map(lambda window, count: (window.key, str(count))).to(WINDOWS)
+    seconds.to_stream().map(lambda window, count: (window.key, str(count))).to(f"{prefix}{WINDOWS}")
     return builder.build()
 
 
@@ -84,3 +89,46 @@ def test_segments_that_are_lost_are_rebuilt(bench: Bench) -> None:
 
 def test_segments_that_are_lost_are_rebuilt_over_kafka(kafka_bench: Bench) -> None:
     loses_and_rebuilds(kafka_bench)
+
+
+def loses_its_checkpoint_and_goes_on(bench: Bench) -> None:
+    config = StreamsConfig(bench.config(**LOST))
+    for topic in (WORDS, COUNTS, WINDOWS):
+        bench.log.create_topic(f"lost-{topic}", 2, {"retention.ms": "-1"})
+    wanted: Counter[str] = Counter()
+
+    def run(number: int) -> None:
+        for partition in range(2):
+            rows = [("k", f"w{i % 7}", 100 * i) for i in range(90 + number)]
+            wanted.update(value for _, value, _ in rows)
+            bench.write(f"lost-{WORDS}", rows, partition)
+        bench.run(counting("lost-"), **LOST)
+
+    run(0)
+    run(1)
+    written = [len(bench.read(f"lost-{topic}")) for topic in (COUNTS, WINDOWS)]
+    shutil.rmtree(bench.root / "state")
+    with pytest.raises(CheckpointMismatchError, match=r"penstock state rebuild app\.py:topology --without-checkpoint"):
+        bench.run(counting("lost-"), **LOST)
+    shutil.rmtree(bench.root / "state")
+    with lost_checkpoint_of(counting("lost-"), config) as lost:
+        assert {report.outcome for report in lost.make(dry_run=True)} >= {"would be rebuilt"}
+        assert sum(report.rows.get("word-counts", 0) for report in lost.make()) == 7
+        with pytest.raises(CheckpointMismatchError, match="is there"):
+            lost.make()
+    bench.run(counting("lost-"), **LOST)  # nothing is new, so nothing is written
+    assert [len(bench.read(f"lost-{topic}")) for topic in (COUNTS, WINDOWS)] == written
+    run(2)
+    assert dict(bench.read(f"lost-{COUNTS}", long)) == dict(wanted)
+    assert dict(bench.read("lost-word-counts-changelog", long)) == dict(wanted)
+    with rebuilder_for(counting("lost-"), config) as rebuilder:
+        found = [rebuilder.rebuild(sub, partition) for sub, partition in rebuilder.tasks()]
+    assert {report.outcome for report in found} == {"sound"}
+
+
+def test_an_application_goes_on_without_its_checkpoint(bench: Bench) -> None:
+    loses_its_checkpoint_and_goes_on(bench)
+
+
+def test_an_application_goes_on_without_its_checkpoint_over_kafka(kafka_bench: Bench) -> None:
+    loses_its_checkpoint_and_goes_on(kafka_bench)

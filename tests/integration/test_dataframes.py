@@ -9,6 +9,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from eventually import eventually
 from penstock import Consumed, KafkaStreams, Materialized, StreamsBuilder
 from penstock.errors import SerializationError, TopologyError
 
@@ -64,9 +65,7 @@ def test_while_it_runs_and_out_again(bench: Bench) -> None:
         frame = output.of(app)
         query = frame.writeStream.foreachBatch(lambda part, _: rows.extend(part.collect())).start()
         add(folder, "2.json", [("ink", 5, 2)])
-        deadline = time.monotonic() + 40
-        while len(rows) < 3 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        eventually(lambda: len(rows) >= 3)
         query.stop()
     assert sorted((row.key or "", row.value, row.timestamp - START) for row in rows) == [
         ("", -3, 1000),
@@ -83,6 +82,7 @@ def test_whole_rows_are_json_and_reset_reads_again(bench: Bench) -> None:
     topology = builder.build()
     bench.run(topology)
     bench.app(topology).reset()
+    assert not (bench.root / "state" / "app" / "checkpoint").exists()
     bench.run(topology)
     assert bench.log.end_offset("app-rows-dataframe", 0) == 1
     topic = bench.log.read("out", 0, 0).records

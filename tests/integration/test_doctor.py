@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from penstock.broker.settings import free_port
 from penstock.cli.main import app
-from penstock.spark.connector import connector_jars
 
 from .conftest import Bench
 
@@ -23,27 +21,22 @@ def doctor(*options: str) -> tuple[int, dict[str, Any]]:
     return called.exit_code, {name: findings[name] for name in list(findings)[first + 1 :]}
 
 
-def test_a_broker_that_works_read_with_jars_of_a_folder(kafka_bench: Bench) -> None:
+def test_a_broker_that_works(kafka_bench: Bench) -> None:
     kafka_bench.log.create_topic("looked-at")
     kafka_bench.write("looked-at", [("k", "v", 0)])
-    folder = connector_jars()[0].parent
-    code, found = doctor("--bootstrap-servers", kafka_bench.url, "--jars", str(folder))
+    code, found = doctor("--bootstrap-servers", kafka_bench.url)
     assert code == 0
-    assert list(found) == [f"broker {kafka_bench.url}", "Kafka connector", "Spark loads it", "Spark reads with it"]
-    assert found["Kafka connector"]["found"].endswith(f" in {folder}")
-    assert found["Spark reads with it"]["found"].startswith("1 record of ")
+    assert list(found) == [f"broker {kafka_bench.url}"]
+    assert found[f"broker {kafka_bench.url}"]["found"].startswith("answers; ")
+    assert " was read" in found[f"broker {kafka_bench.url}"]["found"]
 
 
-@pytest.mark.usefixtures("spark")
-def test_what_does_not_work_has_a_name_and_a_remedy(tmp_path) -> None:
+def test_what_does_not_work_has_a_name_and_a_remedy() -> None:
     nobody = f"127.0.0.1:{free_port()}"
     code, found = doctor("-b", nobody)
     assert code == 1
-    assert list(found) == [f"broker {nobody}"]  # and Spark was not troubled
+    assert list(found) == [f"broker {nobody}"]
     assert f"nobody answers at {nobody}: " in found[f"broker {nobody}"]["found"]
     assert "penstock broker start" in found[f"broker {nobody}"]["remedy"]
     code, found = doctor("-b", "topics.db")
     assert (code, list(found)) == (1, ["broker topics.db"])
-    code, found = doctor("--jars", str(tmp_path))
-    assert (code, list(found)) == (1, ["Kafka connector"])
-    assert "where there are no jar files" in found["Kafka connector"]["found"]

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from eventually import eventually
 from penstock import KafkaStreams, Materialized, StreamsBuilder
+from penstock.app import State
 from penstock.errors import (
     CheckpointMismatchError,
     CoPartitionError,
@@ -19,7 +22,6 @@ from penstock.errors import (
     TopologyError,
     UnknownTopicError,
 )
-from penstock.spark.session import session_for
 
 from .conftest import Bench, long
 
@@ -44,6 +46,14 @@ def test_counts_through_a_shuffle_and_continues_after_a_restart(bench: Bench) ->
     assert newest == dict(wanted)
     assert len(bench.read("counts")) == 15  # one change a key and batch, never twice
     assert bench.log.committed_offsets("app").keys()
+    stages = "stage 1: sub-topology 0 (words); stage 2: sub-topology 1 (word-counts-repartition)"
+    assert f"Some(app, batch 2: {stages})" in descriptions(bench)
+
+
+def descriptions(bench: Bench) -> list[str]:
+    """What Spark's web page calls its jobs."""
+    jobs = bench.spark._jsc.sc().statusStore().jobsList(None)
+    return [jobs.apply(n).description().toString() for n in range(jobs.size())]
 
 
 def test_a_stateless_topology_needs_no_segment(bench: Bench) -> None:
@@ -88,9 +98,7 @@ def test_a_repartition_topic_with_two_readers_and_a_topic_loop(bench: Bench) -> 
     bench.write("again", [("l", "o", 0)])
     app = bench.app(builder.build())
     with app:
-        deadline = time.monotonic() + 60
-        while len(bench.read("again")) < 4 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        eventually(lambda: len(bench.read("again")) >= 4)
     assert [v for _, v in bench.read("again")] == ["o", "ox", "oxx", "oxxx"]
     assert dict(bench.read("firsts", long)) == {"a": 2, "b": 1}
     assert sorted(v for _, v in bench.read("doubles")) == ["a1a1", "a2a2", "b1b1"]
@@ -112,7 +120,8 @@ def test_states_and_a_clean_close(bench: Bench) -> None:
     app.set_state_listener(lambda new, old: states.append(new.value))
     app.start()
     bench.write("words", [("k", "a", 0)])
-    threading.Timer(3, app.close).start()
+    eventually(lambda: app.state is State.RUNNING, 120)
+    app.close()
     assert app.wait(60_000)
     assert states == ["REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert app.metadata()["tasks"] == ["0_0", "1_0"]
@@ -121,13 +130,18 @@ def test_states_and_a_clean_close(bench: Bench) -> None:
 
 
 def test_a_user_error_names_operator_function_and_record(bench: Bench) -> None:
+    class Evil:  # its bytes create a file where they are unpickled
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (bench.root / "ran",)
+
+    bad = f"penstock-error:{base64.b64encode(pickle.dumps(Evil())).decode()}:end"
     bench.log.create_topic("in", 1)
-    bench.write("in", [("k", "fine", 0), ("k", "bad", 1)])
+    bench.write("in", [("k", "fine", 0), ("k", bad, 1)])
     builder = StreamsBuilder()
 
     def parse(value: str) -> str:
-        if value == "bad":
-            raise ValueError("cannot read this")
+        if value == bad:
+            raise ValueError(f"cannot read this: {value}")
         return value
 
     builder.stream("in").map_values(parse).to("out")
@@ -141,6 +155,7 @@ def test_a_user_error_names_operator_function_and_record(bench: Bench) -> None:
     assert Path(caught.value.file).name == "test_end_to_end.py"
     assert app.state.value == "ERROR"
     assert bench.read("out") == []
+    assert not (bench.root / "ran").exists()
 
 
 def test_checks_before_the_start(bench: Bench) -> None:
@@ -179,7 +194,9 @@ def test_checkpoints_of_others_and_of_changed_topologies(bench: Bench) -> None:
         bench.app(counting(), **{"application.id": "b", "penstock.checkpoint.location": checkpoint}).start()
     with pytest.raises(CheckpointMismatchError, match="has run before"):
         bench.app(counting(), **{"penstock.checkpoint.location": str(bench.root / "new")}).start()
-    bench.app(counting()).reset()
+    assert checkpoint in bench.app(counting()).reset()
+    assert not Path(checkpoint).exists()  # all of it had names that a reset knows
+    assert bench.app(counting()).reset() == ()
     bench.run(counting())
     assert bench.read("counts", long) == [("a", 1), ("a", 1)]
 
@@ -196,9 +213,7 @@ def test_an_output_topic_as_a_dataframe(bench: Bench) -> None:
     bench.write("words", [("k", "a", 0), ("k", "b", 0)])
     app: KafkaStreams = bench.app(counting())
     with app:
-        deadline = time.monotonic() + 60
-        while len(bench.read("counts")) < 2 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        eventually(lambda: len(bench.read("counts")) >= 2)
         frame = app.to_dataframe("counts")
         query = frame.writeStream.format("memory").queryName("counts").trigger(availableNow=True).start()
         query.awaitTermination(60)
@@ -206,11 +221,8 @@ def test_an_output_topic_as_a_dataframe(bench: Bench) -> None:
     assert [bytes(r.key) for r in rows] == [b"a", b"b"]
 
 
-def test_a_session_beside_the_active_one(spark, tmp_path):
-    session_for({}, "first", str(tmp_path), session=spark)
-    beside = spark.newSession()
-    try:
-        found, is_new = session_for({}, "second", str(tmp_path), session=beside)
-        assert (found, is_new) == (beside, False)
-    finally:
-        session_for({}, "first", str(tmp_path), session=spark)
+def test_an_application_without_input_runs_too(bench: Bench) -> None:
+    bench.log.create_topic("words", 1)
+    app = bench.app(counting())
+    with app:
+        eventually(lambda: app.state is State.RUNNING, 120)

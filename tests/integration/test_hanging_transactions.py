@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from eventually import eventually
 from penstock.broker.process import Broker
 from penstock.log.base import TopicPartition
+from penstock.log.kafka import open_transactions
 from penstock.log.kafka.ledger import ledger_topic, partition_of
 from penstock.log.kafka.wire.transactions import TransactionalWriter
 from penstock.log.open import open_log
@@ -77,3 +79,46 @@ def test_what_the_broker_has_left_open_ends_as_it_was_decided(kafka, committed, 
 
         assert log.end_offsets([entry.topic]) == log._topics.ends([entry.topic], committed=False)
         assert f"transaction of {application}-0_0 was open in {entry.topic}-{entry.partition}" in caplog.text
+
+
+def hang(log, application: str, committed: bool) -> TopicPartition:
+    """Leave a transaction of a stream thread open in a topic of its application; return the partition."""
+    topics = [f"{application}-out", f"{application}-changelog"]
+    for topic in topics:
+        log.create_topic(topic, 1)
+    known, lost = (TopicPartition(topic, 0) for topic in topics)
+    clients = log.clients
+    writer = LosesAnEnd(known, committed, clients.cluster(), f"{application}-thread-0", 30_000, clients.limits())
+    writer.init()
+    columns = {
+        "timestamp": [1],
+        "key": pa.array([b"k"], pa.large_binary()),
+        "value": pa.array([b"v"], pa.large_binary()),
+    }
+    record = pa.RecordBatch.from_pydict(columns)
+    writer.write([(known, record), (lost, record)])
+    assert log.end_offsets([lost.topic])[lost] == 0
+    return lost
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_changelog_is_whole_before_threads_restore_it(kafka, committed):
+    application = f"hanging-threads-{committed}"
+    with open_log(kafka.settings.bootstrap_servers) as log, a_broker_that_does_not_check(kafka):
+        lease = log.acquire_lease(application, "test", 30_000)
+        lost = hang(log, application, committed)
+        log.fence_threads(application, ["thread-0"], lease.epoch)
+        assert log.read(lost.topic, 0, 0).records.num_rows == committed
+        assert log.end_offsets([lost.topic]) == log._topics.ends([lost.topic], committed=False)
+
+
+def test_a_thread_that_waits_for_its_own_transaction_ends_it(kafka, monkeypatch, caplog):
+    monkeypatch.setattr(open_transactions, "_STUCK_S", 0.5)
+    application = "hanging-fetcher"
+    with open_log(kafka.settings.bootstrap_servers) as log, a_broker_that_does_not_check(kafka):
+        lost = hang(log, application, committed=True)
+        with log.fetcher(application) as fetcher:
+            fetcher.assign({lost: 0})
+            found = eventually(lambda: fetcher.poll(0.2))
+        assert found[lost].records.column("value").to_pylist() == [b"v"]
+        assert f"{lost.topic}-0: a transaction has been open at offset 0" in caplog.text

@@ -222,3 +222,21 @@ def test_java_takes_over_from_penstock(topics: Topics, java: Any, kafka_bench: A
     topics.write("in", words(30))
     with java(application, "counts", source, out):
         assert pairs(topics.read(out, 70)) == counted(words(40) + words(30))
+
+
+def test_java_takes_over_and_gives_back(topics: Topics, java: Any, kafka_bench: Any) -> None:
+    """What the Java program has done is taken up: its changelogs and the offsets that it has committed."""
+    source, out = topics.create("in", "out")
+    application = topics("app")
+    config = {"application.id": application, "statestore.cache.max.bytes": 0}
+    topics.write("in", words(40))
+    kafka_bench.run(counts(source, out), **config)
+    topics.write("in", words(30))
+    with java(application, "counts", source, out):
+        topics.read(out, 70)
+    topics.write("in", words(50))
+    kafka_bench.run(counts(source, out), **config)
+    whole = words(40) + words(30) + words(50)
+    assert pairs(topics.read(out, 120)) == counted(whole)
+    by_word = latest(topics.read(f"{application}-counts-changelog", WORDS))
+    assert sum(int.from_bytes(count, "big") for count in by_word.values()) == 120

@@ -13,13 +13,16 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import (
+    CheckpointMismatchError,
     FencedError,
     OffsetOutOfRangeError,
     ProductionError,
     TopicExistsError,
     UnknownTopicError,
 )
-from penstock.log.base import HEADERS_TYPE, OffsetAndTime, TopicPartition
+from penstock.log.base import HEADERS_TYPE, OffsetAndTime, Span, TopicPartition
+from penstock.log.kafka.ledger import LEDGER_SETTINGS, Entry, entry_part, ledger_topic, partition_of
+from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 
 NAMES = itertools.count()
@@ -84,6 +87,20 @@ def test_offsets(log, topic):
         log.read(topic, 0, 0)
 
 
+def test_identities(log, topic):
+    with open_log(log.url) as other:
+        assert log.identity() == other.identity() != ""
+    first = log.topic_ids([topic, "missing"])
+    assert set(first) == {topic}
+    log.delete_topic(topic)
+    assert log.topic_ids([topic]) == {}
+    log.create_topic(topic)
+    again = log.topic_ids([topic])
+    assert set(again) == {topic}
+    assert again != first
+    assert log.topic_ids([]) == {}
+
+
 def test_the_first_record_of_a_time_is_no_marker(log, topic):
     """The broker's index counts the markers of transactions, whose times are of today."""
     for stamp in (10, 20, 30):
@@ -95,10 +112,42 @@ def test_the_first_record_of_a_time_is_no_marker(log, topic):
     assert found == [*map(OffsetAndTime, offsets, (10, 20, 30)), None]
 
 
+def test_offsets_of_times_are_asked_for_all_partitions_at_once(log, topic, monkeypatch):
+    many = f"{topic}-many"
+    log.create_topic(many, 5)
+    for number in range(4):
+        with log.transaction(f"{many}-writer") as transaction:
+            transaction.append(many, number, batch([b"x", b"y"], [10 * number, 10 * number + 5]))
+    log.append(many, 0, batch([b"large" * 20_000], [40]))  # more than comes with all others
+    places = [TopicPartition(many, number) for number in range(5)]
+    first = {place: written_offsets(log, place, 3 if place.partition == 0 else 2) for place in places[:4]}
+    asked = []
+    send = BrokerConnection.send
+    monkeypatch.setattr(
+        BrokerConnection, "send", lambda self, request: asked.append(request.name) or send(self, request)
+    )
+    found = log.offsets_for_times(dict.fromkeys(places[1:], 15))
+    wanted = [OffsetAndTime(first[places[1]][1], 15)] + [OffsetAndTime(first[places[n]][0], 10 * n) for n in (2, 3)]
+    assert found == dict(zip(places[1:], [*wanted, None], strict=True))
+    assert asked.count("ListOffsetsRequest") == asked.count("FetchRequest") == 1
+    large = OffsetAndTime(first[places[0]][2], 40)
+    assert log.offsets_for_times({places[0]: 40, places[1]: 16}) == {places[0]: large, places[1]: None}
+    assert log.offsets_for_times({}) == {}
+
+
+def written_offsets(log, place, count):
+    """The offsets of a partition's records, once it has so many: the markers of transactions come behind commits."""
+    deadline = time.monotonic() + 10
+    while (found := log.read(place.topic, place.partition, 0).records).num_rows < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found.column("offset").to_pylist()
+
+
 def test_stretches_bound_the_times_of_their_records(log, topic):
     times = [(i * 7919) % 1000 + 10 * i + 1 for i in range(500)]
     log.append(topic, 0, batch([b"x"] * 500, times))
-    found = log.stretches(topic, 0, 100, 500, 200)
+    found = log.stretches({TopicPartition(topic, 0): Span(100, 500, 200)})[TopicPartition(topic, 0)]
     assert found[-1][0] >= 300
     start, latest = 100, max(times[:100])
     for following, low, high in found:
@@ -107,6 +156,41 @@ def test_stretches_bound_the_times_of_their_records(log, topic):
             assert latest <= high
         assert low <= latest
         start = following
+
+
+def test_sizes_of_records_are_found_by_samples(log, topic):
+    for _ in range(3):
+        log.append(topic, 0, batch([bytes(20_000)] * 10))
+    log.append(topic, 1, batch([b"x"] * 30))
+    large, small = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    found = log.record_sizes({large: (5, 30), small: (0, 20)})
+    assert 0.5 < found[large] / (25 * 20_000) < 2
+    assert found[small] < 20_000
+
+
+def test_the_brokers_end_a_wait_for_data(log):
+    topic, count = f"log-{next(NAMES)}", 100
+    log.create_topic(topic, count, FOREVER)
+    known = log.end_offsets([topic])
+    with ThreadPoolExecutor(1) as pool:
+        for partition in (count - 1, 3, 3):
+            assert log.wait_for_data(known, 0.05) == known
+            waiting = pool.submit(log.wait_for_data, dict(known), 60)
+            log.append(topic, partition, batch([b"x"]))
+            known[TopicPartition(topic, partition)] += 1
+            assert waiting.result(60) == known
+    (session,) = log.clients.waiter()._sessions.values()
+    assert session._epoch > 3  # one session all the time
+    session.wanted = {**session.wanted, TopicPartition(topic, 3): 9}
+    assert [(each.topic, len(each.partitions)) for each in session.request(0).topics] == [(topic, 1)]
+
+
+def test_a_wait_for_data_of_a_deleted_topic_ends(log, topic):
+    known = log.end_offsets([topic])
+    assert log.wait_for_data(known, 0.05) == known
+    log.delete_topic(topic)
+    with pytest.raises(UnknownTopicError, match=topic):
+        log.wait_for_data(known, 30)
 
 
 def test_unknown_and_existing_topics_are_told(log, topic):
@@ -148,12 +232,29 @@ def test_groups(log, topic):
     assert log.committed_offsets(group) == {}
 
 
-def write(log, application, topic, number, value, epoch=None):
+def write(log, application, topic, number, value, epoch=None, inputs=""):
     with log.transaction(f"{application}-0_0", epoch) as transaction:
         transaction.append(topic, 0, batch([value]))
         transaction.append(topic, 1, batch([value]))
-        transaction.put_ledger(application, "0_0", number)
+        transaction.put_ledger(application, "0_0", number, inputs)
     return transaction.already_written
+
+
+def test_a_batch_is_known_by_its_number_and_what_it_has_read(kafka, log, topic):
+    application = f"{topic}-app"
+    epoch = log.acquire_lease(application, "me").epoch
+    with open_log(kafka.settings.bootstrap_servers) as other:
+        assert not write(log, application, topic, 0, b"0", epoch, "a")
+        assert write(log, application, topic, 0, b"0", epoch, "a")
+        for one in (log, other):
+            with pytest.raises(
+                CheckpointMismatchError, match="says that batch 0 is done, but it has read other records"
+            ):
+                write(one, application, topic, 0, b"x", epoch, "b")
+        assert write(other, application, topic, 0, b"0", epoch, "a")
+        assert not write(other, application, topic, 1, b"1", epoch)  # as earlier versions have noted it
+        assert write(log, application, topic, 1, b"1", epoch, "c")
+    assert values(log, topic) == [b"0", b"1"]
 
 
 def test_a_batch_is_written_once_whoever_tries(kafka, log, topic):
@@ -170,8 +271,12 @@ def test_a_batch_is_written_once_whoever_tries(kafka, log, topic):
             write(other, application, topic, 0, b"0", epoch)
     assert values(log, topic) == values(log, topic, 1) == [b"0", b"1", b"2"]
     assert log.ledger(application) == {"0_0": 2}
+    for number in range(3):
+        log.note_planned(application, epoch, f"batch {number}")
+    with open_log(kafka.settings.bootstrap_servers) as other:
+        assert (log.planned(application), other.planned(application)) == ("batch 2", "batch 2")
     log.clear_ledger(application)
-    assert log.ledger(application) == {}
+    assert (log.ledger(application), log.planned(application)) == ({}, None)
 
 
 def test_two_attempts_of_one_task_at_once_write_once(kafka, log, topic):
@@ -207,6 +312,9 @@ def test_one_instance_runs_and_a_newer_one_fences_it(kafka, log, topic):
             write(log, application, topic, 2, b"old", first.epoch)
         with pytest.raises(FencedError, match="second"):
             log.renew_lease(first)
+        with pytest.raises(FencedError, match="second"):
+            log.acquire_lease(application, "first", replacing=first)
+        other.renew_lease(second)  # nor has that done it any harm
         log.release_lease(first)
         assert not other.lease(application).released
         assert not write(other, application, topic, 2, b"2", second.epoch)
@@ -244,3 +352,29 @@ os._exit(9)
     assert not write(log, application, topic, 0, b"0", epoch)
     assert values(log, topic) == [b"outside", b"0"]
     assert values(log, topic, 1) == [b"0"]
+
+
+def test_a_new_process_reads_the_ledger_from_the_notes(log, topic):
+    """What stands before them is not read again, nor does it come back after a reset."""
+    application = f"{topic}-noted"
+    log.create_topic(ledger_topic(application), 9, {"cleanup.policy": "compact", "segment.ms": "3600000"})
+    lease = log.acquire_lease(application, "me")
+    assert log.topic(ledger_topic(application)).config.items() >= LEDGER_SETTINGS.items()
+    entries = [entry_part(application, f"0_{n % 2}", b'{"batch": %d, "epoch": 1}' % n) for n in range(2_000)]
+    with log.transaction("") as transaction:
+        for part in entries:
+            transaction.append(*part)
+    log.release_lease(lease)
+    lease = log.acquire_lease(application, "me")  # notes what it has found
+    with log.transaction("") as transaction:
+        transaction.append(*entry_part(application, "0_1", b'{"batch": 2001, "epoch": 1}'))
+    with open_log(log.url) as other, other.ledger_of(application) as ledger:
+        ledger.read([partition_of("0_1")])
+        assert ledger.entry("0_1") == Entry(2001, 1)
+        assert ledger.unnoted == 1
+        ledger.read_all()
+        assert {task: entry.batch for task, entry in ledger.entries().items()} == {"0_0": 1998, "0_1": 2001}
+    log.clear_ledger(application)
+    with open_log(log.url) as other:
+        assert other.ledger(application) == {}
+    log.release_lease(lease)

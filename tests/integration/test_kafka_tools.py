@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from typing import Any
 
+import pytest
+
+from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.broker.jars import KAFKA_VERSION, broker_jars, fetch_jars, java_command
+from penstock.errors import FencedError, LogError
+from penstock.groups.admin import GroupAdmin
+from penstock.log.base import TopicPartition
+from penstock.log.open import open_log
 
 from .conftest import Bench, long
 
 GROUP = "seen-by-tools"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+RESET = "org.apache.kafka.tools.StreamsResetter"
+
+
+def tool(bench: Bench, *command: str) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's own tools."""
+    tools = fetch_jars(
+        f"kafka-tools-{KAFKA_VERSION}", [("org.apache.kafka", "kafka-tools", KAFKA_VERSION)], transitive=False
+    )
+    whole = [
+        java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{tools}/*:{broker_jars()}/*",
+        *command, "--bootstrap-server", bench.url,
+    ]  # fmt: skip
+    return subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
 
 
 def consumer_groups(bench: Bench, *options: str) -> list[dict[str, str]]:
     """The rows that kafka-consumer-groups prints, by its own column heads."""
-    tools = fetch_jars(
-        f"kafka-tools-{KAFKA_VERSION}", [("org.apache.kafka", "kafka-tools", KAFKA_VERSION)], transitive=False
-    )
-    command = [
-        java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{tools}/*:{broker_jars()}/*",
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", bench.url, *options,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = tool(bench, GROUPS, *options)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
     head = next((n for n, words in enumerate(lines) if words[0] == "GROUP"), None)
@@ -53,3 +68,68 @@ def test_kafkas_tool_sees_and_moves_the_offsets_of_an_application(kafka_bench: B
     assert [(row["TOPIC"], row["PARTITION"], row["NEW-OFFSET"]) for row in moved] == [("tooled", "0", "1")]
     bench.run(topology, **settings)  # the second "a" and "b" once more, on the state as it was
     assert dict(bench.read("tooled-counts", long)) == {"a": 4, "b": 2}
+
+
+def test_kafkas_tools_take_a_running_application_for_what_it_is(kafka_bench: Bench) -> None:
+    bench, group = kafka_bench, "runs-for-tools"
+    bench.log.create_topic("running", 2)
+    bench.write("running", [("k", "a", 0), ("k", "b", 1)], 0)
+    builder = StreamsBuilder()
+    builder.stream("running").group_by(lambda _, word: word).count(Materialized("words"))
+    app = bench.app(builder.build(), **{"application.id": group})
+    app.start()
+    try:
+        eventually(lambda: bench.log.committed_offsets(group).get(TopicPartition("running", 0)) == 2)
+        rows = consumer_groups(bench, "--describe", "--group", group)
+        assert {(row["TOPIC"], row["PARTITION"], row["LAG"], row["HOST"]) for row in rows} == {
+            ("running", "0", "0", "/127.0.0.1"),
+            ("running", "1", "0", "/127.0.0.1"),
+        }
+        seen = GroupAdmin(bench.log).describe(group)
+        assert (seen.state, len(seen.members), len(seen.members[0].owned)) == ("Stable", 1, 2)
+        moving = tool(bench, GROUPS, "--reset-offsets", "--execute", "--group", group, "--all-topics", "--to-earliest")
+        assert "Assignments can only be reset if the group" in moving.stdout + moving.stderr
+        deleting = tool(bench, GROUPS, "--delete-offsets", "--group", group, "--topic", "running")
+        assert "Successful" not in deleting.stdout
+        assert "actively subscribed" in deleting.stdout + deleting.stderr
+        resetting = tool(bench, RESET, "--application-id", group, "--input-topics", "running")
+        assert resetting.returncode != 0
+        assert "is still active" in resetting.stdout + resetting.stderr
+        with pytest.raises(FencedError, match="runs already"), GroupAdmin(bench.log).stopped(group):
+            pass
+        bench.write("running", [("k", "c", 2)], 0)
+        eventually(lambda: bench.log.committed_offsets(group).get(TopicPartition("running", 0)) == 3)
+    finally:
+        app.close()
+    assert bench.log.group_state(group).state == "Empty"
+    assert any(name.endswith("words-changelog") for name in (each.name for each in bench.log.topics()))
+
+
+def test_the_member_of_an_application_that_was_killed_is_taken_out(kafka_bench: Bench) -> None:
+    log, group = kafka_bench.log, "killed-member"
+    log.create_topic("killed", 1)
+    dead = open_log(kafka_bench.url)
+    dead.show_as_member(dead.acquire_lease(group, "dead", ttl_ms=1), ["killed"])
+    dead.commit_offsets(group, {TopicPartition("killed", 0): 1})  # waits until it is a member
+    assert len(log.group_state(group).members) == 1
+    with pytest.raises(LogError):
+        log.commit_offsets(group, {TopicPartition("killed", 0): 2})
+    time.sleep(0.01)  # the lease of 1 ms
+    with GroupAdmin(log).stopped(group):
+        log.commit_offsets(group, {TopicPartition("killed", 0): 3})
+    dead.close()
+    assert log.group_state(group).members == ()
+
+
+def test_after_kafkas_reset_an_application_begins_anew(kafka_bench: Bench) -> None:
+    bench, settings = kafka_bench, {"application.id": "reset-by-tool"}
+    builder = StreamsBuilder()
+    builder.stream("reset-in").group_by(lambda _, word: word).count(Materialized("words")).to_stream().to("reset-out")
+    bench.log.create_topic("reset-in", 2)
+    bench.log.create_topic("reset-out", 1)
+    bench.write("reset-in", [("k", "a", 0), ("k", "a", 1), ("k", "b", 2)], 0)
+    bench.run(builder.build(), **settings)
+    done = tool(bench, RESET, "--application-id", "reset-by-tool", "--input-topics", "reset-in")
+    assert done.returncode == 0, done.stdout + done.stderr
+    bench.run(builder.build(), **settings)
+    assert sorted(bench.read("reset-out", long)) == sorted(2 * [("a", 2), ("b", 1)])

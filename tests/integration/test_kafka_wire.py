@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from brokers import running_broker
+from eventually import eventually
 from penstock.broker.process import Broker
-from penstock.broker.settings import BrokerSettings, free_port
+from penstock.broker.settings import free_port
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.base import TopicPartition as Place
 from penstock.log.kafka.settings import ClientSettings
@@ -20,7 +22,7 @@ from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
 from penstock.log.kafka.wire.produce import ProduceLimits
-from penstock.log.kafka.wire.transactions import TransactionalWriter
+from penstock.log.kafka.wire.transactions import TransactionalWriter, TransactionTimedOutError, list_transactions
 
 PATIENCE_S = 10.0
 START = 1_790_000_000_000
@@ -28,15 +30,7 @@ START = 1_790_000_000_000
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    settings = BrokerSettings(
-        tmp_path_factory.mktemp("wire"),
-        port=free_port(),
-        controller_port=free_port(),
-        sasl_port=free_port(),
-        tls_port=free_port(),
-        users={"alice": "wonder"},
-    )
-    with Broker(settings) as running:
+    with running_broker(tmp_path_factory.mktemp("wire"), {"alice": "wonder"}) as running:
         yield running
 
 
@@ -51,15 +45,8 @@ def create(broker: Broker, topic: str, partitions: int = 1, **config: str) -> No
     admin = AdminClient({"bootstrap.servers": broker.settings.bootstrap_servers})
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
     reader = Consumer({"bootstrap.servers": broker.settings.bootstrap_servers, "group.id": "test"})
-    deadline = time.monotonic() + PATIENCE_S
-    while True:  # until its partitions have leaders
-        try:
-            reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
-        except KafkaException:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        else:
-            break
+    place = TopicPartition(topic, 0)  # whose leader may be chosen only later
+    eventually(lambda: reader.get_watermark_offsets(place, timeout=PATIENCE_S), PATIENCE_S, passing=(KafkaException,))
     reader.close()
 
 
@@ -115,8 +102,20 @@ def writer(cluster: Cluster, name: str, **limits: int) -> TransactionalWriter:
     return made
 
 
+class Slowly(list[Any]):
+    """Parts of a transaction whose records come only when its coordinator has given it up."""
+
+    def __init__(self, cluster: Cluster, place: Place) -> None:
+        super().__init__([(place, rows(1))])
+        self._cluster = cluster
+
+    def __iter__(self) -> Iterator[Any]:
+        eventually(lambda: "slow" not in {t.transactional_id for t in list_transactions(self._cluster, "Ongoing")}, 10)
+        return super().__iter__()
+
+
 def read_all(cluster: Cluster, topic: str, end: int, isolation: str = "read_committed") -> pa.Table:
-    pieces = fetch_range(cluster, Place(topic, 0), 0, end, isolation, PATIENCE_S)
+    pieces = fetch_range(cluster, Place(topic, 0), (0, end), isolation, PATIENCE_S)
     return pa.Table.from_batches([each.records for each in pieces])
 
 
@@ -145,7 +144,7 @@ def test_what_librdkafka_writes_columns_read(broker: Broker, cluster: Cluster, c
     found = read_all(cluster, topic, 3000)
     assert as_tuples(found) == records
     assert found.column("offset").to_pylist() == list(range(3000))
-    middle = list(fetch_range(cluster, Place(topic, 0), 1234, 2345, "read_committed", PATIENCE_S))
+    middle = list(fetch_range(cluster, Place(topic, 0), (1234, 2345), "read_committed", PATIENCE_S))
     assert as_tuples(pa.Table.from_batches([each.records for each in middle])) == records[1234:2345]
     assert middle[-1].next_offset == 2345
 
@@ -196,7 +195,7 @@ def test_what_is_refused_leaves_nothing_behind(broker: Broker, cluster: Cluster)
 def test_offsets_that_are_not_there_and_topics_that_are_not_there(broker: Broker, cluster: Cluster) -> None:
     create(broker, "short")
     with pytest.raises(KafkaException, match="from offset 5"):
-        list(fetch_range(cluster, Place("short", 0), 5, 9, "read_committed", PATIENCE_S))
+        list(fetch_range(cluster, Place("short", 0), (5, 9), "read_committed", PATIENCE_S))
     with pytest.raises(KafkaException, match="'nowhere'"):
         fetch_once(cluster, Place("nowhere", 0), 0, 1000, "read_committed")
     with pytest.raises(KafkaException, match="short-7"):
@@ -234,3 +233,18 @@ def test_secured_listeners(broker: Broker, how: str) -> None:
 def test_nobody_there() -> None:
     with pytest.raises(KafkaException, match="no connection to broker"):
         Cluster({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}).any_broker()
+
+
+def test_a_transaction_that_its_coordinator_has_aborted_for_time_is_not_called_fenced(
+    broker: Broker, cluster: Cluster
+) -> None:
+    create(broker, "slow")
+    writing = TransactionalWriter(cluster, "slow", 100, ProduceLimits())
+    writing.init()
+    with pytest.raises(TransactionTimedOutError) as caught:
+        writing.write(Slowly(cluster, Place("slow", 0)))
+    assert caught.value.args[0].code() == KafkaError.TRANSACTION_ABORTABLE
+    assert caught.value.__cause__.args[0].code() in (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+    writing.init(30_000)
+    writing.write([(Place("slow", 0), rows(3))])
+    assert read_all(cluster, "slow", 5).num_rows == 3

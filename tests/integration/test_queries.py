@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from eventually import eventually
 from penstock import Materialized, StreamsBuilder, TimeWindows
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateError, StateError
@@ -25,9 +26,9 @@ from penstock.query import (
     StoreQueryParameters,
     WindowKeyQuery,
 )
-from penstock.query.server import QueryServer
-from penstock.query.service import QueryService
-from penstock.spark.committed import lag_of, open_committed
+from penstock.query.http.server import QueryServer
+from penstock.query.http.service import QueryService
+from penstock.spark.queries.committed import lag_of, open_committed
 
 from .conftest import START, Bench
 
@@ -44,20 +45,6 @@ def counted():
     return builder.build()
 
 
-def eventually(what, timeout_s=120.0):
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            found = what()
-            if found:
-                return found
-        except (httpx.HTTPError, StateError):
-            if time.monotonic() > deadline:
-                raise
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_stores_of_a_running_application(bench: Bench) -> None:
     for topic, partitions in (("words", 2), ("out", 1), ("names", 1)):
         bench.log.create_topic(topic, partitions)
@@ -72,7 +59,7 @@ def test_stores_of_a_running_application(bench: Bench) -> None:
         counts = app.store("counts")
         bound = PositionBound.at(Position({"words": {0: 19, 1: 19}}))
         request = StateQueryRequest.in_store("counts").with_query(KeyQuery("w1")).with_position_bound(bound)
-        result = eventually(lambda: app.query(request).only_partition_result)
+        result = eventually(lambda: app.query(request).only_partition_result, 120, passing=(StateError,))
         assert result.get() == 10
         assert dict(counts.all()) == {f"w{i}": 10 for i in range(4)}
         assert counts.approximate_num_entries() == 4
@@ -122,7 +109,11 @@ def test_queries_go_on_when_the_driver_is_killed(bench: Bench) -> None:
             rows = http.get("/stores/counts/range").json()
             return {row["key"]: row["value"] for row in rows["entries"]}, rows["batch"], rows
 
-        eventually(lambda: http.get("/stores/counts/range").status_code == 200 and seen()[1] >= 3)
+        eventually(
+            lambda: http.get("/stores/counts/range").status_code == 200 and seen()[1] >= 3,
+            120,
+            passing=(httpx.HTTPError, StateError),
+        )
         assert http.get("/metadata/counts/w1").json()["active_host"] is not None
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()

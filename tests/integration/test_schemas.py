@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 
 import polars as pl
 import pytest
@@ -29,14 +27,10 @@ LATER = {**ORDER, "fields": [*ORDER["fields"], {"name": "note", "type": ["null",
 @pytest.fixture
 def registry(tmp_path):
     made = server(Registry(tmp_path / "registry.db"), port=0)
-    thread = threading.Thread(target=made.run)
-    thread.start()
-    while not made.started:
-        time.sleep(0.01)
-    with SchemaRegistryClient({"url": f"http://127.0.0.1:{made.servers[0].sockets[0].getsockname()[1]}"}) as client:
+    made.start()
+    with SchemaRegistryClient({"url": f"http://127.0.0.1:{made.port}"}) as client:
         yield client
-    made.should_exit = True
-    thread.join()
+    made.close()
 
 
 def produce(url, client, topic, schema, rows, conf=None):

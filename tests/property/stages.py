@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,23 @@ from compare import by_topic, sorted_store
 from interpreter import Interpreted
 from penstock.config import StreamsConfig
 from penstock.log.base import HEADERS_TYPE, TopicPartition
-from penstock.log.open import drop_memory_log, open_log
-from penstock.plan.changelogs import changelogs_of
+from penstock.log.embedded.log import drop_memory_log
+from penstock.log.open import open_log
 from penstock.plan.plan import TaskRun, plan_of
 from penstock.serde.partitioner import partitions_for
-from penstock.spark import faults, kept
-from penstock.spark.envelope import Envelope, Kind
-from penstock.spark.exactly_once import run_task
-from penstock.spark.job import SparkJob
-from penstock.spark.reading import Reading
-from penstock.spark.rebuild import Rebuilder, TaskReport
-from penstock.spark.stage import run_name, run_of, slot_of
+from penstock.spark import faults
+from penstock.spark.batch.envelope import Envelope, EnvelopeKind
+from penstock.spark.batch.job import SparkJob
+from penstock.spark.batch.slots import run_name, slot_of
+from penstock.spark.batch.stage_rows import ArrivedRows, Outbox, rows_by_task
+from penstock.spark.checkpoint.planned_app import PlannedApp
+from penstock.spark.checkpoint.planned_batch import LastBatch, committed_by_spark
+from penstock.spark.offsets.reading_settings import ReadSettings
+from penstock.spark.recovery.rebuild import Rebuilder, TaskReport
+from penstock.spark.worker import open_tasks
+from penstock.spark.worker.exactly_once import run_task
+from penstock.spark.worker.task_batch import TaskBatch
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
 from things import plain
@@ -65,41 +71,49 @@ def staged(run: Interpreted, partitions: int = 1, cache_bytes: int = 0) -> Itera
 class Stages:
     """One application."""
 
-    def __init__(self, run: Interpreted, root: Path, partitions: int, cache_bytes: int) -> None:
+    def __init__(
+        self, run: Interpreted, root: Path, partitions: int, cache_bytes: int, more: Mapping[str, Any] | None = None
+    ) -> None:
         self._run = run
         self._root = root
         self._partitions = partitions
-        self._log = open_log(f"memory://{root.name}")
+        self._log = open_log(str((more or {}).get("bootstrap.servers", f"memory://{root.name}")))
+        there = {topic.name for topic in self._log.topics()}
         for topic in run.serdes:
-            self._log.create_topic(topic, partitions, {"retention.ms": "-1"})
-        settings = {"application.id": "app", "state.dir": str(root), **run.config}
-        config = StreamsConfig({**settings, "statestore.cache.max.bytes": cache_bytes})
+            if topic not in there:
+                self._log.create_topic(topic, partitions, {"retention.ms": "-1"})
+        checkpoint = str(root / "checkpoint")
+        settings = {"application.id": "app", "state.dir": str(root), "penstock.checkpoint.location": checkpoint}
+        config = StreamsConfig({**settings, **run.config, "statestore.cache.max.bytes": cache_bytes, **(more or {})})
         self.plan = plan_of(run.topology, "app", dict.fromkeys(run.serdes, partitions))
         self.config = config
-        changelogs = changelogs_of(run.topology, self.plan, config)
+        self._app = PlannedApp(run.topology, config, self.plan, self._log)
+        changelogs = self._app.changelogs
         for each in changelogs:
-            self._log.create_topic(each.topic, each.partitions, {**each.config, "retention.ms": "-1"})
+            if each.topic not in there:
+                self._log.create_topic(each.topic, each.partitions, {**each.config, "retention.ms": "-1"})
+        self._lease = self._log.acquire_lease("app", "test")
         self._job = SparkJob(
             plan=self.plan,
-            program=root.name.encode(),
+            pickled_app=root.name.encode(),
             log_url=self._log.url,
             log_settings={},
-            epoch=self._log.acquire_lease("app", "test").epoch,
-            checkpoint=str(root / "checkpoint"),
+            epoch=self._lease.epoch,
+            checkpoint=checkpoint,
             replica_root=str(root / "replicas"),
-            fingerprint="f",
-            accepts=("f",),
+            fingerprint=self._app.fingerprint,
+            accepts=(self._app.fingerprint,),
             exactly_once=True,
             parallelism=2,
-            reading=Reading(),
+            reading=ReadSettings(),
             tick_ms=0,
             until_latest=False,
             driver_pid=0,
             changelogs={each.store: each.topic for each in changelogs if each.store},
             numbers_topic=next((each.topic for each in changelogs if not each.store), None),
         )
-        self._job.__dict__["_program"] = (run.topology, config)  # as if it had been unpickled
-        self._batch = -1
+        self._job.__dict__["_app"] = (run.topology, config)  # as if it had been unpickled
+        self._batch = committed_by_spark(checkpoint).batch
         self.dropped = 0
 
     def run(self, records: Sequence[Spec], hurt: random.Random | None = None) -> None:
@@ -135,10 +149,8 @@ class Stages:
             shutil.rmtree(self._root / "replicas", ignore_errors=True)
         partitions = [TopicPartition(topic, p) for topic in self._run.serdes for p in range(self._partitions)]
         ends = {each: self._log.end_offset(each.topic, each.partition) for each in partitions}
-        topology, place = self._run.topology, self._job.checkpoint
         complete = {*self._job.changelogs.values(), self._job.numbers_topic or ""}
-        committed = (self._batch - uncommitted, ends)
-        rebuilder = Rebuilder(topology, self.config, self.plan, self._log, place, "f", committed, complete)
+        rebuilder = Rebuilder(self._app, LastBatch(self._batch - uncommitted, ends), complete)
         reports = [rebuilder.rebuild(sub, partition) for sub, partition in rebuilder.tasks()]
         if uncommitted:
             self._run_batch(self._ranges, None)
@@ -188,23 +200,33 @@ class Stages:
         return ranges
 
     def _run_batch(self, ranges: dict[tuple[str, int], Range], shuffle: random.Random | None) -> None:
-        inbox: dict[tuple[int, TaskRun], list[Envelope]] = defaultdict(list)
+        inbox: dict[tuple[int, TaskRun], list[Envelope | ArrivedRows]] = defaultdict(list)
         for (topic, partition), (start, end) in ranges.items():
             for sub in self.plan.readers(topic):
                 level, run = self.plan.entry_level(sub), TaskRun(sub.id, partition)
                 slot, payload = slot_of(self._job, level, run), f"[{start}, {end}]".encode()
-                envelope = Envelope(level, slot, Kind.RANGE, run_name(run), topic, partition, "", payload)
+                envelope = Envelope(level, slot, EnvelopeKind.RANGE, run_name(run), topic, partition, "", payload)
                 inbox[level, run].append(envelope)
+        sent: dict[int, list[Envelope]] = defaultdict(list)
         for level in range(self.plan.levels):
+            if shuffle is not None:
+                shuffle.shuffle(sent[level])
+            for run, rows in rows_by_task(sent[level]):
+                inbox[level, run].append(rows)
+            outbox = Outbox(self._job)
             for run in sorted(run for at, run in inbox if at == level):
                 arrived = inbox[level, run]
                 if shuffle is not None:
                     shuffle.shuffle(arrived)
-                for envelope in run_task(self._job, level, run, self._batch, arrived):
-                    if envelope.kind is Kind.REPORT:
-                        self.dropped += int(envelope.report.get("dropped", 0))
-                    else:
-                        inbox[envelope.level, run_of(envelope.run)].append(envelope)
+                handed, report = run_task(TaskBatch(self._job, level, run, self._batch, arrived))
+                self.dropped += int(report.report.get("dropped", 0))
+                for envelope in outbox.add(handed):
+                    sent[envelope.level].append(envelope)
+                if shuffle is not None and shuffle.random() < 0.5:  # as if the task had been alone in a worker
+                    for envelope in outbox.rest():
+                        sent[envelope.level].append(envelope)
+            for envelope in outbox.rest():
+                sent[envelope.level].append(envelope)
 
     def _lose(self, hurt: random.Random) -> None:
         """A worker dies, or its machine with all replicas."""
@@ -216,7 +238,7 @@ class Stages:
 
     def lose_worker(self) -> None:
         """What a worker keeps between batches goes."""
-        kept.close_all()
+        open_tasks.close_open_tasks()
 
     def _written(self, topic: str) -> Iterator[Spec]:
         keys, values = self._run.serdes[topic]
@@ -239,7 +261,7 @@ class Stages:
         for partition in range(sub.tasks):
             specs = [self._run.topology.stores[s] for s in sub.stores]
             job, task = self._job, f"{sub.id}_{partition}"
-            with TaskStore.open(job.checkpoint, job.replica_root, task, specs, application_id="app") as store:
+            with TaskStore.open(StatePlace(job.checkpoint, job.replica_root), StateOwner("app"), task, specs) as store:
                 state = store.read_committed((self._batch + 1) * len(sub.levels) - 1)
                 spec = self._run.topology.stores[name]
                 rows += self._run.dump_store(_OneStore(open_view(spec, state.map(name), state.meta)), name)

@@ -104,7 +104,7 @@ class GroupModel(RuleBasedStateMachine):
         """It is gone without a word; others find out."""
         if name in self.consumers:
             self.fall_silent(name)
-            self.consumers.pop(name)._port._stop.set()
+            self.consumers.pop(name)._client._stop.set()
 
     @invariant()
     def nobody_commits_twice_and_offsets_are_what_was_done(self):

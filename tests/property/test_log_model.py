@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from penstock.errors import OffsetOutOfRangeError
 from penstock.log.open import open_log
 
 FAR_FUTURE_MS = 10**14
@@ -99,6 +101,10 @@ class LogModel(RuleBasedStateMachine):
     @rule(partition=PARTITIONS, first=st.integers(0, 30), length=st.integers(0, 30))
     def read_range(self, partition, first, length):
         start = min(max(first, self.starts[partition]), self.ends[partition])
+        if start < start + length and start + length > self.ends[partition]:
+            with pytest.raises(OffsetOutOfRangeError, match="not written yet"):
+                list(self.log.read_range("t", partition, start, start + length))
+            length = self.ends[partition] - start
         parts = self.log.read_range("t", partition, start, start + length)
         expected = [(at, *row) for at, row in self.records[partition].items() if start <= at < start + length]
         assert [row for part in parts for row in rows_of(part)] == expected

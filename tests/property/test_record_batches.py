@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
@@ -10,12 +14,14 @@ from hypothesis import strategies as st
 
 from penstock.errors import LogError
 from penstock.log.base import HEADERS_TYPE
-from penstock.log.kafka.wire.record_batches import ProducerState, decode_batches, encode_batches
+from penstock.log.kafka.wire import batch_reader, record_batches
+from penstock.log.kafka.wire.batch_reader import decode_batches
+from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches
 
 SCHEMA = pa.schema(
     [("timestamp", pa.int64()), ("key", pa.large_binary()), ("value", pa.large_binary()), ("headers", HEADERS_TYPE)]
 )
-header = st.fixed_dictionaries({"key": st.text(max_size=5), "value": st.none() | st.binary(max_size=5)})
+header = st.fixed_dictionaries({"key": st.text(max_size=90), "value": st.none() | st.binary(max_size=90)})
 record = st.fixed_dictionaries(
     {
         "timestamp": st.integers(-1, 2**42),
@@ -106,3 +112,75 @@ def test_damage_is_told() -> None:
     data[-2] ^= 1
     with pytest.raises(LogError, match="offset 5 is damaged"):
         decode_batches(bytes(data), 0, 10)
+
+
+@contextmanager
+def few(limit: int) -> Iterator[None]:
+    """Up to so many records are encoded and decoded one by one, larger batches by column."""
+    before = record_batches.FEW
+    record_batches.FEW = batch_reader.FEW = limit
+    try:
+        yield
+    finally:
+        record_batches.FEW = batch_reader.FEW = before
+
+
+plain = record.map(lambda row: {**row, "headers": None})
+edges = st.sampled_from([-1, 0, 2**61, 2**61 + 1, 2**62, -(2**62)])
+stamped = st.builds(lambda row, stamp: {**row, "timestamp": stamp}, record | plain, edges | st.integers(0, 2**42))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(plain, max_size=30) | st.lists(stamped, max_size=30),
+    st.integers(100, 4000),
+    st.integers(0, 4),
+    st.integers(-1, 2**31 - 1),
+)
+def test_records_one_by_one_have_the_bytes_of_columns(
+    rows: list[dict[str, Any]], most: int, codec: int, sequence: int
+) -> None:
+    records = pa.RecordBatch.from_pylist(rows, SCHEMA)
+    producer = ProducerState(7, 3, sequence, transactional=True)
+    with few(0):
+        wanted = list(encode_batches(records, most, codec, producer))
+    with few(1000):
+        assert list(encode_batches(records, most, codec, producer)) == wanted
+
+
+def outcome(data: bytes, start: int, end: int) -> object:
+    try:
+        return decode_batches(data, start, end)
+    except LogError as error:
+        return str(error)
+
+
+def with_changes(data: bytes, changes: list[tuple[int, int]]) -> bytes:
+    """Bytes of the records changed, with a checksum that is right."""
+    found = bytearray(data)
+    for place, byte in changes:
+        found[61 + place % max(1, len(data) - 61)] = byte
+    found[17:21] = crc32c(bytes(found[21:])).to_bytes(4, "big")
+    return bytes(found)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(plain | record, min_size=1, max_size=8), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
+    st.data(),
+)
+def test_records_one_by_one_are_those_of_columns_damaged_or_not(
+    parts: list[list[dict[str, Any]]], changes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    batches, offset = [], 0
+    for rows in parts:
+        batch = stored(pa.RecordBatch.from_pylist(rows, SCHEMA), 1 << 20, 0, offset)
+        batches.append(with_changes(batch, changes) if data.draw(st.booleans()) else batch)
+        offset += len(rows) + data.draw(st.integers(0, 3))
+    start = data.draw(st.integers(0, offset))
+    end = data.draw(st.integers(start, offset + 1))
+    with few(0):
+        wanted = outcome(b"".join(batches), start, end)
+    with few(1000):
+        assert outcome(b"".join(batches), start, end) == wanted

@@ -18,6 +18,7 @@ from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.memory import MemoryTaskState
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import ValueAndTimestamp, VersionedRecord, open_view
 from penstock.state.views.versions import IS_LATEST, NOT_PUT
@@ -39,7 +40,10 @@ class Place:
             self._state: Any = MemoryTaskState([spec])
         else:
             self._store = TaskStore.open(
-                str(directory / "checkpoint"), directory / "replica", "0_0", [spec], application_id="app", durable=False
+                StatePlace(str(directory / "checkpoint"), directory / "replica", durable=False),
+                StateOwner("app"),
+                "0_0",
+                [spec],
             )
             self._batch = next(self._batches)
             self._state = self._store.begin(self._batch)

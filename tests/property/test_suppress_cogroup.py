@@ -23,8 +23,9 @@ from penstock import (
     agg,
 )
 from penstock.log.base import RECORD_SCHEMA
-from penstock.runtime import suppress
-from penstock.runtime.task import StreamTask, TopicBatch
+from penstock.runtime.context import Surroundings
+from penstock.runtime.suppress import operator as suppress
+from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.state.memory import MemoryTaskState
 
 STRING, LONG, JSON = Serdes.string(), Serdes.long(), Serdes.json()
@@ -85,7 +86,7 @@ def run(topology, records, split, *, restart=False, depth_first=False):
     task, written, dropped = None, {}, 0
     for batch in batches(records, split):
         if task is None or restart:
-            task = StreamTask(topology, config, "0_0", state, partitions={}, wall_clock_ms=0)
+            task = StreamTask(topology, config, TaskPart("0_0", {}), state, Surroundings(wall_clock_ms=0))
         output = task.process(batch, 0, ordered=True, depth_first=depth_first)
         dropped += output.metrics["dropped"]
         for topic, rows in output.records.items():

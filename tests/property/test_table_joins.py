@@ -14,7 +14,7 @@ from penstock import Materialized, StreamsBuilder, Topology, ValueTransformerWit
 from penstock.config import StreamsConfig
 from penstock.log.base import RECORD_SCHEMA
 from penstock.plan.plan import TaskRun, plan_of
-from penstock.runtime.task import StreamTask, TopicBatch
+from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde.partitioner import partition_for
 from penstock.state.memory import MemoryTaskState
 from penstock.testing import TopologyTestDriver
@@ -127,9 +127,8 @@ class Stages:
             for run in self.plan.runs(level):
                 sub = self.plan.subtopology(run.subtopology)
                 state = self.states[run.subtopology, run.partition]
-                task = StreamTask(
-                    self.topology, self.config, run.task_id, state, nodes=sub.nodes, partitions=self.plan.partitions
-                )
+                part = TaskPart(run.task_id, self.plan.partitions, sub.nodes)
+                task = StreamTask(self.topology, self.config, part, state)
                 for topic, out in task.process(inbox[level, run], 0).records.items():
                     self._take(inbox, topic, out, level)
 

@@ -1,14 +1,17 @@
 """Exactly once, whatever happens: rounds of faults against an application over a real broker, under a steady producer.
 
-python tests/soak/soak.py [--rounds 50] [--seed 1] [--faults driver_killed broker_killed] [--folder DIR] [--summary FILE]
+python tests/soak/soak.py [--cluster | --continuous] [--rounds 50] [--seed 1]
+    [--faults driver_killed ...] [--folder DIR] [--summary FILE]
 
 The application joins two streams, joins one of them with a table and counts through a repartition. Each round does one
 thing at random: kills the driver (-9), at any time or at a step of the protocol; kills an executor or a worker; makes a
-task slow or stalls a worker, so that Spark runs a task a second time; stops or kills the broker and starts it again. A
-reader with read_committed sees each output exactly once, and at the end exactly those that plain Python computes from
-the input; the group's offsets are at the end of all inputs. What was done is in DIR/rounds.jsonl; the same seed does the
-same again (when exactly, within a batch, is not in its hands). When nothing comes any more, DIR/threads.log says what
-all processes do.
+task slow or stalls a worker, so that Spark runs a task a second time; stops or kills the broker and starts it again. With
+--cluster there are three brokers with replicated topics, a checkpoint on an S3 server, and losses of a leader or of one
+of Spark's two machines; what is lost comes back only when outputs have come without it. With --continuous stream threads
+are killed or paused at each of their steps. A reader with read_committed sees each output exactly once, and at the end
+exactly those that plain Python computes from the input; the group's offsets are at the end of all inputs. What was done is
+in DIR/rounds.jsonl; the same seed does the same again (when exactly, within a batch, is not in its hands). When nothing
+comes any more, DIR/threads.log says what all processes do.
 """
 
 from __future__ import annotations
@@ -27,10 +30,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.broker.process import Broker
-from penstock.broker.settings import BrokerSettings, free_port
 from penstock.log.open import open_log
 from soak_app import APPLICATION
+from soak_cluster_faults import ClusterFaults
+from soak_continuous_faults import ContinuousFaults
 from soak_faults import Faults
+from soak_places import Place, alone, clustered
 from soak_process import App
 from soak_report import summary_of
 from soak_world import (
@@ -58,20 +63,24 @@ class Soak:
     seed: int
     rate: int = 100
     patience_s: float = PATIENCE_S
+    cluster: bool = False
+    continuous: bool = False
     problems: list[str] = field(default_factory=list)
     rounds: list[dict[str, object]] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
 
     def run(self, rounds: int, faults: list[str] | None = None) -> list[str]:
         """Does that many rounds and gives the problems found."""
-        with Broker(BrokerSettings(self.folder / "broker", free_port(), free_port(), partitions=2)) as broker:
-            bootstrap = broker.settings.bootstrap_servers
+        with (clustered if self.cluster else alone)(self.folder) as place:
+            bootstrap = place.bootstrap
             wait_until_it_answers(bootstrap)
             make_topics(bootstrap)
             self._reader, self._producer = Reader(bootstrap), SteadyProducer(bootstrap, self.seed, self.rate)
-            with closing(self._reader), App(bootstrap, self.folder) as self._app:
+            with closing(self._reader), App(place, self.folder, continuous=self.continuous) as self._app:
                 try:
-                    self._all_rounds(self._plan(rounds, faults or Faults.names()), broker)
+                    self._all_rounds(
+                        self._plan(rounds, faults or names(cluster=self.cluster, continuous=self.continuous)), place
+                    )
                     self._at_the_end(bootstrap)
                 finally:
                     faulthandler.cancel_dump_traceback_later()
@@ -84,9 +93,13 @@ class Soak:
             plan += chance.sample(faults, len(faults))
         return plan[:rounds]
 
-    def _all_rounds(self, plan: list[str], broker: Broker) -> None:
+    def _all_rounds(self, plan: list[str], place: Place) -> None:
         chance = random.Random(self.seed)
-        faults = Faults(self._app, broker, chance)
+        app = self._app
+        if self.cluster:
+            faults: Faults = ClusterFaults(app, place, chance)
+        else:
+            faults = (ContinuousFaults if self.continuous else Faults)(app, place.brokers[0], chance)
         self._app.start()
         self._producer.start()
         if self._await_progress() is None:
@@ -117,6 +130,7 @@ class Soak:
         )
         if took is None:
             self._hangs(f"round {number}, {name}")
+        faults.mend()
 
     def _await_progress(self) -> float | None:
         """Seconds until outputs of new orders come; None: they do not. One that ends by itself is started again."""
@@ -176,7 +190,7 @@ class Soak:
         with Broker.in_directory(self.folder / "broker") as broker:
             bootstrap = broker.settings.bootstrap_servers
             wait_until_it_answers(bootstrap)
-            self._app = App(bootstrap, self.folder)
+            self._app = App(Place(bootstrap, [broker]), self.folder)
             sent = Sent.read(bootstrap)
             with closing(Reader(bootstrap)) as self._reader:
                 self._reader.read_all()
@@ -198,6 +212,8 @@ class Soak:
             self._problem("a transaction is open in front of outputs")
         for left in offsets_left(bootstrap):
             self._problem(f"group offsets: {left}")
+        if self.continuous:  # which has no ledger
+            return
         with open_log(bootstrap) as log:
             ledger = log.ledger(APPLICATION)
         if set(ledger) != TASKS or max(ledger.values()) > self._app.newest_batch():
@@ -212,25 +228,42 @@ class Soak:
         print(time.strftime("%H:%M:%S"), text, flush=True)
 
 
+def names(*, cluster: bool, continuous: bool = False) -> list[str]:
+    """All faults."""
+    return (ClusterFaults if cluster else ContinuousFaults if continuous else Faults).names()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--rate", type=int, default=100, help="orders, and payments, a second")
-    parser.add_argument("--faults", nargs="+", choices=Faults.names(), default=Faults.names())
+    parser.add_argument("--cluster", action="store_true", help="three brokers, and a checkpoint on an S3 server")
+    parser.add_argument("--continuous", action="store_true", help="processing.mode=continuous, with its own faults")
+    parser.add_argument("--faults", nargs="+", metavar="NAME", help="some of them only")
     parser.add_argument("--folder", type=Path, help="kept; otherwise one that is kept when there were problems")
     parser.add_argument("--judge", type=Path, metavar="DIR", help="do nothing but compare what an earlier run has left")
     parser.add_argument("--summary", type=Path, help="a file for the result, as JSON")
     given = parser.parse_args()
+    if given.cluster and given.continuous:
+        parser.error("--cluster and --continuous do not go together")
+    known = names(cluster=given.cluster, continuous=given.continuous)
+    if unknown := set(given.faults or ()) - set(known):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if given.judge and given.cluster:
+        parser.error("--judge: the checkpoint of a cluster's run has gone with its S3 server")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # application and broker end with it
     folder = given.judge or given.folder or Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"seed {given.seed}, {given.rounds} rounds, everything in {folder}", flush=True)
-    soak = Soak(folder, given.seed, given.rate)
+    soak = Soak(folder, given.seed, given.rate, cluster=given.cluster, continuous=given.continuous)
     problems = soak.judge() if given.judge else soak.run(given.rounds, given.faults)
     if given.summary is not None:
         when = "afterwards, by --judge" if given.judge else "at the end of the run"
-        found = summary_of(soak.rounds, problems, soak.totals, given.seed, when)
+        mode = "--cluster " if given.cluster else "--continuous " if given.continuous else ""
+        command = mode + f"--rounds {len(soak.rounds)} --seed {given.seed}"
+        command += f" --faults {' '.join(given.faults)}" if given.faults else ""
+        found = summary_of(soak.rounds, problems, soak.totals, command, when)
         given.summary.write_text(json.dumps(found, indent=1) + "\n")
     if problems:
         sys.exit(f"{len(problems)} problems with seed {given.seed}; see {folder}")

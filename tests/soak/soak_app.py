@@ -1,6 +1,6 @@
 """The application of the soak: joins, windows and a repartition, every update written; all its outputs are unique.
 
-python soak_app.py BOOTSTRAP FOLDER MASTER
+python soak_app.py BOOTSTRAP FOLDER MASTER CHECKPOINT
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ NEVER_LATE = "365 days"
 INPUTS = ("users", "orders", "payments")
 OUTPUTS = ("paid", "per-user", "per-city")
 SLOW_S = 5.0
+SESSION_S = 6
+CONTINUOUS = "PENSTOCK_SOAK_CONTINUOUS"  # in the environment: the application runs in continuous mode
 
 
 def topology(folder: Path) -> Topology:
@@ -75,8 +77,10 @@ def slowly(asked: Path, value: str) -> str:
     return value
 
 
-def settings(bootstrap: str, folder: Path, master: str) -> dict[str, object]:
-    return {
+def settings(bootstrap: str, folder: Path, master: str, checkpoint: str) -> dict[str, object]:
+    """An empty checkpoint is the default one."""
+    found = {
+        **({"penstock.checkpoint.location": checkpoint} if checkpoint else {}),
         "application.id": APPLICATION,
         "bootstrap.servers": bootstrap,
         "state.dir": str(folder / "state"),
@@ -85,9 +89,14 @@ def settings(bootstrap: str, folder: Path, master: str) -> dict[str, object]:
         "auto.offset.reset": "earliest",
         "commit.interval.ms": 100,
         "statestore.cache.max.bytes": 0,
-        "penstock.snapshot.interval.batches": 20,
         "spark.master": master,
         "spark.driver.host": "127.0.0.1",
+    }
+    if os.environ.get(CONTINUOUS):
+        return {**found, "processing.mode": "continuous", "session.timeout.ms": SESSION_S * 1000}
+    return {
+        **found,
+        "penstock.snapshot.interval.batches": 20,
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.5",
@@ -106,7 +115,7 @@ if __name__ == "__main__":
     threading.Thread(target=end_with_parent, daemon=True).start()
     home = Path(sys.argv[2])
     try:
-        KafkaStreams(topology(home), settings(sys.argv[1], home, sys.argv[3])).run()
+        KafkaStreams(topology(home), settings(sys.argv[1], home, *sys.argv[3:5])).run()
     except AppFailedError as failed:
         print(failed.facts.get("details"), file=sys.stderr)
         raise

@@ -35,6 +35,7 @@ class SparkCluster:
         self._environment = dict(environment)
         self._port = free_port()
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._open = ExitStack()
 
     @property
@@ -49,11 +50,23 @@ class SparkCluster:
             assert time.monotonic() < end, "Spark's master does not start"
             time.sleep(0.1)
         for host in HOSTS:
-            own = ["--host", host, "--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / host)]
-            self._start("worker.Worker", *own, "--webui-port", str(free_port()), self.url)
+            self.start_worker(host)
         return self
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def start_worker(self, host: str) -> None:
+        own = ["--host", host, "--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / host)]
+        self._workers[host] = self._start("worker.Worker", *own, "--webui-port", str(free_port()), self.url)
+
+    def lose(self, host: str) -> int:
+        """Kills all that runs on a host, at once; gives how many processes that were."""
+        victims = _tree(self._workers[host])
+        for each in victims:
+            with suppress(psutil.Error):
+                each.kill()
+        self._workers[host].wait(UP_S)
+        return len(victims)
+
+    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
         log = self._open.enter_context((self._folder / f"{name}-{len(self._processes)}.log").open("ab"))
         process = subprocess.Popen(
@@ -61,15 +74,11 @@ class SparkCluster:
         )
         self._processes.append(process)
         self._open.callback(_end, _guard(process.pid))
+        return process
 
     def below(self) -> list[psutil.Process]:
         """Its processes, and all that they have started."""
-        found = []
-        for process in self._processes:
-            with suppress(psutil.Error):
-                known = psutil.Process(process.pid)
-                found += [known, *known.children(recursive=True)]
-        return found
+        return [each for process in self._processes for each in _tree(process)]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -80,6 +89,15 @@ class SparkCluster:
         for process in self._processes:
             process.wait(UP_S)
         self._open.close()
+
+
+def _tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """A process and all below it; nothing if it has ended."""
+    with suppress(psutil.Error):
+        if process.poll() is None:
+            known = psutil.Process(process.pid)
+            return [known, *known.children(recursive=True)]
+    return []
 
 
 def _end(guard: subprocess.Popen[bytes]) -> None:

@@ -12,6 +12,7 @@ import psutil
 
 from penstock.broker.process import Broker
 from soak_app import SLOW_S
+from soak_power import is_possible
 from soak_process import App
 from soak_world import wait_until_it_answers
 
@@ -20,8 +21,8 @@ STEPS = 5  # of the exactly-once protocol that tasks come to, see penstock.spark
 
 
 class Faults:
-    """Each method does one thing and says what it has done. The application must go on by itself after all but the first
-    three, which start it again.
+    """Each method does one thing and says what it has done. The application must go on by itself, also where the
+    fault has ended and started it.
     """
 
     def __init__(self, app: App, broker: Broker, chance: random.Random) -> None:
@@ -31,10 +32,14 @@ class Faults:
 
     @staticmethod
     def names() -> list[str]:
-        return [
+        found = [
             "driver_killed", "driver_killed_at_step", "stopped_and_started", "executor_killed", "executor_killed_late",
             "worker_killed", "task_slowed", "worker_stalled", "broker_restarted", "broker_killed",
         ]  # fmt: skip
+        return [*found, "power_cut"] if is_possible() else found
+
+    def mend(self) -> None:
+        """Brings back what is still away, once outputs have come without it."""
 
     def do(self, name: str) -> str:
         fault: Callable[[], str] = getattr(self, name)
@@ -67,6 +72,12 @@ class Faults:
         code = self._app.stop()
         self._app.start()
         return f"stopped it cleanly (exit code {code}) and started it again"
+
+    def power_cut(self) -> str:
+        """Of the machine of driver and executors; the broker is another one."""
+        emptied, gone = self._app.cut_power(self._chance)
+        self._app.start()
+        return f"cut the power: of what was not on the disk {emptied} files are empty and {gone} gone; started it again"
 
     def executor_killed(self) -> str:
         found = self._app.executors()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,10 +15,17 @@ from typing import Self
 
 import psutil
 
-from soak_app import APPLICATION
+from penstock.state.documents import list_documents
+from soak_app import APPLICATION, CONTINUOUS
 from soak_cluster import SparkCluster
+from soak_places import Place
+from soak_power import Power, is_possible
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # for what all tests share, when no pytest has added it
+
+from fault_sites import Fault  # noqa: E402
+
 STOP_S = 60
 JSTACK_S = 20
 LAST_LINES = 15
@@ -33,42 +41,53 @@ class App:
 
     Attributes:
         folder: Where it keeps what it has.
+        cluster: Spark's.
+        power: What notes which files are on the disk; None where they are not or nothing can note it.
         step: A file: with a fault in it (see penstock.spark.faults) all of the application dies there.
+        sites: The places at which processes of continuous mode die or stop; None in micro-batches.
     """
 
-    def __init__(self, bootstrap: str, folder: Path) -> None:
+    def __init__(self, place: Place, folder: Path, *, continuous: bool = False) -> None:
         self.folder = folder
         self.step = folder / "step"
-        self._bootstrap = bootstrap
+        self._place = place
         self._log = folder / "app.log"
         self._threads = folder / "threads.log"
-        self._checkpoint = folder / "state" / APPLICATION / "checkpoint"
+        self._checkpoint = place.checkpoint or str(folder / "state" / APPLICATION / "checkpoint")
         self._process: subprocess.Popen[bytes] | None = None
+        # Stream threads need no file after a power cut: their replicas are not used across a boot of the machine.
+        self.power = Power(folder) if is_possible() and not place.checkpoint and not continuous else None
         traced = folder / "traced"
         traced.mkdir(exist_ok=True)
         (traced / "sitecustomize.py").write_text(TRACED)
         paths = [str(traced), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._environment = {
             **os.environ,
+            **place.environment,
+            **(self.power.environment if self.power is not None else {}),
             "PENSTOCK_FAULT": f"@{self.step}",
             "PENSTOCK_SOAK_THREADS": str(self._threads),
             "PYTHONPATH": os.pathsep.join(paths),
             "PYSPARK_PYTHON": sys.executable,
         }
-        self._cluster = SparkCluster(folder / "spark", self._environment)
+        self.sites = Fault(folder) if continuous else None
+        if self.sites is not None:
+            self._environment = {**self.sites.environment(self._environment), CONTINUOUS: "1"}
+        self.cluster = SparkCluster(folder / "spark", self._environment)
 
     def __enter__(self) -> Self:
-        self._cluster.__enter__()
+        self.cluster.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
-        self._cluster.__exit__(kind, error, trace)
+        self.cluster.__exit__(kind, error, trace)
 
     def start(self) -> None:
-        arguments = [sys.executable, str(HERE / "soak_app.py"), self._bootstrap, str(self.folder), self._cluster.url]
+        place, script = self._place, str(HERE / "soak_app.py")
+        arguments = [sys.executable, script, place.bootstrap, str(self.folder), self.cluster.url, place.checkpoint]
         with self._log.open("a") as log:
             log.write(f"---- start at {time.strftime('%H:%M:%S')}\n")
             log.flush()
@@ -88,6 +107,24 @@ class App:
         """The driver alone; JVM, executors and workers find out by themselves."""
         self.process.kill()
         self._over()
+
+    def cut_power(self, chance: random.Random) -> tuple[int, int]:
+        """Ends all that works for the application at one moment, and takes back what is not on the disk.
+
+        Gives how many files were emptied by that, and how many are gone.
+        """
+        assert self.power is not None
+        victims = [*self._own(), *self.executors()]
+        for executor in self.executors():
+            with suppress(psutil.Error):
+                victims += executor.children(recursive=True)
+        for act in (psutil.Process.suspend, psutil.Process.kill):
+            for each in victims:
+                with suppress(psutil.Error):
+                    act(each)
+        psutil.wait_procs(victims, STOP_S)
+        self._over()
+        return self.power.lose(self.folder / "state", chance)
 
     def stop(self) -> int:
         """Cleanly; the exit code, -1 if it took too long."""
@@ -117,7 +154,7 @@ class App:
             self.process.stdin.close()
 
     def executors(self) -> list[psutil.Process]:
-        return [p for p in self._cluster.below() if "CoarseGrainedExecutorBackend" in _command(p)]
+        return [p for p in self.cluster.below() if "CoarseGrainedExecutorBackend" in _command(p)]
 
     def executor_of(self, worker: int) -> psutil.Process | None:
         """The executor that a worker process belongs to."""
@@ -128,8 +165,8 @@ class App:
 
     def workers(self) -> list[psutil.Process]:
         """The processes that run tasks: forks of a daemon that never runs one itself."""
-        daemons = {p.pid for p in self._cluster.below() if "pyspark.daemon" in _command(p)}
-        return [p for p in self._cluster.below() if "pyspark.daemon" in _command(p) and _parent(p) in daemons]
+        daemons = {p.pid for p in self.cluster.below() if "pyspark.daemon" in _command(p)}
+        return [p for p in self.cluster.below() if "pyspark.daemon" in _command(p) and _parent(p) in daemons]
 
     def _own(self) -> list[psutil.Process]:
         """The driver, and what it has started: the JVM beside it, and the process that plans batches."""
@@ -140,8 +177,8 @@ class App:
 
     def newest_batch(self) -> int:
         """The last batch that Spark has committed; -1 for none."""
-        commits = self._checkpoint / "spark" / "commits"
-        return max((int(path.name) for path in commits.glob("[0-9]*") if path.name.isdecimal()), default=-1)
+        names = list_documents(self._checkpoint, "spark/commits")
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def said_last(self) -> str:
         """The end of its log, from the start that went wrong."""
@@ -153,7 +190,7 @@ class App:
 
     def tell_all(self) -> None:
         """Writes to ``threads.log`` what all of its processes do."""
-        for process in [*self._own(), *self._cluster.below()]:
+        for process in [*self._own(), *self.cluster.below()]:
             with self._threads.open("a") as file:
                 file.write(f"\n==== {time.strftime('%H:%M:%S')} {process.pid}: {_command(process)[-200:]}\n")
                 file.flush()

@@ -13,16 +13,15 @@ MOST_TEXT = 300
 
 
 def summary_of(
-    rounds: list[dict[str, Any]], problems: list[str], totals: dict[str, int], seed: int, judged: str
+    rounds: list[dict[str, Any]], problems: list[str], totals: dict[str, int], arguments: str, judged: str
 ) -> dict[str, Any]:
     """The result as plain data: faults by kind with the times until outputs came again, records, problems."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for row in rounds:
         kinds.setdefault(row["fault"], []).append(row)
     return {
-        "command": f'make soak ARGS="--rounds {len(rounds)} --seed {seed}"',
+        "command": f'make soak ARGS="{arguments}"',
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "seed": seed,
         "rounds": len(rounds),
         "seconds_of_rounds": round(sum(row["seconds"] for row in rounds)),
         "judged": judged,

@@ -25,8 +25,8 @@ Outputs = dict[str, Counter[tuple[str, str]]]
 
 
 def client(bootstrap: str) -> dict[str, Any]:
-    """While the broker is away, librdkafka would fill the terminal."""
-    return {"bootstrap.servers": bootstrap, "log_level": 0}
+    """While the broker is away, librdkafka would fill the terminal; and it would wait a minute for one that hangs."""
+    return {"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000}
 
 
 def city_of(user: int) -> str:
@@ -35,7 +35,7 @@ def city_of(user: int) -> str:
 
 def make_topics(bootstrap: str) -> None:
     admin = AdminClient(client(bootstrap))
-    topics = [NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"}) for name in (*INPUTS, *OUTPUTS)]
+    topics = [NewTopic(name, PARTITIONS, config={"retention.ms": "-1"}) for name in (*INPUTS, *OUTPUTS)]
     for made in admin.create_topics(topics).values():
         made.result(PATIENCE_S)
     producer = Producer(client(bootstrap) | {"partitioner": "murmur2_random"})

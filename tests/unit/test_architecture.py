@@ -13,12 +13,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def script():
+    sys.path.insert(0, str(ROOT / "tools"))
     spec = importlib.util.spec_from_file_location("check_architecture", ROOT / "tools" / "check_architecture.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     yield module
-    del sys.modules[spec.name]
+    del sys.modules[spec.name], sys.modules["import_circles"]
+    sys.path.remove(str(ROOT / "tools"))
 
 
 def findings(script, tmp_path, text, module):
@@ -31,7 +33,7 @@ def findings(script, tmp_path, text, module):
     ("module", "line", "finding"),
     [
         ("penstock.runtime.x", "import pyspark", "pyspark is imported outside"),
-        ("penstock.runtime.x", "from penstock.spark.stage import run", "must not import penstock.spark"),
+        ("penstock.runtime.x", "from penstock.spark.worker.stage import run", "must not import penstock.spark"),
         ("penstock.serde.x", "from penstock.log.base import TopicLog", "must not import penstock.log"),
         ("penstock.serde.x", "from penstock import log", "must not import penstock.log"),
         ("penstock.topology.x", "def f():\n    import penstock.api.builder", "must not import penstock.api"),
@@ -46,6 +48,23 @@ def test_wrong_imports_are_found(script, tmp_path, module, line, finding):
 def test_right_imports_are_not(script, tmp_path):
     text = '"""Doc."""\n__all__ = []\nimport pyspark\nfrom penstock.log.base import TopicLog\n'
     assert not findings(script, tmp_path, text, "penstock.spark.x")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["import pickle", "from pickle import loads", "import cloudpickle.cloudpickle", "from pyspark import cloudpickle",
+     "from pyspark.cloudpickle import loads", "def f():\n    import marshal", "x = eval('1')"],
+)  # fmt: skip
+def test_what_runs_code_stays_where_it_is(script, tmp_path, line):
+    text = f'"""Doc."""\n__all__ = []\n{line}\n'
+    assert "runs code from" in findings(script, tmp_path, text, "penstock.spark.failures")
+
+
+def test_what_may_unpickle_is_there_and_explained(script):
+    for module, reason in script.UNPICKLES.items():
+        assert (ROOT / "src" / f"{module.replace('.', '/')}.py").is_file()
+        assert reason
+        assert f"`{module}`" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
 
 def test_imports_for_type_checkers_do_not_count(script, tmp_path):
@@ -70,8 +89,66 @@ def test_the_import_of_the_package_is_light(script):
     assert script.check_light_import() == []
 
 
+def test_places_of_packages_that_are_not_there_are_found(script, tmp_path):
+    assert script.check_places() == []
+    (tmp_path / "state" / "views").mkdir(parents=True)
+    findings = script.check_places(tmp_path)
+    assert "LAYERS or ROOMS name log, which does not exist" in findings
+    assert "LAYERS or ROOMS name state/changelog, which does not exist" in findings
+    assert not any(text.endswith(("state, which does not exist", "views, which does not exist")) for text in findings)
+
+
 def test_equal_names_of_test_files_are_found(script, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / "tests" / folder).mkdir(parents=True)
         (tmp_path / "tests" / folder / "test_x.py").touch()
     assert len(script.check_test_names(tmp_path / "tests")) == 1
+
+
+def tree(root, **files):
+    for name, text in files.items():
+        path = root / "penstock" / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(text)
+    return root / "penstock"
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from penstock.state.a import x",
+        "def f():\n    from penstock.state import a",
+        "if TYPE_CHECKING:\n    import penstock.state.a",
+    ],
+)
+def test_circles_of_files_are_found(script, tmp_path, back):
+    root = tree(tmp_path, state__a="import penstock.state.b", state__b=back)
+    assert "penstock.state.a -> penstock.state.b -> penstock.state.a" in " | ".join(script.check_circles(root))
+
+
+def test_fluent_classes_may_make_each_other(script, tmp_path):
+    root = tree(tmp_path, api__a="import penstock.api.b", api__b="import penstock.api.a")
+    assert script.check_circles(root) == []
+
+
+def test_circles_of_rooms_are_found(script, tmp_path):
+    root = tree(
+        tmp_path,
+        state__views__a="import penstock.state.base",
+        state__views__b="x = 1",
+        state__base="import penstock.state.views.b",
+    )
+    (found,) = script.check_circles(root)
+    assert found.startswith("parts of penstock.state import each other")
+
+
+def test_upward_imports_of_sub_packages_are_found(script, tmp_path):
+    root = tree(tmp_path, runtime__functions__a="import penstock.runtime.aggregate.b", runtime__aggregate__b="x = 1")
+    (found,) = script.check_circles(root)
+    assert "penstock.runtime.functions.a must not import penstock.runtime.aggregate.b" in found
+
+
+def test_sub_packages_have_a_place(script, tmp_path):
+    (found,) = script.check_circles(tree(tmp_path, state__new__a="x = 1"))
+    assert "penstock.state.new has no place" in found

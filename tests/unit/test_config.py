@@ -4,10 +4,13 @@ import pickle
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.config import CONFIG_DEFS, StreamsConfig
+from penstock.config.refused import REFUSED
 from penstock.errors import ConfigError
 
 
@@ -74,7 +77,7 @@ def test_handlers():
 def test_settings_of_recorded_cases():
     StreamsConfig({
         "__emit.interval.ms.kstreams.windowed.aggregation__": 0, "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": 0,
-        "topology.optimization": "all", "dsl.store.format": "headers", "statestore.cache.max.bytes": 0,
+        "topology.optimization": "all", "statestore.cache.max.bytes": 0,
         "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
     })  # fmt: skip
 
@@ -115,3 +118,49 @@ def test_secrets_stay_secret():
 def test_config_loads_no_columns():
     code = "import sys, penstock.config; sys.exit(bool({'polars', 'pyarrow', 'pyspark'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_setting_is_read_or_refused_or_named_in_the_warning():
+    """A setting that is accepted and does nothing would be worse than one that is not there."""
+    package = Path(penstock.__file__).parent
+    not_readers = {"config", "demo", "datagen", "java_names"}
+    files = [f for f in package.rglob("*.py") if f.relative_to(package).parts[0] not in not_readers]
+    source = "\n".join(file.read_text() for file in files)
+    read = {name for name in CONFIG_DEFS if f'"{name}"' in source}
+    by_prefix = {"schema.registry.url"}  # the registry's client takes all of schema.registry.*
+    without_effect = {name for name, definition in CONFIG_DEFS.items() if not definition.effect}
+    assert set(CONFIG_DEFS) - read - by_prefix == without_effect
+    assert not read & without_effect
+    assert not REFUSED.keys() & CONFIG_DEFS.keys()
+    config = StreamsConfig({"poll.ms": 4, "num.partitions": 2})
+    assert config.without_effect == ("poll.ms",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max.task.idle.ms", 100),
+        ("max.task.idle.ms", 60_000),
+        ("dsl.store.format", "headers"),
+        ("windowed.inner.class.serde", "string"),
+        ("window.size.ms", 1000),
+    ],
+)
+def test_what_cannot_be_had_is_refused(name, value):
+    with pytest.raises(ConfigError, match=f"{name}={value} is not supported"):
+        StreamsConfig({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("max.task.idle.ms", 0), ("max.task.idle.ms", -1), ("dsl.store.format", "default")]
+)
+def test_what_is_done_anyway_is_accepted(name, value):
+    assert StreamsConfig({name: value})[name] == value
+
+
+def test_realtime_names_the_mode_that_took_its_place():
+    with pytest.raises(
+        ConfigError, match="it must be micro_batch or continuous, which has taken the place of realtime"
+    ):
+        StreamsConfig({"processing.mode": "realtime"})
+    assert StreamsConfig({"processing.mode": "Continuous"})["processing.mode"] == "continuous"

@@ -1,20 +1,22 @@
-"""The documentation is true: its code runs, its commands, settings and links exist."""
+"""The documentation is true: its commands, settings and links exist. Whether its code runs: tests/docs."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import tarfile
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
+
+from penstock import errors
 
 ROOT = Path(__file__).parents[2]
 PAGES = {str(page.relative_to(ROOT)): page for page in sorted((ROOT / "docs").rglob("*.md"))} | {
     "README.md": ROOT / "README.md"
 }
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-STARTS_SPARK = re.compile(r"SparkSession|to_dataframe|stream_dataframe|^\w+\.(start|run)\(", re.MULTILINE)
-WITH_CODE = [name for name, page in PAGES.items() if BLOCK.search(page.read_text())]
 
 
 def _tool():
@@ -22,17 +24,6 @@ def _tool():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.mark.parametrize("name", WITH_CODE)
-def test_code_runs(name, tmp_path, monkeypatch):
-    """The blocks of a page run one after the other, as one program; it ends where Spark would start."""
-    monkeypatch.chdir(tmp_path)
-    names = {"__name__": "page"}
-    for number, block in enumerate(BLOCK.findall(PAGES[name].read_text())):
-        if STARTS_SPARK.search(block):
-            break
-        exec(compile(block, f"{name}, block {number}", "exec"), names)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -56,7 +47,59 @@ def test_commands_exist(name):
         assert not second or inner is None or second in inner or has_default, words
 
 
-def test_the_pages_of_settings_and_of_the_command_are_current():
+def test_the_pages_of_settings_errors_and_the_command_are_current():
     tool = _tool()
     assert PAGES["docs/reference/configuration.md"].read_text() == tool.configuration(), "run make docs"
     assert PAGES["docs/reference/cli.md"].read_text() == tool.command(), "run make docs"
+    assert PAGES["docs/reference/errors.md"].read_text() == tool.errors(), "run make docs"
+    assert (ROOT / "docs" / "pictures" / "word-count.svg").read_text() == tool.picture(), "run make docs"
+
+
+def test_the_counts_of_recorded_cases_are_those_of_the_archive():
+    tool = _tool()
+    with tarfile.open(tool.ARCHIVE) as archive:
+        families = Counter(name.partition("__")[0] for name in archive.getnames())
+    assert families == tool.RECORDED, "tools/build_docs.py: RECORDED"
+    assert f"{families.total()} cases were recorded" in PAGES["README.md"].read_text()
+    assert f"{families.total()} cases were recorded" in PAGES["docs/parity.md"].read_text()
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "pictures").iterdir()), ids=lambda path: path.name)
+def test_pictures_are_whole_and_load_nothing_from_elsewhere(picture):
+    text = picture.read_text()
+    assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+    assert not re.findall(r"""(?:url\(|href=)["']?https?://[^"')]*""", text)
+
+
+def test_the_picture_of_the_demo_shows_a_run_that_was_verified():
+    text = (ROOT / "docs" / "pictures" / "demo.svg").read_text().replace("&#160;", " ")
+    assert "make demo" in text
+    assert "verified: a recount of the file finds exactly these counts" in text
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_each_error_says_where_the_documentation_describes_it(name):
+    page, _, anchor = getattr(errors, name)("x").docs.partition("#")
+    assert f"## {name}\n" in PAGES[page].read_text()
+    assert anchor == name.lower()
+
+
+def test_an_error_of_a_private_kind_is_described_as_the_public_one():
+    class Inner(errors.FencedError):
+        pass
+
+    assert Inner("x").docs == errors.FencedError("x").docs
+
+
+def test_each_error_has_a_cause_and_a_remedy():
+    for name in set(errors.__all__) - {"PenstockError"}:
+        assert re.search(r"\n\n    Cause: .*\n\n    Remedy: ", getattr(errors, name).__doc__, re.DOTALL), name
+
+
+def test_the_command_shows_where_an_error_is_described(capsys, monkeypatch, tmp_path):
+    from penstock.cli.main import main
+
+    monkeypatch.setattr("sys.argv", ["penstock", "topics", "consume", "nowhere", "-b", str(tmp_path / "logs.db")])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().err.splitlines()[-1] == "See docs/reference/errors.md#logerror"

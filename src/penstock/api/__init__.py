@@ -1,1 +1,1 @@
-"""What users build topologies with."""
+"""The DSL and the Processor API: the classes that topologies are built with."""

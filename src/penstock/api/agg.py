@@ -5,7 +5,7 @@ Each is an ordinary aggregator (``fn(key, value, aggregate)``), so it works wher
     orders.group_by_key().aggregate(agg.sum("amount"))
     orders.group_by_key().aggregate(agg.struct(orders=agg.count(), spent=agg.sum("amount"), mean=agg.mean("amount")))
 
-A field is one of a struct or dict; without a field the value itself is meant. Nulls are left out.
+``field`` names a field of a struct or dict; without it the value itself is aggregated. Nulls are skipped.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ SimpleKind = Literal["count", "sum", "min", "max", "first", "last"]
 
 
 class BuiltInAggregator(ABC):
-    """An aggregator that says what it is (``penstock_kind``), so that the runtime may take a faster way to the same."""
+    """An aggregator of a known kind (``penstock_kind``), which the runtime may compute over whole columns."""
 
     __slots__ = ()
 
     @abstractmethod
     def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """Kafka's ``Aggregator.apply``; an aggregate of None has seen nothing yet."""
+        """Return the aggregate with one more value: Kafka's ``Aggregator.apply``. None aggregates no values."""
 
     @abstractmethod
     def merge(self, key: Any, left: Any, right: Any) -> Any:
-        """Kafka's ``Merger.apply``: what two sessions, ``left`` the earlier one, come to as one."""
+        """Return the aggregate of two sessions that become one, ``left`` the earlier: Kafka's ``Merger.apply``."""
 
     @property
     def is_final(self) -> bool:
@@ -58,17 +58,23 @@ class BuiltInAggregator(ABC):
 
     @property
     def by_column(self) -> bool:
-        """Whether it runs over whole columns, where these are of numbers."""
+        """Whether it can run over whole columns of numbers."""
         return True
 
+    @property
+    def fields_read(self) -> frozenset[str]:
+        """The fields of the value that it reads."""
+        field: str | None = getattr(self, "field", None)
+        return frozenset() if field is None else frozenset({field})
+
     def result(self, aggregate: Any) -> Any:
-        """What an aggregate comes to."""
+        """Return the result for an aggregate."""
         return aggregate
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleAggregator(BuiltInAggregator):
-    """One number or value of each key."""
+    """An aggregate of one number or value for each key."""
 
     penstock_kind: SimpleKind
     field: str | None = None
@@ -94,7 +100,7 @@ class SimpleAggregator(BuiltInAggregator):
 
 @dataclass(frozen=True, slots=True)
 class StructAggregator(BuiltInAggregator):
-    """Several at once, as a dict; ``parts`` are (name, aggregator) pairs."""
+    """Several aggregates in one dict; ``parts`` are (name, aggregator) pairs."""
 
     parts: tuple[tuple[str, BuiltInAggregator], ...]
     penstock_kind: Literal["struct"] = "struct"
@@ -116,20 +122,24 @@ class StructAggregator(BuiltInAggregator):
     def by_column(self) -> bool:
         return all(part.by_column for _, part in self.parts)
 
+    @property
+    def fields_read(self) -> frozenset[str]:
+        return frozenset().union(*(part.fields_read for _, part in self.parts))
+
     def result(self, aggregate: Any) -> Any:
         return {name: part.result(aggregate.get(name)) for name, part in self.parts}
 
 
 @dataclass(frozen=True, slots=True)
 class MeanAggregator(BuiltInAggregator):
-    """The mean; what is kept is the sum and the count, as a dict."""
+    """The mean; the store keeps the sum and the count, as a dict."""
 
     field: str | None = None
     penstock_kind: Literal["mean"] = "mean"
 
     @property
     def kept(self) -> StructAggregator:
-        """What is kept of each key."""
+        """The aggregator of the sum and the count, which the store keeps for each key."""
         of_field = (("sum", SimpleAggregator("sum", self.field)), ("count", SimpleAggregator("count", self.field)))
         return StructAggregator(of_field)
 
@@ -149,7 +159,7 @@ class MeanAggregator(BuiltInAggregator):
 
 @dataclass(frozen=True, slots=True)
 class UniqueAggregator(BuiltInAggregator):
-    """How many different values; what is kept are the values, as a list."""
+    """The number of different values; the store keeps the values, as a list."""
 
     field: str | None = None
     penstock_kind: Literal["n_unique"] = "n_unique"
@@ -181,7 +191,7 @@ def _item(value: Any, field: str | None) -> Any:
 
 
 def count(field: str | None = None) -> BuiltInAggregator:
-    """Counts the records, or those whose field is not null.
+    """Count the records, or those whose field is not null.
 
     >>> count()("k", "v", 2)
     3
@@ -190,7 +200,7 @@ def count(field: str | None = None) -> BuiltInAggregator:
 
 
 def sum(field: str | None = None) -> BuiltInAggregator:  # noqa: A001 - SQL's name for it
-    """Adds the values up.
+    """Add the values.
 
     >>> sum("amount")("k", {"amount": 5}, 2)
     7
@@ -199,7 +209,7 @@ def sum(field: str | None = None) -> BuiltInAggregator:  # noqa: A001 - SQL's na
 
 
 def min(field: str | None = None) -> BuiltInAggregator:  # noqa: A001
-    """Keeps the smallest.
+    """Keep the smallest value.
 
     >>> min()("k", 5, 2)
     2
@@ -208,7 +218,7 @@ def min(field: str | None = None) -> BuiltInAggregator:  # noqa: A001
 
 
 def max(field: str | None = None) -> BuiltInAggregator:  # noqa: A001
-    """Keeps the largest.
+    """Keep the largest value.
 
     >>> max()("k", 5, 2)
     5
@@ -217,7 +227,7 @@ def max(field: str | None = None) -> BuiltInAggregator:  # noqa: A001
 
 
 def first(field: str | None = None) -> BuiltInAggregator:
-    """Keeps the first.
+    """Keep the first value.
 
     >>> first()("k", 5, 2)
     2
@@ -226,7 +236,7 @@ def first(field: str | None = None) -> BuiltInAggregator:
 
 
 def last(field: str | None = None) -> BuiltInAggregator:
-    """Keeps the last.
+    """Keep the last value.
 
     >>> last()("k", 5, 2)
     5
@@ -235,7 +245,7 @@ def last(field: str | None = None) -> BuiltInAggregator:
 
 
 def mean(field: str | None = None) -> MeanAggregator:
-    """The mean of the values. The table's store keeps sum and count; the mean is taken behind it, by ``map_values``.
+    """Compute the mean of the values. The table's store keeps the sum and the count; ``map_values`` divides them.
 
     >>> from penstock.testing import try_out
     >>> try_out(lambda s: s.group_by_key().aggregate(mean()), [("a", 1), ("a", 2)])
@@ -245,7 +255,7 @@ def mean(field: str | None = None) -> MeanAggregator:
 
 
 def n_unique(field: str | None = None) -> UniqueAggregator:
-    """How many different values there were. The table's store keeps them all, so they should be few for each key.
+    """Count the different values. The table's store keeps them all, so each key should have few.
 
     >>> from penstock.testing import try_out
     >>> try_out(lambda s: s.group_by_key().aggregate(n_unique()), [("a", "x"), ("a", "y"), ("a", "x")])
@@ -255,7 +265,7 @@ def n_unique(field: str | None = None) -> UniqueAggregator:
 
 
 def struct(**parts: BuiltInAggregator) -> StructAggregator:
-    """Several aggregators at once: the table's values are dicts with a result under each name.
+    """Combine several aggregators: the table's values are dicts with one result for each name.
 
     >>> from penstock.testing import try_out
     >>> totals = struct(orders=count(), spent=sum("amount"), largest=max("amount"))
@@ -265,7 +275,7 @@ def struct(**parts: BuiltInAggregator) -> StructAggregator:
     wrong = [name for name, part in parts.items() if not isinstance(part, BuiltInAggregator)]
     if wrong or not parts:
         raise TopologyError(
-            f"struct() takes built-in aggregators; {wrong[0]!r} is none" if wrong else "struct() has no parts",
+            f"struct() takes built-in aggregators; {wrong[0]!r} is not one" if wrong else "struct() has no parts",
             hint='For example agg.struct(orders=agg.count(), spent=agg.sum("amount")).',
         )
     return StructAggregator(tuple(parts.items()))

@@ -1,13 +1,15 @@
-"""BranchedKStream: one stream cut into several by predicates."""
+"""BranchedKStream: one stream split into several by predicates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from penstock.api.handle import Handle
-from penstock.api.options import Branched
+from penstock.api.handle import Fluent, StreamHandle, name_of, option
+from penstock.api.options import Branched, Named
 from penstock.errors import TopologyError
+from penstock.java_names import with_java_names
 from penstock.topology import operations as ops
 from penstock.topology.functions import Function
 from penstock.topology.graph import ProcessorGraph
@@ -24,12 +26,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class BranchedKStream(Generic[K, V]):
-    """The branches made so far: Kafka's ``BranchedKStream``. The first predicate that holds takes a record."""
+@with_java_names
+class BranchedKStream(Fluent[StreamHandle], Generic[K, V]):
+    """A split stream: Kafka's ``BranchedKStream``. A record goes to the first branch whose predicate is true."""
 
-    def __init__(self, stream: KStream[K, V], name: str | None) -> None:
-        self._stream = stream
-        handle = stream._handle  # noqa: SLF001
+    def __init__(self, handle: StreamHandle, name: str | None) -> None:
+        super().__init__(handle)
         self._name = handle.builder.names.processor("KSTREAM-BRANCH-", name)
         self._predicates: list[Function] = []
         self._children: list[str] = []
@@ -37,6 +39,26 @@ class BranchedKStream(Generic[K, V]):
         self._branches: dict[str, KStream[K, V]] = {}
         self._graph = ProcessorGraph(name=self._name, operation=self._operation)
         handle.builder.add(handle.graph, self._graph)
+
+    @overload
+    def branch(
+        self,
+        predicate: Callable[[V], bool],
+        branched: Branched | None = None,
+        *,
+        name: str | None = None,
+        to: Callable[[KStream[K, V]], Any] | None = None,
+    ) -> BranchedKStream[K, V]: ...
+
+    @overload
+    def branch(
+        self,
+        predicate: Callable[[K, V], bool] | pl.Expr,
+        branched: Branched | None = None,
+        *,
+        name: str | None = None,
+        to: Callable[[KStream[K, V]], Any] | None = None,
+    ) -> BranchedKStream[K, V]: ...
 
     def branch(
         self,
@@ -46,11 +68,11 @@ class BranchedKStream(Generic[K, V]):
         name: str | None = None,
         to: Callable[[KStream[K, V]], Any] | None = None,
     ) -> BranchedKStream[K, V]:
-        """Adds a branch. Its stream goes to the function ``to``, or into the result under ``<split name><name>``."""
+        """Add a branch. Its stream is passed to ``to``, or is in the result under the key ``<split name><name>``."""
         if self._default is not None:
             raise TopologyError("branch() comes after default_branch()", hint="Make the default branch last.")
         self._predicates.append(Function.wrap(predicate, verb="branch", allowed=(1, 2)))
-        self._children.append(self._add(branched or Branched(name, to), len(self._predicates)))
+        self._children.append(self._add(_options(branched, name, to), len(self._predicates)))
         return self
 
     def default_branch(
@@ -60,14 +82,14 @@ class BranchedKStream(Generic[K, V]):
         name: str | None = None,
         to: Callable[[KStream[K, V]], Any] | None = None,
     ) -> dict[str, KStream[K, V]]:
-        """Ends the branching with a branch for all other records (``defaultBranch``); gives the branches by name."""
+        """Add a branch for all other records (``defaultBranch``), and return the branches by name."""
         if self._default is not None:
             raise TopologyError("a split has one default branch", hint="Call default_branch() once.")
-        self._default = self._add(branched or Branched(name, to), 0)
+        self._default = self._add(_options(branched, name, to), 0)
         return dict(self._branches)
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
-        """Ends the branching: all other records are dropped (``noDefaultBranch``); gives the branches by name."""
+        """Drop all other records (``noDefaultBranch``), and return the branches by name."""
         return dict(self._branches)
 
     def _operation(self) -> ops.Branch:
@@ -76,14 +98,17 @@ class BranchedKStream(Generic[K, V]):
     def _add(self, branched: Branched, number: int) -> str:
         from penstock.api.stream import KStream
 
-        above = self._stream._handle  # noqa: SLF001
+        above = self._handle
         child = check_name(f"{self._name}{number if branched.name is None else branched.name}")
-        above.builder.names.processor(child)  # Kafka burns a number here
+        above.builder.names.processor(child)  # Kafka uses up a number here
         graph = ProcessorGraph(name=child, operation=ops.PassThrough)
         above.builder.add(self._graph, graph)
-        handle = Handle(above.builder, graph, child, above.key_serde, above.value_serde, above.sources)
-        stream: KStream[K, V] = KStream(handle, needs_repartition=self._stream._needs_repartition)  # noqa: SLF001
+        stream: KStream[K, V] = KStream(replace(above, graph=graph, node=child))
         result = stream if branched.to is None else branched.to(stream)
         if isinstance(result, KStream):
             self._branches[child] = result
         return child
+
+
+def _options(branched: Branched | None, name: str | Named | None, to: Callable[[Any], Any] | None) -> Branched:
+    return Branched(name_of(name), to) if branched is None else option(branched, Branched, "branch")

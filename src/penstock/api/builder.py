@@ -1,4 +1,4 @@
-"""StreamsBuilder: where every topology starts."""
+"""StreamsBuilder: the start of every topology of the DSL."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.dataframes import dataframe_source
-from penstock.api.handle import Handle, check_kind, name_of
+from penstock.api.handle import GlobalTableHandle, TableHandle, check_kind, name_of, option
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Consumed, Materialized, Named
 from penstock.api.processing import processor_operation
-from penstock.api.sources import read, source_node
+from penstock.api.sources import read, source_node, topic_names
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable
 from penstock.api.topology import Topology
-from penstock.errors import TopologyError
+from penstock.api.type_variables import KeyOrAny, ValueOrAny
+from penstock.errors import ConfigError, TopologyError
+from penstock.given import check_mapping
+from penstock.java_names import with_java_names
 from penstock.topology.builder import GraphBuilder
-from penstock.topology.dataframes import DataFrameSource, OutputMode
+from penstock.topology.dataframe_source import DataFrameSource, OutputMode
 from penstock.topology.graph import StoreGraph, TableSourceGraph
 from penstock.topology.names import check_name
 from penstock.topology.operations import TableSource
@@ -33,8 +36,9 @@ __all__ = ["StreamsBuilder"]
 Name = str | Named | None
 
 
+@with_java_names
 class StreamsBuilder:
-    """Builds one topology from streams and tables: Kafka's ``StreamsBuilder``.
+    """A builder of one topology from streams and tables: Kafka's ``StreamsBuilder``.
 
     >>> builder = StreamsBuilder()
     >>> builder.stream("words").filter(lambda word: word != "").to("kept")
@@ -57,9 +61,13 @@ class StreamsBuilder:
         self._dataframes: dict[str, DataFrameSource] = {}
 
     def stream(
-        self, topic: str | Sequence[str] | re.Pattern[str], consumed: Consumed | None = None, *, name: Name = None
-    ) -> KStream[Any, Any]:
-        """A stream of a topic, of several, or of all whose name matches a compiled pattern.
+        self,
+        topic: str | Sequence[str] | re.Pattern[str],
+        consumed: Consumed[KeyOrAny, ValueOrAny] | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[KeyOrAny, ValueOrAny]:
+        """Read a topic, several topics, or all whose names match a compiled pattern, as a stream.
 
         Args:
             topic: The name, a list of names, or ``re.compile(...)``.
@@ -68,13 +76,13 @@ class StreamsBuilder:
         """
         options = _named(consumed, name)
         if isinstance(topic, re.Pattern):
-            return read(self._graph, (), topic.pattern, options)
-        topics = (topic,) if isinstance(topic, str) else tuple(topic)
+            return KStream(read(self._graph, (), topic.pattern, options))
+        topics = topic_names(topic, "stream")
         if not topics:
             raise TopologyError("stream() reads no topic", hint="Name at least one.")
         for each in topics:
             check_name(each, "topic")
-        return read(self._graph, tuple(dict.fromkeys(topics)), None, options)
+        return KStream(read(self._graph, tuple(dict.fromkeys(topics)), None, options))
 
     def stream_dataframe(
         self,
@@ -88,38 +96,51 @@ class StreamsBuilder:
         partitions: int | None = None,
         output_mode: OutputMode = "append",
     ) -> KStream[Any, Any]:
-        """A stream of the rows of a streaming Spark DataFrame.
+        """Read the rows of a streaming Spark DataFrame as a stream.
 
-        A query of its own writes them, exactly once, to the topic ``<application.id>-<name>-dataframe``, which the
-        topology reads; what has been processed is deleted from it. In a test driver the topic is ``<name>-dataframe``.
+        A separate query writes them, exactly once, to the topic ``<application.id>-<name>-dataframe``, which the
+        topology reads; records that have been processed are deleted. In a test driver the topic is
+        ``<name>-dataframe``.
 
         Args:
             df: Any streaming DataFrame.
-            name: Of the stream; keep it the same from start to start: the DataFrame's progress is kept under it.
+            name: The name of the stream. Do not change it: the progress of the DataFrame is stored under it.
             key: A column; None for records without key.
             value: A column, several (a struct), or None for all. Structs, arrays and maps become JSON.
             timestamp: A column of type timestamp, or milliseconds as bigint; None for the time of writing.
-            consumed: Serdes in place of those that fit the columns' types; binary columns are taken as they are.
-            partitions: Of the topic, when it is created; by default ``num.partitions``.
+            consumed: Serdes in place of those for the columns' types; binary columns are not encoded.
+            partitions: The partition count of the topic when it is created; by default ``num.partitions``.
             output_mode: "update" if ``df`` aggregates without a watermark.
         """
         if name in self._dataframes:
             raise TopologyError(f"two DataFrames are named {name!r}", hint="Give each a name= of its own.")
-        options = consumed or Consumed()
-        source = dataframe_source(df, name, key, value, timestamp, options, partitions, output_mode)
+        options = option(consumed, Consumed, "stream_dataframe")
+        given = DataFrameSource(
+            name,
+            f"{name}-dataframe",
+            options.key_serde,
+            options.value_serde,
+            partitions,
+            output_mode,
+            key,
+            value,
+            timestamp,
+            df,
+        )
+        source = dataframe_source(given)
         self._dataframes[name] = source
         options = replace(options, key_serde=source.key_serde, value_serde=source.value_serde, offset_reset="earliest")
-        return read(self._graph, (source.topic,), None, options)
+        return KStream(read(self._graph, (source.topic,), None, options))
 
     def table(
         self,
         topic: str,
-        consumed: Consumed | None = None,
+        consumed: Consumed[KeyOrAny, ValueOrAny] | None = None,
         materialized: Materialized | str | None = None,
         *,
         name: Name = None,
-    ) -> KTable[Any, Any]:
-        """A table of a topic: the newest value of each key, null deletes. It has a store if named or needed."""
+    ) -> KTable[KeyOrAny, ValueOrAny]:
+        """Read a topic as a table: the newest value of each key; null deletes. It has a store if named or needed."""
         options, given = _table_options(topic, consumed, materialized, name)
         store = named(given, self._graph, f"{topic}-")
         names = self._graph.names
@@ -135,18 +156,18 @@ class StreamsBuilder:
         )
         graph.output_versioned = store.history is not None
         self._graph.add(self._graph.root, graph)
-        handle = Handle(self._graph, graph, node, options.key_serde, options.value_serde, frozenset({source}))
-        return KTable(handle, state, store.name if queryable else None)
+        queried, key, value = store.name if queryable else None, options.key_serde, options.value_serde
+        return KTable(TableHandle(self._graph, graph, node, key, value, frozenset({source}), state, queried))
 
     def global_table(
         self,
         topic: str,
-        consumed: Consumed | None = None,
+        consumed: Consumed[KeyOrAny, ValueOrAny] | None = None,
         materialized: Materialized | str | None = None,
         *,
         name: Name = None,
-    ) -> GlobalKTable[Any, Any]:
-        """A table of which every machine has a full copy, for joins by any key (``globalTable``).
+    ) -> GlobalKTable[KeyOrAny, ValueOrAny]:
+        """Read a topic as a table that every machine has in full, for joins by any key (``globalTable``).
 
         >>> from penstock.testing import TopologyTestDriver
         >>> builder = StreamsBuilder()
@@ -177,10 +198,10 @@ class StreamsBuilder:
             own_stores=lambda: (spec,),
         )
         self._graph.add(self._graph.root, graph)
-        return GlobalKTable(node, spec)
+        return GlobalKTable(GlobalTableHandle(node, spec))
 
     def add_state_store(self, store: StoreSpec) -> StreamsBuilder:
-        """Adds a store for processors to use by name (``addStateStore``); make it with `Stores`."""
+        """Add a store, made with `Stores`, that processors use by its name (``addStateStore``)."""
         check_kind(store, StoreSpec, "add_state_store", 'Make one with Stores, e.g. Stores.key_value("counts").')
         self._graph.add(self._graph.root, StoreGraph(name=f"store {store.name}", spec=store))
         return self
@@ -194,19 +215,20 @@ class StreamsBuilder:
         *,
         name: Name = None,
     ) -> StreamsBuilder:
-        """Adds a store of which every host has a full copy, kept up to date by a processor (``addGlobalStore``).
+        """Add a store that every machine has in full, kept up to date by a processor (``addGlobalStore``).
 
-        Every processor may read it without being connected to it; only this one may write it.
+        Every processor may read it without being connected to it; only this one may write to it.
 
         Args:
-            store: Made with `Stores`; the topic is its changelog.
+            store: The store, made with `Stores`; the topic is its changelog.
             topic: The topic whose records keep the store up to date.
-            supplier: Makes the processor that puts the records into the store. It forwards nothing.
-            consumed: Serdes and timestamp extractor; serdes are the store's unless given.
+            supplier: The class of the processor that puts the records into the store, or a function that makes one. It
+                must not forward records.
+            consumed: Serdes (by default those of the store) and timestamp extractor.
             name: The processor's name.
 
         Raises:
-            TopologyError: This is no store, or its topic is read by another source.
+            TopologyError: ``store`` is not a store, or another source reads the topic.
 
         >>> from penstock import Processor, Stores
         >>> class Keep(Processor):
@@ -238,25 +260,25 @@ class StreamsBuilder:
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
-        """The topology so far. It may be extended node by node; the builder may be used and built again.
+        """Build the topology. It can be extended node by node; the builder can be used and built again.
 
         Args:
             config: The application's settings, for ``topology.optimization`` ("none", "all", or rules with commas).
         """
-        optimization = (config or {}).get("topology.optimization") or "none"
+        settings = {} if config is None else check_mapping(config, "build(): config", ConfigError)
+        optimization = settings.get("topology.optimization") or "none"
         return self._graph.build(Topology(dataframes=dict(self._dataframes)), str(optimization))
 
 
 def _named(consumed: Consumed | None, name: Name) -> Consumed:
-    options = consumed or Consumed()
-    check_kind(options, Consumed, "stream", "Write Consumed(...), or name= for a name alone.")
-    return options if options.name or name is None else replace(options, name=name_of(name))
+    options, name = option(consumed, Consumed, "stream"), name_of(name)
+    return options if options.name or name is None else replace(options, name=name)
 
 
 def _table_options(
     topic: str, consumed: Consumed | None, materialized: Materialized | str | None, name: Name
 ) -> tuple[Consumed, Materialized | None]:
-    """Serdes come from either side; the topic's and the store's are the same."""
+    """Return the options of a table with the same serdes for the topic and the store, from whichever has them."""
     check_name(topic, "topic")
     options, given = _named(consumed, name), Materialized.of(materialized)
     if given is None:

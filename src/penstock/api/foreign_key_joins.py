@@ -1,7 +1,7 @@
 """Joins of two tables by a foreign key: ``KTable.join(..., foreign_key=...)``.
 
 The nodes and names are those of Kafka: the left side sends subscriptions through one internal topic, the right side
-answers through another, and the answers that still fit the left row are joined.
+responds through another, and the responses that are still valid for the left row are joined.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.api.handle import Handle, check_kind, same_builder
+from penstock.api.derived_tables import serdes_of
+from penstock.api.handle import Handle, TableHandle, same_builder
+from penstock.api.joins import Join
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Materialized, TableJoined
-from penstock.api.serdes import UNKNOWN, for_internal, for_topic, resolve
-from penstock.api.table import KTable
+from penstock.api.serdes import UNKNOWN, for_internal, for_store, for_topic, resolve
 from penstock.topology.default_serdes import Wrapping
 from penstock.topology.foreign_key_operations import (
     ForeignTableJoin,
@@ -31,48 +32,62 @@ from penstock.topology.operations import TableSource
 from penstock.topology.stores import StoreSpec
 from penstock.topology.tables import SourceTable
 
-__all__ = ["join_on_foreign_key"]
+__all__ = ["ForeignKey", "join_on_foreign_key"]
 
 _PREFIX = "KTABLE-FK-JOIN-"
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
-    """All names of a join, made in Kafka's order."""
+class _TopicNames:
+    """The names of an internal topic and of the nodes that write and read it."""
 
     topic: str
-    send: str
     sink: str
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """All names of a join."""
+
+    subscriptions: _TopicNames
+    send: str
     store: str
     receive: str
     join: str
     foreign_join: str
-    answer_topic: str
-    answer_sink: str
-    answer_source: str
+    answers: _TopicNames
     resolver: str
     result: str
 
     @classmethod
     def make(cls, names: Names, given: str | None) -> _Names:
+        """Take the names in Kafka's order."""
+
         def one(prefix: str, suffix: str) -> str:
             return names.processor(prefix, given, suffix)
 
         registration = f"{_PREFIX}SUBSCRIPTION-REGISTRATION-"
         processor = f"{_PREFIX}SUBSCRIPTION-PROCESSOR-"
+        subscriptions = one(registration, "-subscription-registration") + "-topic"
+        send = one(registration, "-subscription-registration-processor")
+        subscription_sink = one("KTABLE-SINK-", "-subscription-registration-sink")
+        subscription_source = one("KTABLE-SOURCE-", "-subscription-registration-source")
+        store = one(f"{_PREFIX}SUBSCRIPTION-STATE-STORE-", "-subscription-store")
+        receive = one(processor, "-subscription-receive")
+        join = one(processor, "-subscription-join-foreign")
+        foreign_join = one(processor, "-foreign-join-subscription")
+        answers = one(f"{_PREFIX}SUBSCRIPTION-RESPONSE-", "-subscription-response") + "-topic"
+        answer_sink = one("KTABLE-SINK-", "-subscription-response-sink")
+        answer_source = one("KTABLE-SOURCE-", "-subscription-response-source")
         return cls(
-            topic=one(registration, "-subscription-registration") + "-topic",
-            send=one(registration, "-subscription-registration-processor"),
-            sink=one("KTABLE-SINK-", "-subscription-registration-sink"),
-            source=one("KTABLE-SOURCE-", "-subscription-registration-source"),
-            store=one(f"{_PREFIX}SUBSCRIPTION-STATE-STORE-", "-subscription-store"),
-            receive=one(processor, "-subscription-receive"),
-            join=one(processor, "-subscription-join-foreign"),
-            foreign_join=one(processor, "-foreign-join-subscription"),
-            answer_topic=one(f"{_PREFIX}SUBSCRIPTION-RESPONSE-", "-subscription-response") + "-topic",
-            answer_sink=one("KTABLE-SINK-", "-subscription-response-sink"),
-            answer_source=one("KTABLE-SOURCE-", "-subscription-response-source"),
+            subscriptions=_TopicNames(subscriptions, subscription_sink, subscription_source),
+            send=send,
+            store=store,
+            receive=receive,
+            join=join,
+            foreign_join=foreign_join,
+            answers=_TopicNames(answers, answer_sink, answer_source),
             resolver=one(f"{_PREFIX}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-", "-subscription-response-resolver"),
             result=one(f"{_PREFIX}OUTPUT-", "-result"),
         )
@@ -80,7 +95,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class _Serdes:
-    """What travels and what is kept; ``subscription`` and ``response`` wrap a key and a value."""
+    """The serdes of the topics and the store; ``subscription`` and ``response`` wrap a key and a value."""
 
     primary: Any
     foreign: Any
@@ -96,7 +111,7 @@ class _Serdes:
         return cls(
             primary,
             foreign,
-            for_internal(left.value_serde),
+            for_store(left.value_serde),
             Wrapping(SubscriptionSerde, primary, "key"),
             Wrapping(ResponseSerde, for_internal(right.value_serde), "value"),
         )
@@ -104,7 +119,7 @@ class _Serdes:
 
 @dataclass(frozen=True, slots=True)
 class _ByKey:
-    """A partitioner that is not shown the value, which is a wrapper that means nothing to users."""
+    """A user's partitioner that gets None in place of the value, as values are internal wrappers."""
 
     fn: Callable[..., int]
 
@@ -119,68 +134,66 @@ def _partitioner(fn: Callable[..., int] | None) -> Function | None:
     return Function(_ByKey(fn), 4, wrapped.name, wrapped.file, wrapped.line)
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """The function that extracts the key of the right table from the left one's rows, and the options of the join."""
+
+    extract: Function
+    joined: TableJoined
+
+    @classmethod
+    def of(cls, extractor: object, joined: TableJoined, verb: str) -> ForeignKey:
+        """Wrap the extractor, a function of (value) or (key, value) or an expression."""
+        return cls(Function.wrap(extractor, verb=f"{verb}: foreign_key", allowed=(1, 2)), joined)
+
+
 def join_on_foreign_key(
-    left: KTable[Any, Any],
-    right: KTable[Any, Any],
-    extractor: object,
-    joiner: object,
-    joined: TableJoined,
-    materialized: Materialized | None,
-    *,
-    is_left: bool,
-) -> KTable[Any, Any]:
-    """`KTable.join` and `KTable.left_join` with ``foreign_key``."""
-    verb = "left_join" if is_left else "join"
-    check_kind(right, KTable, verb, "Join with a table; stream.to_table() makes one of a stream.")
-    above, other = left._handle, right._handle  # noqa: SLF001
-    same_builder(above, other, verb)
-    extract = Function.wrap(extractor, verb=f"{verb}: foreign_key", allowed=(1, 2))
-    fn = Function.wrap(joiner, verb=verb, allowed=(2, 3))
-    right._state.enable_send_old(force=True)  # noqa: SLF001
-    left._state.enable_send_old(force=True)  # noqa: SLF001
+    above: TableHandle, other: TableHandle, join: Join, key: ForeignKey, materialized: Materialized | None
+) -> TableHandle:
+    """Add `KTable.join` or `KTable.left_join` with ``foreign_key``."""
+    same_builder(above, other, join.verb)
+    joined, is_left = key.joined, join.is_left
+    other.state.enable_send_old(force=True)
+    above.state.enable_send_old(force=True)
     builder = above.builder
     names, serdes = _Names.make(builder.names, joined.name), _Serdes.of(above, other)
     store = StoreSpec(
-        names.store, "timestamped", resolve("bytes"), serdes.subscription, timestamped=True, caching=False
+        names.store,
+        "timestamped",
+        resolve("bytes"),
+        serdes.subscription,
+        timestamped=True,
+        caching=False,
+        holds_hashes=True,
+        hash_serde=serdes.value,
     )
 
     send = _processor(
         names.send,
-        SubscriptionSend(extract, serdes.primary, serdes.foreign, serdes.value, is_left, above.graph.is_versioned()),
+        SubscriptionSend(
+            key.extract, serdes.primary, serdes.foreign, serdes.value, is_left, above.graph.is_versioned()
+        ),
     )
     subscribed = _topic(
-        names.topic,
-        names.sink,
-        names.source,
-        serdes.foreign,
-        serdes.subscription,
-        _partitioner(joined.other_partitioner),
+        names.subscriptions, serdes.foreign, serdes.subscription, _partitioner(joined.other_partitioner)
     )
     receive = _processor(names.receive, SubscriptionReceive(serdes.foreign, serdes.primary, store.name), own=store)
-    join = _processor(names.join, SubscriptionJoin(other.node), uses=right._state.getter_stores())  # noqa: SLF001
+    subscribed_join = _processor(names.join, SubscriptionJoin(other.node), uses=other.state.getter_stores())
     foreign_join = _processor(
         names.foreign_join,
         ForeignTableJoin(names.receive, serdes.foreign, serdes.primary, store.name, other.graph.is_versioned()),
         own=store,
     )
-    answered = _topic(
-        names.answer_topic,
-        names.answer_sink,
-        names.answer_source,
-        serdes.primary,
-        serdes.response,
-        _partitioner(joined.partitioner),
-    )
+    answered = _topic(names.answers, serdes.primary, serdes.response, _partitioner(joined.partitioner))
     resolver = _processor(
         names.resolver,
-        ResponseJoin(above.node, serdes.value, fn, is_left),
-        uses=left._state.getter_stores(),  # noqa: SLF001
+        ResponseJoin(above.node, serdes.value, join.joiner, is_left),
+        uses=above.state.getter_stores(),
     )
     given = named(materialized, builder, f"{_PREFIX}OUTPUT-")
-    key = above.key_serde if given.key_serde is None else given.key_serde
-    value = UNKNOWN if given.value_serde is None else given.value_serde
+    key_serde, value_serde = serdes_of(given, above.key_serde, UNKNOWN)
     queryable = materialized is not None and materialized.name is not None
-    state = SourceTable(key_value_spec(given, key, value), materialized=queryable)
+    state = SourceTable(key_value_spec(given, key_serde, value_serde), materialized=queryable)
     result = ProcessorGraph(
         name=names.result, operation=lambda: TableSource(state.store, state.send_old), own_stores=state.own_stores
     )
@@ -189,19 +202,19 @@ def join_on_foreign_key(
     builder.add(above.graph, send)
     builder.add(send, subscribed[0])
     builder.add(*subscribed)
-    builder.copartition(other.sources | {names.source})
+    builder.copartition(other.sources | {names.subscriptions.source})
     builder.add(subscribed[1], receive)
-    builder.add(receive, join)
+    builder.add(receive, subscribed_join)
     builder.add(other.graph, foreign_join)
-    builder.add(join, answered[0])
+    builder.add(subscribed_join, answered[0])
     builder.add(foreign_join, answered[0])
     builder.add(*answered)
-    sources = above.sources | {names.answer_source}
+    sources = above.sources | {names.answers.source}
     builder.copartition(sources)
     builder.add(answered[1], resolver)
     builder.add(resolver, result)
-    handle = Handle(builder, result, names.result, above.key_serde, value, sources)
-    return KTable(handle, state, given.name if queryable else None)
+    queried = given.name if queryable else None
+    return TableHandle(builder, result, names.result, above.key_serde, value_serde, sources, state, queried)
 
 
 def _processor(
@@ -212,17 +225,16 @@ def _processor(
 
 
 def _topic(
-    topic: str, sink: str, source: str, key_serde: Any, value_serde: Any, partitioner: Function | None
+    names: _TopicNames, key_serde: Any, value_serde: Any, partitioner: Function | None
 ) -> tuple[GraphNode, GraphNode]:
-    """The sink and the source of an internal topic."""
-    return (
-        SinkGraph(
-            name=sink,
-            topic=topic,
-            key_serde=key_serde,
-            value_serde=value_serde,
-            partitioner=partitioner,
-            internal=True,
-        ),
-        SourceGraph(name=source, source=SourceNode(source, (topic,), key_serde, value_serde, internal=True)),
+    """Make the sink and the source of an internal topic."""
+    sink = SinkGraph(
+        name=names.sink,
+        topic=names.topic,
+        key_serde=key_serde,
+        value_serde=value_serde,
+        partitioner=partitioner,
+        internal=True,
     )
+    source = SourceNode(names.source, (names.topic,), key_serde, value_serde, internal=True)
+    return sink, SourceGraph(name=names.source, source=source)

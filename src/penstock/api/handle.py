@@ -1,25 +1,62 @@
-"""What streams, tables and grouped things share: a place in the growing graph."""
+"""Handles: places in the growing graph, on which the fluent classes are built.
+
+The helpers of this package take handles and return handles; `KStream`, `KTable` and the other fluent classes wrap them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.api.options import Named
+from penstock.api.serdes import UNKNOWN
 from penstock.errors import TopologyError
+from penstock.given import check_optional
+from penstock.topology.graph import ProcessorGraph
 
 if TYPE_CHECKING:
     from penstock.topology.builder import GraphBuilder
-    from penstock.topology.graph import GraphNode
+    from penstock.topology.graph import GraphNode, RepartitionGraph
+    from penstock.topology.operations import Operation
+    from penstock.topology.stores import StoreSpec
+    from penstock.topology.tables import TableState
 
-__all__ = ["Handle", "check_kind", "name_of", "same_builder"]
+__all__ = [
+    "Fluent",
+    "GlobalTableHandle",
+    "Handle",
+    "SharedTopic",
+    "StreamHandle",
+    "TableHandle",
+    "check_kind",
+    "name_of",
+    "option",
+    "same_builder",
+]
+
+T = TypeVar("T")
+H = TypeVar("H")
+H_co = TypeVar("H_co", covariant=True)
+
+
+class SharedTopic:
+    """A repartition topic that several joins or aggregations of the same records may share."""
+
+    def __init__(self) -> None:
+        self._graph: RepartitionGraph | None = None
+
+    def choose(self, made: RepartitionGraph, *, share: bool) -> RepartitionGraph:
+        """Return the topic made earlier if it is to be shared, or else remember and return the new one."""
+        if self._graph is None or not share:
+            self._graph = made
+        return self._graph
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """Kafka's ``AbstractStream``.
+    """A place in the growing graph: Kafka's ``AbstractStream``.
 
-    ``node`` is the name of the processor that gives the records, ``sources`` the source nodes of its sub-topology.
+    ``node`` is the name of the processor that sends the records, ``sources`` are the source nodes of its sub-topology.
     """
 
     builder: GraphBuilder
@@ -30,19 +67,86 @@ class Handle:
     sources: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class StreamHandle(Handle):
+    """The place of a `KStream`; after a change of the key it needs a repartition before keys can meet."""
+
+    needs_repartition: bool = False
+    join_topic: SharedTopic = field(default_factory=SharedTopic, init=False, compare=False, repr=False)
+
+    def then(
+        self, prefix: str, name: str | None, operation: Operation, *, keys: bool = False, values: bool = False
+    ) -> StreamHandle:
+        """Add a processor; ``keys`` and ``values`` say which of them it changes."""
+        node = self.builder.names.processor(prefix, name)
+        graph = ProcessorGraph(
+            name=node, operation=lambda: operation, changes_key=keys, changes_value=values and not keys
+        )
+        return self.below(graph, keys=keys, values=values)
+
+    def below(self, graph: ProcessorGraph, *, keys: bool, values: bool) -> StreamHandle:
+        """Add a graph node, and return the place below it."""
+        self.builder.add(self.graph, graph)
+        return StreamHandle(
+            self.builder,
+            graph,
+            graph.name,
+            UNKNOWN if keys else self.key_serde,
+            UNKNOWN if values else self.value_serde,
+            self.sources,
+            needs_repartition=self.needs_repartition or keys,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableHandle(Handle):
+    """The place of a `KTable`, with the state of its processor and the store name that the user gave, if any."""
+
+    state: TableState
+    store: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalTableHandle:
+    """The processor and the store of a `GlobalKTable`."""
+
+    node: str
+    spec: StoreSpec
+
+
+class Fluent(Generic[H_co]):
+    """A class whose verbs extend the graph at a handle."""
+
+    def __init__(self, handle: H_co) -> None:
+        self._handle = handle
+
+    def _handle_of(self, other: Fluent[H]) -> H:
+        """Return the handle of another fluent object, for the verbs that take one."""
+        return other._handle
+
+
 def name_of(name: str | Named | None) -> str | None:
-    """The text of ``name=``."""
+    """Return the text of ``name=``."""
+    check_optional(name, (str, Named), "name", "a text", 'For example name="by-user".')
     return name.name if isinstance(name, Named) else name
 
 
 def check_kind(value: object, kind: type, verb: str, hint: str) -> None:
-    """Raises TopologyError when a verb got the wrong kind of thing."""
+    """Raise TopologyError unless the argument of a verb is of this type."""
     if not isinstance(value, kind):
         raise TopologyError(f"{verb}() takes a {kind.__name__}, not {type(value).__name__} {value!r}", hint=hint)
 
 
+def option(given: T | None, kind: type[T], verb: str) -> T:
+    """Return the given options, or the defaults for None; raise TopologyError if they are of another type."""
+    if given is None:
+        return kind()
+    check_kind(given, kind, verb, f"Write {kind.__name__}(...).")
+    return given
+
+
 def same_builder(left: Handle, right: Handle, verb: str) -> None:
-    """Raises TopologyError when two streams or tables belong to different topologies."""
+    """Raise TopologyError when two streams or tables belong to different topologies."""
     if left.builder is not right.builder:
         raise TopologyError(
             f"{verb}(): the two sides belong to different builders", hint="Make both with the same StreamsBuilder."

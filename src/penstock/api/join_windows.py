@@ -1,4 +1,4 @@
-"""How far apart in time the records of two streams may be to join."""
+"""The window of a join of two streams: the time between records that match."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
+from penstock.java_names import with_java_names
 from penstock.topology.stream_joins import JoinWindowSpec
 
 __all__ = ["JoinWindows"]
@@ -13,11 +14,12 @@ __all__ = ["JoinWindows"]
 _DAY_MS = 86_400_000
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class JoinWindows:
-    """How far apart in event time two records may be to match: Kafka's ``JoinWindows``.
+    """The window of a join of two streams, in event time: Kafka's ``JoinWindows``.
 
-    A right record matches a left one when ``left - before_ms <= right <= left + after_ms``; both ends belong to it.
+    A right record matches a left one when ``left - before_ms <= right <= left + after_ms``; both bounds are inclusive.
 
     >>> JoinWindows.of("5 seconds", grace="1 second")
     JoinWindows(before_ms=5000, after_ms=5000, grace_ms=1000, waits=True)
@@ -25,9 +27,9 @@ class JoinWindows:
     JoinWindows(before_ms=0, after_ms=60000, grace_ms=0, waits=True)
 
     Args:
-        before_ms: How much earlier than the left record the right one may be; negative: it must be later.
-        after_ms: How much later it may be; negative: it must be earlier.
-        grace_ms: How long after the end of its window a record still waits for late ones.
+        before_ms: The most that the right record may be earlier than the left one; negative: it must be later.
+        after_ms: The most that it may be later; negative: it must be earlier.
+        grace_ms: The time after the end of its window in which a record still matches late ones.
         waits: Whether unmatched records of left and outer joins wait for the end of their window plus grace.
     """
 
@@ -47,7 +49,7 @@ class JoinWindows:
 
     @classmethod
     def of(cls, difference: DurationLike, *, grace: DurationLike = 0) -> JoinWindows:
-        """Records at most this far apart, either way.
+        """Make a window of this difference in both directions.
 
         Kafka's ``ofTimeDifferenceAndGrace`` and ``ofTimeDifferenceWithNoGrace``.
         """
@@ -56,10 +58,10 @@ class JoinWindows:
 
     @classmethod
     def legacy(cls, difference: DurationLike, *, grace: DurationLike | None = None) -> JoinWindows:
-        """Kafka's deprecated ``JoinWindows.of(difference)``, with ``.grace(grace)`` if that is given.
+        """Make the window of Kafka's deprecated ``JoinWindows.of(difference)``, with ``.grace(grace)`` if set.
 
-        Without ``grace`` both sides are kept for a day. Left and outer joins give unmatched records at once, and so
-        may give a record both unmatched and, later, with its match.
+        Without ``grace`` both sides are stored for a day. Left and outer joins send unmatched records at once, and so
+        may send a record first unmatched and later with its match.
 
         >>> JoinWindows.legacy("1 hour").grace_ms
         79200000
@@ -69,13 +71,14 @@ class JoinWindows:
         return cls(difference_ms, difference_ms, kept_ms, waits=False)
 
     def before(self, difference: DurationLike) -> JoinWindows:
-        """With another bound on how much earlier the right record may be."""
+        """Return the window with another limit for earlier right records."""
         return replace(self, before_ms=duration_ms(difference, "before"))
 
     def after(self, difference: DurationLike) -> JoinWindows:
-        """With another bound on how much later the right record may be."""
+        """Return the window with another limit for later right records."""
         return replace(self, after_ms=duration_ms(difference, "after"))
 
     @property
     def spec(self) -> JoinWindowSpec:
+        """The window as a value of the topology."""
         return JoinWindowSpec(self.before_ms, self.after_ms, self.grace_ms, self.waits)

@@ -1,56 +1,58 @@
-"""Which join a call of ``KStream.join``, ``left_join`` or ``outer_join`` is, by the kind of the other side."""
+"""The common parts of joins: kind, joiner and name, and the repartition topics of streams that are joined."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from penstock.api.join_windows import JoinWindows
-from penstock.api.options import Joined, StreamJoined
-from penstock.api.stream import KStream
-from penstock.api.stream_joins import join_table
-from penstock.api.stream_stream_joins import JoinKind, join_streams
-from penstock.errors import TopologyError
+from penstock.api.handle import StreamHandle
+from penstock.api.serdes import for_internal, for_topic
+from penstock.topology.functions import Function
 
-__all__ = ["join"]
+__all__ = ["Join", "JoinKind", "join_verb", "repartition_for_join"]
 
-
-def join(stream: KStream[Any, Any], other: Any, kind: JoinKind, name: str | None, *args: Any, **named: Any) -> Any:
-    """Calls the join that fits; the remaining arguments are the verb's own."""
-    if isinstance(other, KStream):
-        return _stream(stream, other, kind, name, *args, **named)
-    if kind == "outer":
-        raise TopologyError(
-            f"outer_join() takes a KStream, not {type(other).__name__} {other!r}",
-            hint="A stream and a table have join() and left_join().",
-        )
-    return _table(stream, other, kind, name, *args, **named)
+JoinKind = Literal["inner", "left", "outer"]
 
 
-def _stream(
-    stream: KStream[Any, Any],
-    other: KStream[Any, Any],
-    kind: JoinKind,
-    name: str | None,
-    joiner: object,
-    windows: JoinWindows | None = None,
-    joined: StreamJoined | None = None,
-) -> KStream[Any, Any]:
-    if windows is None:
-        raise TopologyError(
-            "a join of two streams needs to know how far apart their records may be",
-            hint="Pass JoinWindows.of(difference, grace=...) after the joiner.",
-        )
-    return join_streams(stream, other, joiner, windows, joined or StreamJoined(), name, kind)
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One call of ``join``, ``left_join`` or ``outer_join``."""
+
+    kind: JoinKind
+    joiner: Function
+    name: str | None
+
+    @classmethod
+    def of(cls, kind: JoinKind, joiner: object, name: str | None) -> Join:
+        """Wrap the joiner, a function of (left, right) or (key, left, right) or an expression."""
+        return cls(kind, Function.wrap(joiner, verb=join_verb(kind), allowed=(2, 3)), name)
+
+    @property
+    def verb(self) -> str:
+        """The name of the verb that was called."""
+        return join_verb(self.kind)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether unmatched records of the left side are joined with None."""
+        return self.kind != "inner"
 
 
-def _table(
-    stream: KStream[Any, Any],
-    other: Any,
-    kind: JoinKind,
-    name: str | None,
-    joiner: object,
-    joined: Joined | None = None,
-    *,
-    key: object = None,
-) -> KStream[Any, Any]:
-    return join_table(stream, other, joiner, joined or Joined(), name, left=kind == "left", key=key)
+def join_verb(kind: JoinKind) -> str:
+    """Return the name of the verb for a kind of join.
+
+    >>> join_verb("left")
+    'left_join'
+    """
+    return "join" if kind == "inner" else f"{kind}_join"
+
+
+def repartition_for_join(above: StreamHandle, prefix: str, key_serde: Any, value_serde: Any) -> StreamHandle:
+    """Add a repartition topic to a stream; several joins of one stream share it, unless they name it."""
+    key = key_serde if key_serde is not None else above.key_serde
+    value = value_serde if value_serde is not None else above.value_serde
+    made = above.builder.repartition_node(prefix, for_topic(key), for_internal(value))
+    chosen = above.join_topic.choose(made, share=above.node == prefix)
+    if chosen is made:
+        above.builder.add(above.graph, made)
+    return StreamHandle(above.builder, chosen, made.name, key, value, frozenset({chosen.name}))

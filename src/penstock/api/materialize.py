@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.options import Materialized
-from penstock.api.serdes import for_internal, for_topic
+from penstock.api.serdes import for_store, for_topic
 from penstock.durations import duration_ms
 from penstock.errors import TopologyError
 from penstock.topology.stores import StoreSpec
@@ -19,15 +19,15 @@ __all__ = ["key_value_spec", "named", "optional_spec", "window_spec"]
 
 
 def named(materialized: Materialized | None, builder: GraphBuilder, prefix: str) -> Materialized:
-    """With a generated store name where the user gave none."""
+    """Return the options with a generated store name if the user set none."""
     materialized = materialized or Materialized()
     return materialized if materialized.name else materialized.with_name(builder.names.store(prefix))
 
 
 def key_value_spec(materialized: Materialized, key_serde: Any, value_serde: Any) -> StoreSpec:
-    """The store of a table: timestamped, or versioned when a history is asked for.
+    """Make the store of a table: timestamped, or versioned if it has a history.
 
-    Serdes given in ``materialized`` win over those inherited.
+    The serdes of ``materialized`` replace those inherited.
     """
     if materialized.retention is not None:
         raise TopologyError(
@@ -48,7 +48,7 @@ def key_value_spec(materialized: Materialized, key_serde: Any, value_serde: Any)
 
 
 def window_spec(materialized: Materialized, key_serde: Any, value_serde: Any, windows: WindowSpec) -> StoreSpec:
-    """The store of a windowed aggregation."""
+    """Make the store of a windowed aggregation."""
     if materialized.history is not None:
         raise TopologyError(
             f"store {materialized.name!r} is of windows, which have no versions",
@@ -72,7 +72,7 @@ def window_spec(materialized: Materialized, key_serde: Any, value_serde: Any, wi
 def optional_spec(
     materialized: Materialized | None, builder: GraphBuilder, prefix: str, key_serde: Any, value_serde: Any
 ) -> StoreSpec | None:
-    """The store of ``filter`` and the like: none without a name, though asking for one without burns a name."""
+    """Make the store of ``filter`` and the like: none without a name, although options without one use up a name."""
     if materialized is None:
         return None
     if materialized.name is None:
@@ -87,8 +87,8 @@ def _common(materialized: Materialized, key_serde: Any, value_serde: Any) -> Sto
     return StoreSpec(
         materialized.name,
         "timestamped",
-        for_internal(materialized.key_serde if materialized.key_serde is not None else for_topic(key_serde)),
-        for_internal(materialized.value_serde if materialized.value_serde is not None else value_serde),
+        materialized.key_serde if materialized.key_serde is not None else for_topic(key_serde),
+        for_store(materialized.value_serde if materialized.value_serde is not None else value_serde),
         persistent=materialized.store_type != "in_memory",
         timestamped=True,
         caching=materialized.caching,

@@ -1,17 +1,24 @@
-"""Value objects that verbs take: what Java overloads for."""
+"""Options of verbs, as value objects. Java has overloads for most of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from penstock.api.serdes import resolve
+from penstock.api.type_variables import KeyOrAny, ValueOrAny
 from penstock.config.offset_reset import offset_reset
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
+from penstock.given import check_mapping, check_optional, check_whole
+from penstock.java_names import with_java_names
+from penstock.topology.functions import EXTRACTED, Function
 from penstock.topology.names import check_name
 from penstock.topology.stores import StoreSpec
+
+if TYPE_CHECKING:
+    from penstock.serde.base import Serde
 
 __all__ = [
     "Branched",
@@ -38,16 +45,22 @@ class _Named:
             check_name(self.name)
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Named(_Named):
-    """Kafka's ``Named``: ``name=`` of a verb takes the text itself just as well."""
+    """The name of a processor: Kafka's ``Named``. ``name=`` of a verb takes the text itself as well."""
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Branched(_Named):
-    """Kafka's ``Branched``: the name of a branch, and what to do with its stream."""
+    """Kafka's ``Branched``: the name of a branch, and a function of its stream."""
 
     to: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        _Named.__post_init__(self)
+        _check_function(self.to, "Branched: to", (1,), "(stream)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,59 +70,101 @@ class _Typed(_Named):
     key_serde: Any = field(default=None, kw_only=True)
     value_serde: Any = field(default=None, kw_only=True)
 
+    if not TYPE_CHECKING:  # hides no signature from type checkers
+
+        def __new__(cls, *given: Any, **named: Any) -> Any:  # noqa: ARG004 - __init__ takes them
+            if len(given) > 1:
+                raise TopologyError(
+                    f"{cls.__name__}() takes only the name of the node by position, not {', '.join(map(repr, given))}",
+                    hint=f"Name the serdes: {cls.__name__}(key_serde={given[0]!r}, value_serde={given[1]!r}).",
+                )
+            return object.__new__(cls)
+
     def __post_init__(self) -> None:
+        kind = type(self).__name__
+        if _is_serde(self.name, by_name=kind in {"Consumed", "Produced", "Joined"}):
+            raise TopologyError(
+                f"{kind}({self.name!r}) would name the node {self.name!r}, which is a serde",
+                hint=f"Write {kind}(value_serde={self.name!r}) or key_serde=, and give nodes other names.",
+            )
         _Named.__post_init__(self)
         object.__setattr__(self, "key_serde", resolve(self.key_serde))
         object.__setattr__(self, "value_serde", resolve(self.value_serde))
 
 
+def _is_serde(name: object, *, by_name: bool) -> bool:
+    """Return whether a name is a serde, or the name of one: nodes are seldom named, serdes often."""
+    if not isinstance(name, str):
+        return isinstance(name, type) or hasattr(name, "serialize")
+    from penstock.serde.serdes import SIMPLE_NAMES
+
+    return by_name and name in SIMPLE_NAMES
+
+
 def checked_reset(policy: str | None, **facts: str) -> str | None:
-    """A reset policy in its one form; raises TopologyError if it is none."""
+    """Return a reset policy in its normal form; raise TopologyError if there is no such policy."""
     try:
         return None if policy is None else offset_reset(policy)
     except ValueError as error:
         raise TopologyError(f"offset_reset is {policy!r}", hint=f"Use {error}.", **facts) from None
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
-class Consumed(_Typed):
-    """How a topic is read: Kafka's ``Consumed``.
+class Consumed(_Typed, Generic[KeyOrAny, ValueOrAny]):
+    """The options of reading a topic: Kafka's ``Consumed``.
+
+    The types of the stream come from the serdes: ``Consumed(key_serde=Serdes.string(), value_serde=int)`` makes a
+    ``KStream[str, int]``. A serde given by name has the type Any.
 
     Args:
-        timestamp_extractor: Called as ``fn(record, partition_time_ms)``; gives milliseconds, negative to drop.
-        offset_reset: Where to start without a committed offset: "earliest", "latest", "none" (an error) or
-            "by_duration:PT1H" (the records of the last hour); None: as ``auto.offset.reset`` says.
+        key_serde: A serde, its name, or a Python type such as ``str``.
+        value_serde: Likewise.
+        timestamp_extractor: A function called as ``fn(record, partition_time_ms)`` that returns milliseconds; a
+            negative number drops the record.
+        offset_reset: The start without a committed offset: "earliest", "latest", "none" (an error) or
+            "by_duration:PT1H" (the records of the last hour); None: the setting ``auto.offset.reset``.
     """
 
+    key_serde: Serde[KeyOrAny] | type[KeyOrAny] | str | None = field(default=None, kw_only=True)
+    value_serde: Serde[ValueOrAny] | type[ValueOrAny] | str | None = field(default=None, kw_only=True)
     timestamp_extractor: Callable[..., int] | None = field(default=None, kw_only=True)
     offset_reset: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
+        _check_function(self.timestamp_extractor, "Consumed: timestamp_extractor", (1, 2), EXTRACTED)
         object.__setattr__(self, "offset_reset", checked_reset(self.offset_reset))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Produced(_Typed):
-    """How a topic is written: Kafka's ``Produced``.
+    """The options of writing a topic: Kafka's ``Produced``.
 
     ``partitioner`` is called as ``fn(topic, key, value, partitions)``.
     """
 
     partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        _Typed.__post_init__(self)
+        _check_function(self.partitioner, "Produced: partitioner", (4,))
 
+
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Grouped(_Typed):
     """Serdes and name of the repartition topic that grouping may need: Kafka's ``Grouped``."""
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Joined(_Typed):
-    """Serdes and name of a stream-table join: Kafka's ``Joined``. ``value_serde`` is that of the stream's values.
+    """Serdes and name of a stream-table join: Kafka's ``Joined``. ``value_serde`` encodes the stream's values.
 
     Args:
-        grace: How long records wait for late changes of the table (its store must be versioned).
+        grace: The stream time for which records wait for late changes of the table (its store must be versioned).
     """
 
     other_value_serde: Any = field(default=None, kw_only=True)
@@ -121,23 +176,30 @@ class Joined(_Typed):
             object.__setattr__(self, "grace", _at_least_zero(self.grace, "grace"))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class TableJoined(_Named):
     """Name and partitioners of a foreign-key join: Kafka's ``TableJoined``.
 
-    The name goes into all its processors, its two topics and its store. A partitioner is called as
-    ``fn(topic, key, None, partitions)`` and must send a key to the partition where the table has it; None for one of
-    them means that the table is partitioned by Kafka's default.
+    The name is part of the names of its processors, its two topics and its store. A partitioner is called as
+    ``fn(topic, key, None, partitions)`` and must return the partition in which the table has the key; None stands for
+    Kafka's default partitioner.
 
     Args:
-        partitioner: That of the left table, for the answers.
-        other_partitioner: That of the right table, for the subscriptions.
+        partitioner: The partitioner of the left table, for the responses.
+        other_partitioner: The partitioner of the right table, for the subscriptions.
     """
 
     partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
     other_partitioner: Callable[..., int] | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        _Named.__post_init__(self)
+        _check_function(self.partitioner, "TableJoined: partitioner", (4,))
+        _check_function(self.other_partitioner, "TableJoined: other_partitioner", (4,))
 
+
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Repartitioned(_Typed):
     """Name, partitions and serdes of an explicit repartition topic: Kafka's ``Repartitioned``."""
@@ -147,21 +209,23 @@ class Repartitioned(_Typed):
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
-        if self.partitions is not None and self.partitions < 1:
-            raise TopologyError(f"partitions is {self.partitions}", hint="A topic has at least 1 partition.")
+        if self.partitions is not None:
+            check_whole(self.partitions, "Repartitioned: partitions", 1)
+        _check_function(self.partitioner, "Repartitioned: partitioner", (4,))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Materialized(_Typed):
     """The store of a table or an aggregation: Kafka's ``Materialized``.
 
     Args:
-        store_type: "rocksdb" (Kafka's word for kept on disk) or "in_memory".
-        caching: Whether results are merged per batch; None follows ``statestore.cache.max.bytes``.
+        store_type: "rocksdb" (Kafka's word for a store on disk) or "in_memory".
+        caching: Whether the results of a batch are merged by key; None follows ``statestore.cache.max.bytes``.
         logging: Whether the store has a changelog topic.
-        log_config: Settings of that topic.
-        retention: How long windows are kept; by default size plus grace.
-        history: Makes a versioned store that keeps old versions this long.
+        log_config: The settings of that topic.
+        retention: The time for which windows are stored; by default size plus grace.
+        history: The time for which old versions are stored, which makes the store a versioned one.
     """
 
     store_type: StoreType | None = field(default=None, kw_only=True)
@@ -174,6 +238,8 @@ class Materialized(_Typed):
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
         _check_store_type(self.store_type)
+        check_optional(self.caching, bool, "Materialized: caching", "True, False or None")
+        check_mapping(self.log_config, "Materialized: log_config")
         for what in ("retention", "history"):
             value = getattr(self, what)
             if value is not None:
@@ -181,43 +247,45 @@ class Materialized(_Typed):
 
     @classmethod
     def of(cls, given: Materialized | str | None) -> Materialized | None:
-        """A store name alone stands for ``Materialized(name)``."""
+        """Return the options; a text is the name of the store."""
         if given is None or isinstance(given, cls):
             return given
         if isinstance(given, str):
             return cls(given)
-        raise TopologyError(f"{given!r} is no Materialized", hint='Write Materialized("store-name") or the name.')
+        raise TopologyError(f"{given!r} is not a Materialized", hint='Write Materialized("store-name") or the name.')
 
     def with_name(self, name: str) -> Materialized:
-        """The same with another store name."""
-        return replace(self, name=name)
+        """Return the options with another store name."""
+        return replace(self, name=check_name(name, "the name of a store"))
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> Materialized:
-        """The same with a changelog topic, of these settings (``withLoggingEnabled``).
+        """Return the options with a changelog topic of these settings (``withLoggingEnabled``).
 
         >>> Materialized("counts").with_logging_enabled({"segment.ms": "600000"}).log_config
         {'segment.ms': '600000'}
         """
-        return replace(self, logging=True, log_config=dict(config or {}))
+        settings = {} if config is None else check_mapping(config, "with_logging_enabled(): config")
+        return replace(self, logging=True, log_config=dict(settings))
 
     def with_logging_disabled(self) -> Materialized:
-        """The same without a changelog topic (``withLoggingDisabled``)."""
+        """Return the options without a changelog topic (``withLoggingDisabled``)."""
         return replace(self, logging=False, log_config={})
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class StreamJoined(_Typed):
     """Serdes, names and stores of a join of two streams: Kafka's ``StreamJoined``.
 
-    ``value_serde`` is that of the left stream's values, ``other_value_serde`` that of the right one's.
+    ``value_serde`` encodes the left stream's values, ``other_value_serde`` the right one's.
 
     Args:
-        store_name: What the names of both stores begin with; without it they are generated (``withStoreName``).
-        store_type: "rocksdb" (Kafka's word for kept on disk) or "in_memory" (``withDslStoreSuppliers``).
-        this_store: The left side's store, of `Stores.window` with ``retain_duplicates`` (``withThisStoreSupplier``).
-        other_store: The right side's (``withOtherStoreSupplier``).
+        store_name: The prefix of the names of both stores, which are generated without it (``withStoreName``).
+        store_type: "rocksdb" (Kafka's word for a store on disk) or "in_memory" (``withDslStoreSuppliers``).
+        this_store: The left side's store, from `Stores.window` with ``retain_duplicates`` (``withThisStoreSupplier``).
+        other_store: The right side's store (``withOtherStoreSupplier``).
         logging: Whether the stores have changelog topics.
-        log_config: Settings of those topics.
+        log_config: The settings of those topics.
     """
 
     other_value_serde: Any = field(default=None, kw_only=True)
@@ -234,13 +302,21 @@ class StreamJoined(_Typed):
         if self.store_name is not None:
             check_name(self.store_name, "the name of a store")
         _check_store_type(self.store_type)
+        check_mapping(self.log_config, "StreamJoined: log_config")
+        for side in ("this_store", "other_store"):
+            check_optional(getattr(self, side), StoreSpec, f"StreamJoined: {side}", "a store", "Stores.window(...)")
         if self.this_store and self.other_store and self.this_store.name == self.other_store.name:
             raise TopologyError(f"both stores are named {self.this_store.name!r}", hint="Give each its own name.")
 
 
 def _check_store_type(given: str | None) -> None:
-    if given not in {None, "rocksdb", "in_memory"}:
+    if given not in (None, "rocksdb", "in_memory"):
         raise TopologyError(f"store_type is {given!r}", hint='Use "rocksdb" or "in_memory".')
+
+
+def _check_function(fn: object, verb: str, allowed: tuple[int, ...], passed: str = "") -> None:
+    if fn is not None:
+        Function.wrap(fn, verb=verb, allowed=allowed, passed=passed, expression=False)
 
 
 def _at_least_zero(value: DurationLike, what: str) -> int:

@@ -1,4 +1,4 @@
-"""The Processor API: what a user implements, and what the task hands to it."""
+"""The Processor API: the classes that a user derives from, and the context and records that they get."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from penstock.durations import DurationLike
 from penstock.errors import TopologyError
+from penstock.java_names import with_java_names
 from penstock.topology.stores import StoreSpec
 
 __all__ = [
@@ -29,8 +30,10 @@ V = TypeVar("V")
 Headers = tuple[tuple[str, bytes | None], ...]
 PunctuationType = Literal["stream_time", "wall_clock_time"]
 Punctuator = Callable[[int], None]
+"""A function that ``schedule`` calls with a timestamp in milliseconds; Kafka's ``Punctuator``."""
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Record(Generic[K, V]):
     """A record as a processor sees it: Kafka's ``Record`` and ``FixedKeyRecord``. Immutable.
@@ -45,34 +48,35 @@ class Record(Generic[K, V]):
     headers: Headers = ()
 
     def with_key(self, key: Any) -> Record[Any, V]:
-        """The same record under another key."""
+        """Return the record with another key."""
         return replace(self, key=key)
 
     def with_value(self, value: Any) -> Record[K, Any]:
-        """The same record with another value."""
+        """Return the record with another value."""
         return replace(self, value=value)
 
     def with_timestamp(self, timestamp: int) -> Record[K, V]:
-        """The same record at another time, in milliseconds."""
+        """Return the record with another timestamp, in milliseconds."""
         if timestamp < 0:
             raise ValueError(f"a record's timestamp is at least 0, not {timestamp}")
         return replace(self, timestamp=timestamp)
 
     def with_headers(self, headers: Headers) -> Record[K, V]:
-        """The same record with these headers in place of its own."""
+        """Return the record with these headers in place of its own."""
         return replace(self, headers=tuple(headers))
 
     def with_header(self, name: str, value: bytes | None) -> Record[K, V]:
-        """The same record with one more header at the end."""
+        """Return the record with one more header at the end."""
         return replace(self, headers=(*self.headers, (name, value)))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class FixedKeyRecord(Record[K, V]):
-    """A record whose key stays: what a `FixedKeyProcessor` gets and forwards."""
+    """A record whose key cannot be changed, as a `FixedKeyProcessor` gets and forwards it."""
 
     def with_key(self, key: Any) -> Record[Any, V]:  # noqa: ARG002
-        """Not allowed here.
+        """Raise an error: the key of this record is fixed.
 
         Raises:
             TopologyError: Always.
@@ -80,8 +84,9 @@ class FixedKeyRecord(Record[K, V]):
         raise TopologyError("a FixedKeyProcessor keeps the key", hint="Use process() and a Processor to change keys.")
 
 
+@with_java_names
 class RecordMetadata(NamedTuple):
-    """Where the input record came from."""
+    """The topic, partition and offset of an input record."""
 
     topic: str
     partition: int
@@ -89,55 +94,57 @@ class RecordMetadata(NamedTuple):
 
 
 class Cancellable(Protocol):
-    """A schedule that can be stopped."""
+    """A schedule of a punctuator, which can be cancelled."""
 
     def cancel(self) -> None:
-        """No further calls."""
+        """Stop the calls."""
         ...
 
 
 class ProcessorContext(Protocol):
-    """The task, as a processor sees it: Kafka's ``ProcessorContext`` and ``FixedKeyProcessorContext``."""
+    """The view of a processor on its task: Kafka's ``ProcessorContext`` and ``FixedKeyProcessorContext``."""
 
     @property
-    def application_id(self) -> str: ...
+    def application_id(self) -> str:
+        """The setting ``application.id``."""
+        ...
 
     @property
     def task_id(self) -> str:
-        """``<sub-topology>_<partition>``."""
+        """The id of the task, ``<sub-topology>_<partition>``."""
         ...
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        """Sends a record to all children, or to the one of that name."""
+        """Send a record to all children, or to the child of that name."""
         ...
 
     def get_state_store(self, name: str) -> Any:
-        """A store connected to this processor (or any global store)."""
+        """Return a store that is connected to this processor, or a global store."""
         ...
 
     def schedule(self, interval: DurationLike, type: PunctuationType, callback: Punctuator) -> Cancellable:  # noqa: A002
-        """Calls ``callback(timestamp_ms)`` at every interval of stream time or wall-clock time."""
+        """Call ``callback(timestamp_ms)`` at every interval of stream time or wall-clock time."""
         ...
 
     def current_stream_time_ms(self) -> int:
-        """The largest timestamp that the task has processed; -1 before the first record."""
+        """Return the largest timestamp that the task has processed; -1 before the first record."""
         ...
 
     def current_system_time_ms(self) -> int:
-        """The wall-clock time."""
+        """Return the wall-clock time."""
         ...
 
     def record_metadata(self) -> RecordMetadata | None:
-        """Where the present record came from; None inside a punctuation."""
+        """Return the origin of the current record; None in a punctuation."""
         ...
 
     def commit(self) -> None:
-        """Asks for a commit soon; every batch ends with one."""
+        """Ask for a commit soon. Every batch ends with one."""
         ...
 
 
 class Processor(Generic[K, V]):
-    """What ``KStream.process`` takes: a class (or any zero-argument callable) that makes one of these per task.
+    """The base class of processors. ``KStream.process`` takes the class; each task makes an object of it.
 
     >>> class Loud(Processor[str, str]):
     ...     def process(self, record):
@@ -148,23 +155,23 @@ class Processor(Generic[K, V]):
 
     @classmethod
     def stores(cls) -> Iterable[StoreSpec]:
-        """Stores that come with the processor and need not be added (``ConnectedStoreProvider.stores``)."""
+        """Return stores that are added together with the processor (``ConnectedStoreProvider.stores``)."""
         return ()
 
     def init(self, context: ProcessorContext) -> None:
-        """Called once before the first record; keep the context, get stores, schedule punctuation."""
+        """Prepare for records: keep the context, get stores, schedule punctuators. Called once."""
         self.context = context
 
     def process(self, record: Record[K, V]) -> None:  # noqa: ARG002 - for subclasses
-        """Called for each record."""
+        """Process a record."""
         raise TypeError(f"{type(self).__name__} has no method process(record)")
 
     def close(self) -> None:
-        """Called when the task ends."""
+        """Release resources. Called when the task ends."""
 
 
 class FixedKeyProcessor(Processor[K, V]):
-    """What ``KStream.process_values`` takes: a processor of `FixedKeyRecord`, whose key it cannot change.
+    """The base class of processors that cannot change keys, for ``KStream.process_values``; see `FixedKeyRecord`.
 
     >>> class Trim(FixedKeyProcessor[str, str]):
     ...     def process(self, record):

@@ -1,17 +1,17 @@
-"""Serdes as users give them, and what is known of them along a chain of verbs."""
+"""Serdes as users pass them, and as far as they are known along a chain of verbs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from penstock.errors import TopologyError
-from penstock.topology.default_serdes import DefaultWindowed
+from penstock.topology.default_serdes import DefaultWindowed, UntypedDefault
 
-__all__ = ["UNKNOWN", "common", "for_internal", "for_topic", "resolve", "windowed"]
+__all__ = ["UNKNOWN", "common", "for_internal", "for_store", "for_topic", "resolve", "windowed"]
 
 
 class _Unknown:
-    """The values' type has changed and nobody has said how to write them."""
+    """The serde after a verb that changed the type and named no serde."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -21,37 +21,38 @@ UNKNOWN = _Unknown()
 
 
 def resolve(serde: Any) -> Any:
-    """A serde from an object or a name; None stays None: the application's default.
+    """Return the serde for an object, a name or a Python type; None stays None, the application's default.
 
     Raises:
         TopologyError: There is no serde of that name.
     """
     if serde is None or serde is UNKNOWN or isinstance(serde, DefaultWindowed):
         return serde
-    if isinstance(serde, str):
+    if isinstance(serde, str | type):
         from penstock.serde import Serdes
 
         return Serdes.of(serde)
     if not hasattr(serde, "serialize"):
         raise TopologyError(
-            f"{serde!r} is no serde", hint='Give a serde such as Serdes.json(), or a name such as "json".'
+            f"{serde!r} is not a serde",
+            hint='Give a serde such as Serdes.json(), a name such as "json", or a Python type such as str.',
         )
     return serde
 
 
 def windowed(inner: Any, size_ms: int | None) -> Any:
-    """The serde of a windowed key; without a size that of a session."""
+    """Return the serde of a windowed key, or of a session's key if there is no size."""
     wrapper = DefaultWindowed(size_ms)
     return wrapper if inner is None or inner is UNKNOWN else wrapper.over(inner)
 
 
 def for_topic(serde: Any) -> Any:
-    """What a user's topic gets: an unknown type is written with the default serde, as in Kafka."""
+    """Return the serde for a user's topic: the default serde for an unknown type, as in Kafka."""
     return None if serde is UNKNOWN else serde
 
 
 def for_internal(serde: Any) -> Any:
-    """What the values of a store or a repartition topic get: an unknown type describes itself."""
+    """Return the serde for the values of a repartition topic: for an unknown type a self-describing format."""
     if serde is UNKNOWN:
         from penstock.serde import Serdes
 
@@ -59,8 +60,13 @@ def for_internal(serde: Any) -> Any:
     return serde
 
 
+def for_store(serde: Any) -> Any:
+    """Return the serde for the values of a store: the default serde for an unknown type, as in Kafka."""
+    return UntypedDefault() if serde is UNKNOWN else serde
+
+
 def common(left: Any, right: Any) -> Any:
-    """The serde of two merged streams: that of both, or unknown."""
+    """Return the common serde of two merged streams, or UNKNOWN."""
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     return left if left == right else UNKNOWN

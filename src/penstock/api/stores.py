@@ -7,14 +7,17 @@ from typing import Any
 from penstock.api.serdes import resolve
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
+from penstock.given import check_whole
+from penstock.java_names import with_java_names
 from penstock.topology.names import check_name
 from penstock.topology.stores import StoreKind, StoreSpec
 
 __all__ = ["Stores"]
 
 
+@with_java_names
 class Stores:
-    """Makes what ``add_state_store`` takes.
+    """A maker of stores for ``add_state_store``: Kafka's ``Stores``.
 
     >>> Stores.key_value("counts", value_serde="long").name
     'counts'
@@ -30,15 +33,15 @@ class Stores:
         logging: bool = True,
         ttl: DurationLike | None = None,
     ) -> StoreSpec:
-        """A key-value store (``Stores.keyValueStoreBuilder``).
+        """Make a key-value store (``Stores.keyValueStoreBuilder``).
 
         Args:
-            name: Of the store.
+            name: The name of the store.
             key_serde: A serde or its name; None is the application's default.
             value_serde: Likewise.
-            persistent: Kept on disk, or in memory.
+            persistent: Whether it is on disk, or in memory.
             logging: Whether it has a changelog topic.
-            ttl: How much stream time an entry outlives its last put by; an extra that Kafka lacks.
+            ttl: The stream time for which an entry lives after its last put; not in Kafka.
 
         Raises:
             TopologyError: The time to live is not positive.
@@ -55,20 +58,19 @@ class Stores:
     def timestamped(
         name: str, *, key_serde: Any = None, value_serde: Any = None, persistent: bool = True, logging: bool = True
     ) -> StoreSpec:
-        """A key-value store whose values carry timestamps (``Stores.timestampedKeyValueStoreBuilder``)."""
+        """Make a key-value store whose values have timestamps (``Stores.timestampedKeyValueStoreBuilder``)."""
         return _spec(
             name, "timestamped", key_serde, value_serde, persistent=persistent, logging=logging, timestamped=True
         )
 
     @staticmethod
     def lru(name: str, max_entries: int, *, key_serde: Any = None, value_serde: Any = None) -> StoreSpec:
-        """An in-memory store that forgets the least recently used keys (``Stores.lruMap``).
+        """Make an in-memory store that drops the least recently used keys (``Stores.lruMap``).
 
         >>> Stores.lru("recent", 1000).max_entries
         1000
         """
-        if max_entries < 1:
-            raise TopologyError(f"max_entries is {max_entries}", hint="Give at least 1.", store=name)
+        check_whole(max_entries, f"store {name!r}: max_entries", 1)
         return _spec(name, "lru", key_serde, value_serde, persistent=False, max_entries=max_entries)
 
     @staticmethod
@@ -83,7 +85,7 @@ class Stores:
         logging: bool = True,
         retain_duplicates: bool = False,
     ) -> StoreSpec:
-        """A window store (``Stores.windowStoreBuilder``)."""
+        """Make a window store (``Stores.windowStoreBuilder``)."""
         retention_ms, size_ms = duration_ms(retention, "retention"), duration_ms(size, "size")
         if not 0 <= size_ms <= retention_ms:
             raise TopologyError(
@@ -113,7 +115,7 @@ class Stores:
         persistent: bool = True,
         logging: bool = True,
     ) -> StoreSpec:
-        """A session store (``Stores.sessionStoreBuilder``)."""
+        """Make a session store (``Stores.sessionStoreBuilder``)."""
         return _spec(
             name,
             "session",
@@ -128,9 +130,9 @@ class Stores:
     def versioned(
         name: str, *, history: DurationLike, key_serde: Any = None, value_serde: Any = None, logging: bool = True
     ) -> StoreSpec:
-        """A store that keeps what values were (``Stores.versionedKeyValueStoreBuilder``).
+        """Make a store of the versions of values (``Stores.versionedKeyValueStoreBuilder``).
 
-        ``history`` is how far back they can be asked for, from the largest timestamp that has been put.
+        ``history`` is the time for which old versions can be read, before the largest timestamp that has been put.
 
         >>> Stores.versioned("prices", history="1 hour").history_ms
         3600000

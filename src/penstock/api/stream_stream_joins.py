@@ -3,77 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from penstock.api.handle import Handle, check_kind, same_builder
+from penstock.api.handle import StreamHandle, same_builder
 from penstock.api.join_windows import JoinWindows
+from penstock.api.joins import Join, repartition_for_join
 from penstock.api.options import StreamJoined
-from penstock.api.serdes import UNKNOWN, for_internal, for_topic
-from penstock.api.stream import KStream
-from penstock.api.stream_joins import repartition_for_join
+from penstock.api.serdes import UNKNOWN, for_store, for_topic
 from penstock.errors import TopologyError
 from penstock.serde import Serdes
-from penstock.topology.builder import GraphBuilder
-from penstock.topology.functions import Function
 from penstock.topology.graph import ProcessorGraph
 from penstock.topology.stores import StoreSpec
 from penstock.topology.stream_joins import JoinWindow, StreamJoinGraph
 
-__all__ = ["JoinKind", "join_streams"]
-
-JoinKind = Literal["inner", "left", "outer"]
-_VERBS: dict[JoinKind, str] = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+__all__ = ["join_streams"]
 
 
 def join_streams(
-    left: KStream[Any, Any],
-    right: KStream[Any, Any],
-    joiner: object,
-    windows: JoinWindows,
-    joined: StreamJoined,
-    name: str | None,
-    kind: JoinKind,
-) -> KStream[Any, Any]:
-    """`KStream.join`, `left_join` and `outer_join` with a stream."""
-    verb = _VERBS[kind]
-    check_kind(windows, JoinWindows, verb, "Say how far apart records may be: JoinWindows.of(difference, grace=...).")
-    check_kind(joined, StreamJoined, verb, "Pass the options as StreamJoined(...).")
-    same_builder(left._handle, right._handle, verb)  # noqa: SLF001
-    fn = Function.wrap(joiner, verb=verb, allowed=(2, 3))
-    base = joined.name or name
-    left = _repartitioned(left, base, "-left", joined.key_serde, joined.value_serde)
-    right = _repartitioned(right, base, "-right", joined.key_serde, joined.other_value_serde)
-    return _Join(left._handle, right._handle, windows, joined, base, kind).add(fn)  # noqa: SLF001
+    left: StreamHandle, right: StreamHandle, join: Join, windows: JoinWindows, joined: StreamJoined
+) -> StreamHandle:
+    """Add `KStream.join`, `left_join` or `outer_join` with a stream."""
+    same_builder(left, right, join.verb)
+    left = _repartitioned(left, join.name and f"{join.name}-left", joined.key_serde, joined.value_serde)
+    right = _repartitioned(right, join.name and f"{join.name}-right", joined.key_serde, joined.other_value_serde)
+    return _StreamJoin(join, windows, joined).add(left, right)
 
 
-def _repartitioned(
-    stream: KStream[Any, Any], base: str | None, suffix: str, key_serde: Any, value_serde: Any
-) -> KStream[Any, Any]:
-    if not stream._needs_repartition:  # noqa: SLF001
+def _repartitioned(stream: StreamHandle, name: str | None, key_serde: Any, value_serde: Any) -> StreamHandle:
+    if not stream.needs_repartition:
         return stream
-    prefix = stream._handle.node if base is None else base + suffix  # noqa: SLF001
-    return repartition_for_join(stream, prefix, key_serde, value_serde)
+    return repartition_for_join(stream, name or stream.node, key_serde, value_serde)
 
 
-class _Join:
-    """One join while it is added; names are burnt in Kafka's order."""
+class _StreamJoin:
+    """One join while it is added; names are taken in Kafka's order."""
 
-    def __init__(
-        self, left: Handle, right: Handle, windows: JoinWindows, joined: StreamJoined, base: str | None, kind: JoinKind
-    ) -> None:
-        self._left = left
-        self._right = right
+    def __init__(self, join: Join, windows: JoinWindows, joined: StreamJoined) -> None:
+        self._joiner = join.joiner
+        self._base = join.name
         self._windows = windows.spec
         self._joined = joined
-        self._base = base
-        self._builder: GraphBuilder = left.builder
-        self._left_outer = kind != "inner"
-        self._right_outer = kind == "outer"
+        self._left_outer = join.kind != "inner"
+        self._right_outer = join.kind == "outer"
 
-    def add(self, joiner: Function) -> KStream[Any, Any]:
-        names = self._builder.names
-        sources = self._left.sources | self._right.sources
-        self._builder.copartition(sources)
+    def add(self, left: StreamHandle, right: StreamHandle) -> StreamHandle:
+        builder = left.builder
+        names = builder.names
+        sources = left.sources | right.sources
+        builder.copartition(sources)
         this_windowed = names.processor("KSTREAM-WINDOWED-", self._base, "-this-windowed")
         other_windowed = names.processor("KSTREAM-WINDOWED-", self._base, "-other-windowed")
         this_generated = names.processor("KSTREAM-OUTERTHIS-" if self._right_outer else "KSTREAM-JOINTHIS-")
@@ -82,16 +59,16 @@ class _Join:
         other_suffix = "-outer-other-join" if self._left_outer else "-other-join"
         merge = names.processor("KSTREAM-MERGE-", self._base, "-merge")
         joined = self._joined
-        key = joined.key_serde if joined.key_serde is not None else self._left.key_serde
-        left_value = joined.value_serde if joined.value_serde is not None else self._left.value_serde
-        right_value = joined.other_value_serde if joined.other_value_serde is not None else self._right.value_serde
+        key = joined.key_serde if joined.key_serde is not None else left.key_serde
+        left_value = joined.value_serde if joined.value_serde is not None else left.value_serde
+        right_value = joined.other_value_serde if joined.other_value_serde is not None else right.value_serde
         this_store = self._window_store(joined.this_store, this_generated, this_suffix, key, left_value)
         other_store = self._window_store(joined.other_store, other_generated, other_suffix, key, right_value)
         for node, above, store in (
-            (this_windowed, self._left, this_store),
-            (other_windowed, self._right, other_store),
+            (this_windowed, left, this_store),
+            (other_windowed, right, other_store),
         ):
-            self._builder.add(above.graph, _windowed(node, store))
+            builder.add(above.graph, _windowed(node, store))
         graph = StreamJoinGraph(
             name=merge,
             this_name=this_generated if self._base is None else self._base + this_suffix,
@@ -104,16 +81,16 @@ class _Join:
             left_outer=self._left_outer,
             right_outer=self._right_outer,
             windows=self._windows,
-            joiner=joiner,
+            joiner=self._joiner,
             keeps_null_keys=self._left_outer,
         )
-        self._builder.add([self._left.graph, self._right.graph], graph)
-        return KStream(Handle(self._builder, graph, merge, key, UNKNOWN, sources))
+        builder.add([left.graph, right.graph], graph)
+        return StreamHandle(builder, graph, merge, key, UNKNOWN, sources)
 
     def _window_store(self, given: StoreSpec | None, generated: str, suffix: str, key: Any, value: Any) -> StoreSpec:
-        """Both sides' stores keep every record, under its own time."""
+        """Return the store of one side, which keeps every record under its own timestamp."""
         joined = self._joined
-        key_serde, value_serde = for_internal(for_topic(key)), for_internal(value)
+        key_serde, value_serde = for_topic(key), for_store(value)
         if given is not None:
             return replace(self._checked(given), key_serde=key_serde, value_serde=value_serde, timestamped=True)
         name = generated if joined.store_name is None else joined.store_name + suffix

@@ -1,36 +1,31 @@
-"""How long a suppressed table holds changes back, and how much its buffer may hold."""
+"""Suppression: the time for which a table's changes are buffered, and the bounds of the buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
 
-from penstock.api.handle import Handle, check_kind
-from penstock.api.options import Named
-from penstock.api.serdes import for_internal, for_topic
+from penstock.api.handle import TableHandle, check_kind
+from penstock.api.serdes import for_store, for_topic
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
+from penstock.given import check_mapping, check_whole
+from penstock.java_names import with_java_names
 from penstock.topology.graph import GraphNode, ProcessorGraph
 from penstock.topology.names import check_name
 from penstock.topology.stores import StoreSpec
-from penstock.topology.suppress import Suppress
+from penstock.topology.table_operations import Suppress
 from penstock.topology.tables import SuppressedTable
-
-if TYPE_CHECKING:
-    from penstock.api.table import KTable
 
 __all__ = ["BufferConfig", "Suppressed", "suppress_table"]
 
-K = TypeVar("K")
-V = TypeVar("V")
 
-
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class BufferConfig:
-    """The bounds of a buffer of held-back changes, and what happens when they are reached: Kafka's ``BufferConfig``.
+    """The bounds of the buffer of a suppressed table, and the effect of reaching them: Kafka's ``BufferConfig``.
 
-    ``max_records(n)`` and ``max_bytes(n)`` emit early when the buffer is full, `unbounded` never is.
+    ``max_records(n)`` and ``max_bytes(n)`` emit early when the buffer is full; `unbounded` has no limit.
 
     >>> BufferConfig.max_records(1000).with_max_bytes(1_000_000).shut_down_when_full().emits_early
     False
@@ -44,58 +39,62 @@ class BufferConfig:
 
     def __post_init__(self) -> None:
         for what, limit in (("records", self.record_limit), ("bytes", self.byte_limit)):
-            if limit is not None and limit < 0:
-                raise TopologyError(f"a buffer of {limit} {what}", hint="Give 0 or more, or BufferConfig.unbounded().")
+            if limit is not None:
+                check_whole(limit, f"BufferConfig: the number of {what}", 0)
 
     @classmethod
     def unbounded(cls) -> BufferConfig:
-        """As much as it takes (``unbounded``)."""
+        """Make a buffer without bounds (``unbounded``)."""
         return cls(emits_early=False)
 
     @classmethod
     def max_records(cls, limit: int) -> BufferConfig:
-        """At most so many keys; then the oldest leave early (``maxRecords``)."""
-        return cls(record_limit=limit)
+        """Make a buffer of at most ``limit`` keys; when it is full, the oldest leave early (``maxRecords``)."""
+        return cls().with_max_records(limit)
 
     @classmethod
     def max_bytes(cls, limit: int) -> BufferConfig:
-        """At most so many bytes, counted as Kafka counts them; then the oldest leave early (``maxBytes``)."""
-        return cls(byte_limit=limit)
+        """Make a buffer of at most ``limit`` bytes, counted as in Kafka; the oldest leave early (``maxBytes``)."""
+        return cls().with_max_bytes(limit)
 
     def with_max_records(self, limit: int) -> BufferConfig:
-        """The same with another bound of keys."""
+        """Return the buffer with another limit of keys (``withMaxRecords``)."""
+        check_whole(limit, "max_records(): limit", 0)
         return replace(self, record_limit=limit)
 
     def with_max_bytes(self, limit: int) -> BufferConfig:
-        """The same with another bound of bytes."""
+        """Return the buffer with another limit of bytes (``withMaxBytes``)."""
+        check_whole(limit, "max_bytes(): limit", 0)
         return replace(self, byte_limit=limit)
 
     def with_no_bound(self) -> BufferConfig:
-        """The same without bounds (``withNoBound``)."""
+        """Return the buffer without bounds (``withNoBound``)."""
         return replace(self, record_limit=None, byte_limit=None, emits_early=False)
 
     def shut_down_when_full(self) -> BufferConfig:
-        """A full buffer stops the application with an error (``shutDownWhenFull``)."""
+        """Return a buffer that stops the application with an error when it is full (``shutDownWhenFull``)."""
         return replace(self, emits_early=False)
 
     def emit_early_when_full(self) -> BufferConfig:
-        """A full buffer lets its oldest changes go early (``emitEarlyWhenFull``)."""
+        """Return a buffer that emits its oldest changes early when it is full (``emitEarlyWhenFull``)."""
         return replace(self, emits_early=True)
 
     def with_logging_disabled(self) -> BufferConfig:
-        """The same without a changelog topic; segments keep the buffer all the same."""
+        """Return the buffer without a changelog topic; it is still part of the application's state."""
         return replace(self, logging=False, log_config={})
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> BufferConfig:
-        """The same with a changelog topic of these settings."""
-        return replace(self, logging=True, log_config=dict(config or {}))
+        """Return the buffer with a changelog topic of these settings."""
+        settings = {} if config is None else check_mapping(config, "with_logging_enabled(): config")
+        return replace(self, logging=True, log_config=dict(settings))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """Which changes of a table are held back, and until when: Kafka's ``Suppressed``.
+    """The time for which changes of a table are buffered: Kafka's ``Suppressed``.
 
-    ``wait_ms`` is None until windows close.
+    ``wait_ms`` is None for the close of windows.
     """
 
     wait_ms: int | None
@@ -108,7 +107,7 @@ class Suppressed:
 
     @classmethod
     def until_window_closes(cls, buffer: BufferConfig | None = None) -> Suppressed:
-        """Only the final result of each window, once it has closed: its end plus its grace have passed in stream time.
+        """Emit only the final result of each window, when stream time has passed its end plus grace.
 
         Args:
             buffer: Unbounded (the default), or one that shuts down when full: an early result would not be final.
@@ -127,10 +126,10 @@ class Suppressed:
 
     @classmethod
     def until_time_limit(cls, limit: DurationLike, buffer: BufferConfig | None = None) -> Suppressed:
-        """The newest change of a key, so long after the first that was held back for it, in stream time.
+        """Emit the newest change of a key when stream time has passed its first buffered change by ``limit``.
 
         Args:
-            limit: How long the first change of a key waits for more.
+            limit: The time for which the first change of a key waits for later ones.
             buffer: Unbounded by default.
 
         >>> Suppressed.until_time_limit("5 seconds", BufferConfig.max_records(100)).wait_ms
@@ -144,21 +143,20 @@ class Suppressed:
         return cls(wait_ms, buffer)
 
     def with_name(self, name: str) -> Suppressed:
-        """The same with the name of the processor; its store is ``<name>-store``."""
-        return replace(self, name=name)
+        """Return the options with a name for the processor; its store is ``<name>-store``."""
+        return replace(self, name=check_name(name))
 
 
-def suppress_table(table: KTable[K, V], suppressed: Suppressed, name: str | Named | None) -> KTable[K, V]:
-    """`KTable.suppress`."""
-    from penstock.api.table import KTable
-
+def suppress_table(above: TableHandle, suppressed: Suppressed, name: str | None) -> TableHandle:
+    """Add `KTable.suppress`."""
     check_kind(suppressed, Suppressed, "suppress", "For example Suppressed.until_window_closes().")
-    above, parent = table._handle, table._state  # noqa: SLF001
     if _is_versioned(above.graph):
         raise TopologyError(
-            "suppress() takes no versioned table", hint="Leave history= out of the table's store.", node=above.node
+            "suppress() cannot buffer a versioned table",
+            hint="Leave history= out of the table's store.",
+            node=above.node,
         )
-    given = suppressed.name or (name.name if isinstance(name, Named) else name)
+    given = suppressed.name or name
     names = above.builder.names
     node = names.processor("KTABLE-SUPPRESS-") if given is None else check_name(given)
     wait_ms = _grace_ms(above.graph, "") if suppressed.wait_ms is None else suppressed.wait_ms
@@ -167,14 +165,14 @@ def suppress_table(table: KTable[K, V], suppressed: Suppressed, name: str | Name
     spec = StoreSpec(
         store,
         "buffer",
-        for_internal(for_topic(above.key_serde)),
-        for_internal(above.value_serde),
+        for_topic(above.key_serde),
+        for_store(above.value_serde),
         persistent=False,
         caching=False,
         logging=buffer.logging,
         log_config=dict(buffer.log_config),
     )
-    state = SuppressedTable(parent, spec)
+    state = SuppressedTable(above.state, spec)
     operation = Suppress(
         above.node,
         store,
@@ -187,19 +185,18 @@ def suppress_table(table: KTable[K, V], suppressed: Suppressed, name: str | Name
     graph = ProcessorGraph(name=node, operation=lambda: operation, own_stores=state.own_stores)
     graph.output_versioned = False
     above.builder.add(above.graph, graph)
-    handle = Handle(above.builder, graph, node, above.key_serde, above.value_serde, above.sources)
-    return KTable(handle, state, None)
+    return TableHandle(above.builder, graph, node, above.key_serde, above.value_serde, above.sources, state, None)
 
 
 def _is_versioned(graph: GraphNode) -> bool:
-    """Whether the table's values have versions: its own answer, or that of the tables above it."""
+    """Return whether a table is versioned: itself, or a table above it."""
     if graph.output_versioned is not None:
         return graph.output_versioned
     return any(_is_versioned(parent) for parent in graph.parents)
 
 
 def _grace_ms(graph: GraphNode, chain: str) -> int:
-    """The grace of the windows above: the largest, if there are several parents."""
+    """Return the grace of the windows above: the largest, if there are several parents."""
     if graph.grace_ms is not None:
         return graph.grace_ms
     chain = f"{graph.name} -> {chain}" if chain else graph.name

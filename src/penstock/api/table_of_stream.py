@@ -1,25 +1,20 @@
-"""``KStream.to_table``."""
+"""From a stream to a table and back: ``KStream.to_table`` and ``KTable.to_stream``."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from penstock.api.handle import Handle
+from penstock.api.handle import StreamHandle, TableHandle
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Materialized
 from penstock.api.serdes import for_internal, for_topic
-from penstock.api.stream import KStream
-from penstock.api.table import KTable
 from penstock.topology.graph import GraphNode, ProcessorGraph
-from penstock.topology.operations import StreamToTable
+from penstock.topology.operations import StreamToTable, TableToStream
 from penstock.topology.tables import SourceTable
 
-__all__ = ["table_of_stream"]
+__all__ = ["stream_of_table", "table_of_stream"]
 
 
-def table_of_stream(stream: KStream[Any, Any], materialized: Materialized | None, name: str | None) -> KTable[Any, Any]:
-    """Adds the table, behind a repartition topic where the key has changed."""
-    above = stream._handle  # noqa: SLF001
+def table_of_stream(above: StreamHandle, materialized: Materialized | None, name: str | None) -> TableHandle:
+    """Add `KStream.to_table`, below a repartition topic if the key has changed."""
     builder = above.builder
     node = builder.names.processor("KSTREAM-TOTABLE-", name)
     queryable = materialized is not None and materialized.name is not None
@@ -28,7 +23,7 @@ def table_of_stream(stream: KStream[Any, Any], materialized: Materialized | None
     value = store.value_serde if store.value_serde is not None else above.value_serde
     parent: GraphNode = above.graph
     sources = above.sources
-    if stream._needs_repartition:  # noqa: SLF001
+    if above.needs_repartition:
         parent = builder.repartition_node(node, for_topic(key), for_internal(value))
         builder.add(above.graph, parent)
         sources = frozenset({parent.name})
@@ -38,4 +33,12 @@ def table_of_stream(stream: KStream[Any, Any], materialized: Materialized | None
     )
     graph.output_versioned = store.history is not None
     builder.add(parent, graph)
-    return KTable(Handle(builder, graph, node, key, value, sources), state, store.name if queryable else None)
+    return TableHandle(builder, graph, node, key, value, sources, state, store.name if queryable else None)
+
+
+def stream_of_table(above: TableHandle, name: str | None) -> StreamHandle:
+    """Add `KTable.to_stream`."""
+    node = above.builder.names.processor("KTABLE-TOSTREAM-", name)
+    graph = ProcessorGraph(name=node, operation=TableToStream)
+    above.builder.add(above.graph, graph)
+    return StreamHandle(above.builder, graph, node, above.key_serde, above.value_serde, above.sources)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from penstock.api.handle import Handle
+from penstock.api.handle import StreamHandle, option
 from penstock.api.options import Consumed, Produced, Repartitioned
 from penstock.api.serdes import for_internal, for_topic
 from penstock.api.sources import read
-from penstock.api.stream import KStream
 from penstock.errors import TopologyError
-from penstock.topology.functions import Function
+from penstock.topology.builder import Partitioning
+from penstock.topology.functions import TOPIC_OF, Function
 from penstock.topology.graph import SinkGraph
 from penstock.topology.names import check_name
 
@@ -19,17 +18,16 @@ __all__ = ["partitioner", "repartition", "through", "to_topic"]
 
 
 def partitioner(fn: Callable[..., int] | None, verb: str) -> Function | None:
-    """A user's partitioner, wrapped."""
+    """Wrap the partitioner of a verb."""
     return None if fn is None else Function.wrap(fn, verb=f"{verb}: partitioner", allowed=(4,), expression=False)
 
 
-def to_topic(stream: KStream[Any, Any], topic: str | Callable[..., str], produced: Produced, name: str | None) -> None:
-    """`KStream.to`."""
-    handle = stream._handle  # noqa: SLF001
+def to_topic(handle: StreamHandle, topic: str | Callable[..., str], produced: Produced, name: str | None) -> None:
+    """Add `KStream.to`."""
     static = isinstance(topic, str)
     if isinstance(topic, str):
         check_name(topic, "topic")
-    topic_fn = None if static else Function.wrap(topic, verb="to", allowed=(2, 3), expression=False)
+    topic_fn = None if static else Function.wrap(topic, verb="to", allowed=(2, 3), passed=TOPIC_OF, expression=False)
     node = handle.builder.names.processor("KSTREAM-SINK-", produced.name or name)
     graph = SinkGraph(
         name=node,
@@ -42,9 +40,8 @@ def to_topic(stream: KStream[Any, Any], topic: str | Callable[..., str], produce
     handle.builder.add(handle.graph, graph)
 
 
-def repartition(stream: KStream[Any, Any], options: Repartitioned, name: str | None) -> KStream[Any, Any]:
-    """`KStream.repartition`."""
-    handle = stream._handle  # noqa: SLF001
+def repartition(handle: StreamHandle, options: Repartitioned, name: str | None) -> StreamHandle:
+    """Add `KStream.repartition`."""
     prefix = options.name or name or handle.builder.names.processor("KSTREAM-REPARTITION-")
     key = options.key_serde if options.key_serde is not None else handle.key_serde
     value = options.value_serde if options.value_serde is not None else handle.value_serde
@@ -52,42 +49,40 @@ def repartition(stream: KStream[Any, Any], options: Repartitioned, name: str | N
         prefix,
         for_topic(key),
         for_internal(value),
-        may_merge=False,
-        partitioner=partitioner(options.partitioner, "repartition"),
-        partitions=options.partitions,
+        Partitioning(partitioner(options.partitioner, "repartition"), options.partitions),
     )
     handle.builder.add(handle.graph, graph)
-    return KStream(Handle(handle.builder, graph, graph.name, key, value, frozenset({graph.name})))
+    return StreamHandle(handle.builder, graph, graph.name, key, value, frozenset({graph.name}))
 
 
 def through(
-    stream: KStream[Any, Any],
+    handle: StreamHandle,
     topic: str,
     produced: Produced | None,
     consumed: Consumed | None,
     *,
     materialize_topic: bool,
-) -> KStream[Any, Any]:
-    """`KStream.through`."""
-    handle = stream._handle  # noqa: SLF001
+) -> StreamHandle:
+    """Add `KStream.through`."""
+    check_name(topic, "topic")
     if not materialize_topic:
         if consumed is not None:
             raise TopologyError(
                 "through() has a Consumed, but the internal topic needs none",
                 hint="Leave it out, or set materialize_topic=True.",
             )
-        options = produced or Produced()
+        options = option(produced, Produced, "through")
         return repartition(
-            stream,
+            handle,
             Repartitioned(
                 topic, key_serde=options.key_serde, value_serde=options.value_serde, partitioner=options.partitioner
             ),
             None,
         )
-    produced = produced or Produced()
-    to_topic(stream, topic, produced, None)
+    produced = option(produced, Produced, "through")
+    to_topic(handle, topic, produced, None)
     if consumed is None:
         key = produced.key_serde if produced.key_serde is not None else for_topic(handle.key_serde)
         value = produced.value_serde if produced.value_serde is not None else for_topic(handle.value_serde)
         consumed = Consumed(key_serde=key, value_serde=value)
-    return read(handle.builder, (topic,), None, consumed)
+    return read(handle.builder, (topic,), None, option(consumed, Consumed, "through"))

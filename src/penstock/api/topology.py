@@ -11,12 +11,15 @@ from penstock.api.handle import check_kind
 from penstock.api.options import checked_reset
 from penstock.api.processing import connected_stores, processor_operation
 from penstock.api.serdes import resolve
+from penstock.api.sources import topic_names
 from penstock.errors import TopologyError
+from penstock.java_names import with_java_names
 from penstock.topology import topology as frozen
 from penstock.topology.assembly import Assembly
-from penstock.topology.functions import Function
+from penstock.topology.functions import EXTRACTED, TOPIC_OF, Function
 from penstock.topology.names import check_name
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from penstock.topology.operations import Process
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["Topology"]
@@ -24,11 +27,12 @@ __all__ = ["Topology"]
 _MAKE_STORE = 'Make one with Stores, e.g. Stores.key_value("counts").'
 
 
+@with_java_names
 class Topology(frozen.Topology):
     """A graph of sources, processors and sinks: Kafka's ``Topology``.
 
-    ``StreamsBuilder.build()`` gives one, and the ``add_`` methods extend it, or an empty one, node by node. A node is
-    added after its parents. An application and a test driver work on the topology as it is when they are made.
+    ``StreamsBuilder.build()`` returns one, and the ``add_`` methods extend it, or an empty one, node by node. A node is
+    added after its parents. An application and a test driver use the topology as it is when they are created.
 
     >>> from penstock import Processor, Topology
     >>> class Upper(Processor):
@@ -50,8 +54,8 @@ class Topology(frozen.Topology):
     <BLANKLINE>
 
     Raises:
-        TopologyError: Every ``add_`` method, for a name that is taken, a parent or store that is not there, or a topic
-            that another source reads. The topology is then as it was before.
+        TopologyError: By every ``add_`` method, for a name that is taken, a parent or store that does not exist, or a
+            topic that another source reads. The topology is then unchanged.
     """
 
     def add_source(
@@ -64,33 +68,35 @@ class Topology(frozen.Topology):
         timestamp_extractor: Callable[..., int] | None = None,
         offset_reset: str | None = None,
     ) -> Self:
-        """Adds a node that reads a topic, several, or all whose name matches a compiled pattern (``addSource``).
+        """Add a node that reads a topic, several topics, or all that match a compiled pattern (``addSource``).
 
         Args:
             name: The node's name.
             topics: The name of a topic, a list of names, or ``re.compile(...)``.
-            key_serde: How keys decode; None is ``default.key.serde``.
-            value_serde: How values decode; None is ``default.value.serde``.
-            timestamp_extractor: Called as ``fn(record, partition_time_ms)``; gives milliseconds, negative to drop.
-            offset_reset: Where to start without a committed offset; see `Consumed`.
+            key_serde: The serde of keys; None is ``default.key.serde``.
+            value_serde: The serde of values; None is ``default.value.serde``.
+            timestamp_extractor: A function called as ``fn(record, partition_time_ms)`` that returns milliseconds; a
+                negative number drops the record.
+            offset_reset: The start without a committed offset; see `Consumed`.
         """
         offset_reset = checked_reset(offset_reset, node=name)
         pattern = topics.pattern if isinstance(topics, re.Pattern) else None
-        names = () if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics)
+        names = () if isinstance(topics, re.Pattern) else topic_names(topics, "add_source")
         if pattern is None and not names:
             raise TopologyError(f"source {name!r} reads no topic", hint="Name at least one.", node=name)
         node = _source(name, names, key_serde, value_serde, timestamp_extractor)
         return self._grow(lambda a: a.add(replace(node, pattern=pattern, offset_reset=offset_reset)))
 
     def add_processor(self, name: str, supplier: Callable[[], Any], *parents: str) -> Self:
-        """Adds a processor (``addProcessor``), and the stores that its supplier's ``stores()`` gives.
+        """Add a processor (``addProcessor``), and the stores of its supplier's ``stores()``.
 
         Args:
             name: The node's name.
-            supplier: The class of the processor, or a function without arguments that makes one; called for each task.
+            supplier: The class of the processor, or a function without arguments that makes one; called once for each
+                task.
             parents: The nodes whose records it gets.
         """
-        _checked(name)
+        _checked(name, *parents)
         own = connected_stores(supplier)
         node = ProcessorNode(name, processor_operation(supplier, "add_processor", own), parents)
 
@@ -110,17 +116,17 @@ class Topology(frozen.Topology):
         value_serde: Any = None,
         partitioner: Callable[..., int] | None = None,
     ) -> Self:
-        """Adds a node that writes to a topic (``addSink``).
+        """Add a node that writes to a topic (``addSink``).
 
         Args:
             name: The node's name.
-            topic: The topic, or a function of (key, value) or (key, value, record context) that names it.
+            topic: The topic, or a function of (key, value) or (key, value, record context) that returns it.
             parents: The nodes whose records it writes.
-            key_serde: How keys encode; None is ``default.key.serde``.
-            value_serde: How values encode; None is ``default.value.serde``.
-            partitioner: Called as ``fn(topic, key, value, partitions)``; by default Kafka's hash of the key.
+            key_serde: The serde of keys; None is ``default.key.serde``.
+            value_serde: The serde of values; None is ``default.value.serde``.
+            partitioner: A function called as ``fn(topic, key, value, partitions)``; by default Kafka's hash of the key.
         """
-        _checked(name)
+        _checked(name, *parents)
         fixed = topic if isinstance(topic, str) else None
         node = SinkNode(
             name,
@@ -128,21 +134,23 @@ class Topology(frozen.Topology):
             resolve(key_serde),
             resolve(value_serde),
             parents,
-            None if fixed is not None else _function(topic, "add_sink", (2, 3)),
-            None if partitioner is None else _function(partitioner, "partitioner", (4,)),
+            None if fixed is not None else _function(topic, "add_sink", (2, 3), TOPIC_OF),
+            None if partitioner is None else _function(partitioner, "add_sink: partitioner", (4,)),
         )
         return self._grow(lambda a: a.add(node))
 
     def add_state_store(self, store: StoreSpec, *processors: str) -> Self:
-        """Adds a store, made with `Stores`, and connects processors to it (``addStateStore``)."""
+        """Add a store, made with `Stores`, and connect processors to it (``addStateStore``)."""
         check_kind(store, StoreSpec, "add_state_store", _MAKE_STORE)
+        _checked(*processors)
         return self._grow(lambda a: a.add_store(store, processors))
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Self:
-        """Lets a processor use stores that have been added (``connectProcessorAndStateStores``).
+        """Connect a processor to stores that have been added (``connectProcessorAndStateStores``).
 
         Processors that share a store belong to one sub-topology.
         """
+        _checked(processor, *stores)
         if not stores:
             raise TopologyError(f"{processor!r} is connected to no store", hint="Name at least one.", node=processor)
         return self._grow(lambda a: a.connect(processor, stores))
@@ -159,24 +167,25 @@ class Topology(frozen.Topology):
         value_serde: Any = None,
         timestamp_extractor: Callable[..., int] | None = None,
     ) -> Self:
-        """Adds a store of which every instance has a full copy, kept up to date by a processor (``addGlobalStore``).
+        """Add a store that every machine has in full, kept up to date by a processor (``addGlobalStore``).
 
-        Every processor may read it without being connected; only this one may write it.
+        Every processor may read it without being connected; only this one may write to it.
 
         Args:
-            store: Made with `Stores`; the topic is its changelog.
+            store: The store, made with `Stores`; the topic is its changelog.
             source_name: The name of the node that reads the topic.
             topic: The topic whose records keep the store up to date.
             processor_name: The name of the processor.
-            supplier: Makes the processor, which puts the records into the store. It forwards nothing.
-            key_serde: How keys decode; by default the store's.
-            value_serde: How values decode; by default the store's.
+            supplier: The class of the processor that puts the records into the store, or a function that makes one. It
+                must not forward records.
+            key_serde: The serde of keys; by default the store's.
+            value_serde: The serde of values; by default the store's.
             timestamp_extractor: As in ``add_source``.
         """
-        serdes = (key_serde, value_serde)
-        return self._fed_store(
-            store, source_name, topic, processor_name, supplier, serdes, timestamp_extractor, is_global=True
-        )
+        check_kind(store, StoreSpec, "add_global_store", _MAKE_STORE)
+        source = _source(source_name, (topic,), key_serde, value_serde, timestamp_extractor)
+        operation = processor_operation(supplier, "add_global_store", (store,))
+        return self._add_fed_store(store, replace(source, global_store=True), processor_name, operation)
 
     def add_read_only_state_store(
         self,
@@ -190,49 +199,31 @@ class Topology(frozen.Topology):
         value_serde: Any = None,
         timestamp_extractor: Callable[..., int] | None = None,
     ) -> Self:
-        """Adds a store that a topic keeps up to date, task by task (``addReadOnlyStateStore``).
+        """Add a store that a processor keeps up to date from a topic (``addReadOnlyStateStore``).
 
-        Other processors read it after ``connect_processor_and_state_stores``, and the topic is its changelog; the
-        topics of all of them need the same number of partitions. Arguments as in ``add_global_store``.
+        Other processors may read it after ``connect_processor_and_state_stores``; the topics of their sub-topology need
+        the same number of partitions. The topic is the changelog. For the arguments see ``add_global_store``.
         """
-        serdes = (key_serde, value_serde)
-        return self._fed_store(store, source_name, topic, processor_name, supplier, serdes, timestamp_extractor)
+        check_kind(store, StoreSpec, "add_read_only_state_store", _MAKE_STORE)
+        source = _source(source_name, (topic,), key_serde, value_serde, timestamp_extractor)
+        operation = processor_operation(supplier, "add_read_only_state_store", (store,))
+        return self._add_fed_store(store, replace(source, offset_reset="earliest"), processor_name, operation)
 
-    def _fed_store(
-        self,
-        store: StoreSpec,
-        source_name: str,
-        topic: str,
-        processor_name: str,
-        supplier: Callable[[], Any],
-        serdes: tuple[Any, Any],
-        extractor: Callable[..., int] | None,
-        *,
-        is_global: bool = False,
-    ) -> Self:
-        verb = "add_global_store" if is_global else "add_read_only_state_store"
-        check_kind(store, StoreSpec, verb, _MAKE_STORE)
-        key_serde, value_serde = (
-            own if given is None else given
-            for given, own in zip(serdes, (store.key_serde, store.value_serde), strict=True)
-        )
-        source = _source(source_name, (topic,), key_serde, value_serde, extractor)
-        source = replace(source, global_store=is_global, offset_reset=None if is_global else "earliest")
-        spec = replace(store, logging=False, changelog_topic=topic)
-        operation = processor_operation(supplier, verb, (spec,))
-        processor = ProcessorNode(_checked(processor_name), operation, (source_name,))
+    def _add_fed_store(self, store: StoreSpec, source: SourceNode, name: str, operation: Process) -> Self:
+        """Add a store with the source and the processor of this name that keep it up to date."""
+        source = _store_source(store, source)
+        processor = ProcessorNode(_checked(name), operation, (source.name,))
+        spec = replace(store, logging=False, changelog_topic=source.topics[0])
 
         def add(assembly: Assembly) -> None:
-            if spec.name in assembly.stores:
-                raise TopologyError(f"a store is named {spec.name!r} already", hint="Rename it.", store=spec.name)
             assembly.add(source)
             assembly.add(processor)
-            assembly.add_store(spec, [processor_name], is_global=is_global)
+            assembly.add_store(spec, [processor.name], is_global=source.global_store)
 
         return self._grow(add)
 
     def _grow(self, add: Callable[[Assembly], None]) -> Self:
-        """Adds to this very object, as Java's topology does; frozen for everybody else."""
+        """Add to this object itself, as Java's topology does; it is frozen otherwise."""
         assembly = Assembly.of(self)
         add(assembly)
         grown = assembly.extended(self)
@@ -255,16 +246,30 @@ def _source(
         tuple(dict.fromkeys(topics)),
         resolve(key_serde),
         resolve(value_serde),
-        timestamp_extractor=None if extractor is None else _function(extractor, "timestamp_extractor", (1, 2)),
+        timestamp_extractor=None
+        if extractor is None
+        else _function(extractor, "add_source: timestamp_extractor", (1, 2), EXTRACTED),
     )
 
 
-def _function(fn: object, verb: str, allowed: tuple[int, ...]) -> Function:
-    return Function.wrap(fn, verb=verb, allowed=allowed, expression=False)
+def _store_source(store: StoreSpec, source: SourceNode) -> SourceNode:
+    """Return the source with the serdes of the store where it has none of its own."""
+    return replace(
+        source,
+        key_serde=store.key_serde if source.key_serde is None else source.key_serde,
+        value_serde=store.value_serde if source.value_serde is None else source.value_serde,
+    )
 
 
-def _checked(name: str) -> str:
-    """Any text, unlike the names of verbs: no topic or store is named after these nodes."""
-    if not isinstance(name, str) or not name:
-        raise TopologyError(f"the name of a node is {name!r}", hint="Give a text, as the first argument.")
-    return name
+def _function(fn: object, verb: str, allowed: tuple[int, ...], passed: str = "") -> Function:
+    return Function.wrap(fn, verb=verb, allowed=allowed, passed=passed, expression=False)
+
+
+def _checked(*names: str) -> str:
+    """Check that names are texts and return the first. Any text is allowed, as no topic is named after these nodes."""
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise TopologyError(
+                f"the name of a node or store is {name!r}", hint="Give texts, each as an argument of its own."
+            )
+    return names[0] if names else ""

@@ -1,22 +1,34 @@
-"""What ``KTable.transform_values`` takes."""
+"""The base class of transformers for ``KTable.transform_values``."""
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from penstock.api.processor import ProcessorContext
+from penstock.api.processor import Headers, ProcessorContext
 
-__all__ = ["ValueTransformerWithKey"]
+__all__ = ["TransformerContext", "ValueTransformerWithKey"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 VR = TypeVar("VR")
 
 
-class ValueTransformerWithKey(Generic[K, V, VR]):
-    """Makes new values of a table's rows, with state if it wants: Kafka's ``ValueTransformerWithKey``.
+class TransformerContext(ProcessorContext, Protocol):
+    """The view of a transformer on its task: Kafka's ``ProcessorContext`` with the time and headers of the row."""
 
-    Every task makes its own. ``transform`` is called for deletions too, with None as the value.
+    def timestamp(self) -> int:
+        """Return the time of the row in milliseconds: of its change, also when the table is read later."""
+        ...
+
+    def headers(self) -> Headers:
+        """Return the headers of the record that changed the row; none when the table is read later."""
+        ...
+
+
+class ValueTransformerWithKey(Generic[K, V, VR]):
+    """A function of a table's rows that may use state stores: Kafka's ``ValueTransformerWithKey``.
+
+    Each task makes an object of it. ``transform`` is called for deletions too, with None as the value.
 
     >>> class Shout(ValueTransformerWithKey[str, str, str]):
     ...     def transform(self, key, value):
@@ -26,15 +38,15 @@ class ValueTransformerWithKey(Generic[K, V, VR]):
     [('a', 'a says HI'), ('a', None)]
     """
 
-    context: ProcessorContext
+    context: TransformerContext
 
-    def init(self, context: ProcessorContext) -> None:
-        """Called once before the first row; keep the context and get stores. It cannot forward or schedule."""
+    def init(self, context: TransformerContext) -> None:
+        """Prepare for rows: keep the context and get stores. It cannot forward or schedule. Called once."""
         self.context = context
 
     def transform(self, key: K, value: V | None) -> VR | None:  # noqa: ARG002 - for subclasses
-        """The new value; None deletes the row."""
+        """Return the new value; None deletes the row."""
         raise TypeError(f"{type(self).__name__} has no method transform(key, value)")
 
     def close(self) -> None:
-        """Called when the task ends."""
+        """Release resources. Called when the task ends."""

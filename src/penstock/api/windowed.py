@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.api.agg import BuiltInAggregator
-from penstock.api.grouped import FoldingAggregations, Grouping, StreamAggregations, aggregate_of
+from penstock.api.aggregations import Fold, aggregate_of
+from penstock.api.grouped import FoldingAggregations, StreamAggregations
+from penstock.api.grouping import Grouping
+from penstock.api.handle import name_of
 from penstock.api.options import Materialized, Named
 from penstock.api.table import KTable
 from penstock.api.windowing import EmitStrategy, InWindows
 from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 from penstock.durations import DurationLike
 from penstock.errors import TopologyError
+from penstock.java_names import with_java_names
 
 if TYPE_CHECKING:
     from penstock.serde.windowed import Windowed
@@ -25,6 +29,7 @@ A = TypeVar("A")
 Name = str | Named | None
 
 
+@with_java_names
 class TimeWindowedKStream(FoldingAggregations[K, V, "Windowed[K]"]):
     """A stream grouped by key and by tumbling, hopping, sliding or unlimited windows: Kafka's ``TimeWindowedKStream``.
 
@@ -43,22 +48,23 @@ class TimeWindowedKStream(FoldingAggregations[K, V, "Windowed[K]"]):
         self._windowed = windowing
 
     def emit_strategy(self, emit: EmitStrategy, *, idle: DurationLike | None = None) -> TimeWindowedKStream[K, V]:
-        """When results are sent (``emitStrategy``): "on_window_update", or "on_window_close" for final ones only.
+        """Choose when results are sent (``emitStrategy``).
 
         Args:
-            emit: The strategy.
-            idle: Not in Kafka. When no record came for this long by the wall clock, all windows close and their results
-                are sent; records that come later for one of them are late. Without it the last windows of a stream
-                wait for a later record.
+            emit: "on_window_update" sends every result, "on_window_close" only the final one of each window.
+            idle: Not in Kafka. If no record arrives for this wall-clock time, all windows close and their results are
+                sent; later records for them are late. Without it the last windows of a stream stay open until a later
+                record arrives.
         """
-        return TimeWindowedKStream(self._grouping, self._windowed.emitting(emit, idle))
+        return TimeWindowedKStream(self._handle, self._windowed.emitting(emit, idle))
 
 
+@with_java_names
 class SessionWindowedKStream(StreamAggregations[K, V, "Windowed[K]"]):
     """A stream grouped by key and session: Kafka's ``SessionWindowedKStream``.
 
-    A session starts with its first record and ends with its last; both times belong to it. A record that comes between
-    two sessions, near to both, makes them one: their results are deleted and that of the whole is sent.
+    A session starts with its first record and ends with its last; both times are inclusive. A record between two
+    sessions that is near to both merges them: their results are deleted, and the result of the whole is sent.
 
     >>> from penstock import SessionWindows
     >>> from penstock.testing import try_out
@@ -72,20 +78,53 @@ class SessionWindowedKStream(StreamAggregations[K, V, "Windowed[K]"]):
         super().__init__(grouping, windowing)
         self._windowed = windowing
 
+    @overload
     def aggregate(
         self,
-        initializer: Callable[[], A] | A,
-        aggregator: Callable[[K, V, A], A] | Any = None,
-        merger: Callable[[K, A, A], A] | None = None,
+        initializer: BuiltInAggregator,
+        aggregator: None = None,
+        merger: None = None,
         materialized: Materialized | str | None = None,
         *,
         name: Name = None,
-    ) -> KTable[Windowed[K], A]:
-        """Folds the values of each session: ``aggregator(key, value, aggregate)``.
+    ) -> KTable[Windowed[K], Any]: ...
 
-        It starts from a constant or ``initializer()``. ``merger(key, left, right)`` makes one aggregate of those of two
-        sessions, ``left`` the earlier one; it is also called with what the initializer gives. A built-in aggregator
-        merges by itself: ``aggregate(agg.sum("amount"))``.
+    @overload
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
+        merger: Callable[[K, A, A], A],
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[Windowed[K], A]: ...
+
+    @overload
+    def aggregate(
+        self,
+        initializer: A,
+        aggregator: Callable[[K, V, A], A],
+        merger: Callable[[K, A, A], A],
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[Windowed[K], A]: ...
+
+    def aggregate(
+        self,
+        initializer: Any,
+        aggregator: Any = None,
+        merger: Any = None,
+        materialized: Materialized | str | None = None,
+        *,
+        name: Name = None,
+    ) -> KTable[Windowed[K], Any]:
+        """Aggregate the values of each session by ``aggregator(key, value, aggregate)``.
+
+        The first aggregate is a constant or ``initializer()``. ``merger(key, left, right)`` merges the aggregates of
+        two sessions, ``left`` the earlier one; it is also called with a first aggregate. A built-in aggregator needs
+        no merger: ``aggregate(agg.sum("amount"))``.
         """
         builtin = initializer if aggregator is None else aggregator
         if merger is None and isinstance(builtin, BuiltInAggregator):
@@ -96,20 +135,20 @@ class SessionWindowedKStream(StreamAggregations[K, V, "Windowed[K]"]):
                 "aggregate() of sessions takes a merger; it is missing",
                 hint="Write aggregate(0, lambda key, value, total: ..., lambda key, left, right: ...).",
             )
-        return self._fold_to_result(aggregation, materialized, name)
+        return self._fold_to_result(Fold(aggregation, Materialized.of(materialized), name_of(name)))
 
     def emit_strategy(self, emit: EmitStrategy, *, idle: DurationLike | None = None) -> SessionWindowedKStream[K, V]:
-        """When results are sent; see `TimeWindowedKStream.emit_strategy`.
+        """Choose when results are sent; see `TimeWindowedKStream.emit_strategy`.
 
         A session closes when gap and grace have passed since its end.
         """
-        return SessionWindowedKStream(self._grouping, self._windowed.emitting(emit, idle))
+        return SessionWindowedKStream(self._handle, self._windowed.emitting(emit, idle))
 
 
 def windowed_stream(
     grouping: Grouping, windows: Windows
 ) -> TimeWindowedKStream[Any, Any] | SessionWindowedKStream[Any, Any]:
-    """`KGroupedStream.windowed_by`."""
+    """Return the stream of `KGroupedStream.windowed_by`."""
     if isinstance(windows, SessionWindows):
         return SessionWindowedKStream(grouping, InWindows(windows))
     if isinstance(windows, TimeWindows | SlidingWindows | UnlimitedWindows):

@@ -1,7 +1,7 @@
-"""What windows make of an aggregation: its store, the serde of its keys, and its operation.
+"""The effect of windows on an aggregation: its store, the serde of its keys, and its operation.
 
-Without windows, with time windows and with sessions an aggregation is built in the same way; where these differ is
-told here, once for grouped and for cogrouped streams.
+Aggregations without windows, with time windows and with sessions are built in the same way; this module has the
+differences, for grouped and for cogrouped streams.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.api.options import Materialized
     from penstock.topology.stores import StoreSpec
     from penstock.topology.tables import AggregatedTable
+    from penstock.topology.windows import WindowSpec
 
 __all__ = ["EmitStrategy", "Unwindowed", "InWindows", "Windowing"]
 
@@ -27,11 +28,11 @@ EmitStrategy = Literal["on_window_update", "on_window_close"]
 
 
 class Windowing(Protocol):
-    """How an aggregation is windowed, if at all."""
+    """The windows of an aggregation, or none."""
 
     @property
     def burns_count_name(self) -> bool:
-        """Whether ``count(Materialized)`` without a store name takes a name that nothing uses, as Kafka's does."""
+        """Whether ``count(Materialized)`` without a store name uses up a generated name, as Kafka's does."""
         ...
 
     @property
@@ -41,29 +42,35 @@ class Windowing(Protocol):
 
     @property
     def grace_ms(self) -> int | None:
-        """How long after its end a window takes records; None without windows."""
+        """The time after the end of a window in which it takes records; None without windows."""
+        ...
+
+    @property
+    def spec(self) -> WindowSpec | None:
+        """The windows as a value of the topology; None without windows."""
         ...
 
     def store(self, materialized: Materialized, key_serde: Any, value_serde: Any) -> StoreSpec:
-        """The aggregation's store."""
+        """Return the store of the aggregation."""
         ...
 
     def keys(self, key_serde: Any) -> Any:
-        """The serde of the result's keys, given that of the stream's."""
+        """Return the serde of the result's keys for the serde of the stream's keys."""
         ...
 
     def operation(self, aggregation: ops.Aggregation, state: AggregatedTable) -> ops.Operation:
-        """What the aggregation's processor does."""
+        """Return the operation of the aggregation's processor."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Unwindowed:
-    """By key alone."""
+    """An aggregation by key alone."""
 
     burns_count_name = True
     takes_expressions = True
     grace_ms = None
+    spec = None
 
     def store(self, materialized: Materialized, key_serde: Any, value_serde: Any) -> StoreSpec:
         return key_value_spec(materialized, key_serde, value_serde)
@@ -77,20 +84,20 @@ class Unwindowed:
 
 @dataclass(frozen=True, slots=True)
 class InWindows:
-    """By key and window, with results sent on every change, or once when a window has closed."""
+    """An aggregation by key and window, with results on every change, or once when a window has closed."""
 
     windows: Windows
     emit: EmitStrategy = "on_window_update"
     idle_ms: int | None = None
 
     def emitting(self, emit: EmitStrategy, idle: DurationLike | None) -> InWindows:
-        """The same with another emit strategy; see `TimeWindowedKStream.emit_strategy`."""
-        if emit not in {"on_window_update", "on_window_close"}:
+        """Return the windows with another emit strategy; see `TimeWindowedKStream.emit_strategy`."""
+        if emit not in ("on_window_update", "on_window_close"):
             raise TopologyError(
                 f"there is no emit strategy {emit!r}", hint='Use "on_window_update" or "on_window_close".'
             )
         on_close = emit == "on_window_close"
-        if on_close and self.windows.spec.kind == "unlimited":
+        if on_close and self.spec.kind == "unlimited":
             raise TopologyError("an unlimited window never closes", hint='Use "on_window_update".')
         idle_ms = None if idle is None else duration_ms(idle, "idle")
         if idle_ms is not None and (not on_close or idle_ms <= 0):
@@ -101,30 +108,34 @@ class InWindows:
         return InWindows(self.windows, emit, idle_ms)
 
     @property
+    def spec(self) -> WindowSpec:
+        return self.windows.spec
+
+    @property
     def burns_count_name(self) -> bool:
-        return self.windows.spec.kind != "sliding"
+        return self.spec.kind != "sliding"
 
     @property
     def takes_expressions(self) -> bool:
-        return self.windows.spec.kind in ("time", "unlimited")
+        return self.spec.kind in ("time", "unlimited")
 
     @property
     def grace_ms(self) -> int | None:
-        return self.windows.spec.closes_after_ms
+        return self.spec.closes_after_ms
 
     def store(self, materialized: Materialized, key_serde: Any, value_serde: Any) -> StoreSpec:
-        spec = window_spec(materialized, key_serde, value_serde, self.windows.spec)
+        spec = window_spec(materialized, key_serde, value_serde, self.spec)
         # As in Kafka, the stores of sessions and sliding windows have no cache when results wait for the close.
-        uncached = self._on_close and self.windows.spec.kind in ("session", "sliding")
+        uncached = self._on_close and self.spec.kind in ("session", "sliding")
         return replace(spec, time_ordered=self._on_close, caching=False if uncached else spec.caching)
 
     def keys(self, key_serde: Any) -> Any:
-        spec = self.windows.spec
+        spec = self.spec
         return windowed(key_serde, None if spec.kind == "session" else spec.size_ms)
 
     def operation(self, aggregation: ops.Aggregation, state: AggregatedTable) -> ops.Operation:
         return ops.WindowedAggregate(
-            aggregation, self.windows.spec, state.spec.name, self._on_close, state.send_old, self.idle_ms
+            aggregation, self.spec, state.spec.name, self._on_close, state.send_old, self.idle_ms
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Windows as users write them."""
+"""The windows of aggregations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.errors import TopologyError
+from penstock.java_names import with_java_names
 from penstock.topology.windows import WindowSpec
 
 __all__ = ["MAX_TIME_MS", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows", "Windows"]
@@ -13,6 +14,7 @@ __all__ = ["MAX_TIME_MS", "SessionWindows", "SlidingWindows", "TimeWindows", "Un
 MAX_TIME_MS = 2**63 - 1
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
     """Tumbling or hopping windows: Kafka's ``TimeWindows``.
@@ -29,12 +31,13 @@ class TimeWindows:
 
     @classmethod
     def of(cls, size: DurationLike, *, grace: DurationLike = 0, advance: DurationLike | None = None) -> TimeWindows:
-        """Windows of this size.
+        """Make windows of this size.
 
         Args:
-            size: How long a window is.
-            grace: How long after its end a window still takes records.
-            advance: How far apart windows start; by default the size (tumbling), less makes them overlap (hopping).
+            size: The length of a window.
+            grace: The time after the end of a window in which it still takes records.
+            advance: The time between the starts of windows; by default the size (tumbling). Less makes them overlap
+                (hopping).
         """
         size_ms = duration_ms(size, "size")
         if size_ms <= 0:
@@ -43,7 +46,7 @@ class TimeWindows:
         return windows if advance is None else windows.advance_by(advance)
 
     def advance_by(self, advance: DurationLike) -> TimeWindows:
-        """Hopping windows that start this far apart."""
+        """Return hopping windows that start this time apart."""
         advance_ms = duration_ms(advance, "advance")
         if not 0 < advance_ms <= self.size_ms:
             raise TopologyError(
@@ -54,15 +57,17 @@ class TimeWindows:
 
     @property
     def spec(self) -> WindowSpec:
+        """The windows as a value of the topology."""
         return WindowSpec("time", self.size_ms, self.advance_ms, self.grace_ms)
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class SlidingWindows:
     """Windows around the records themselves: Kafka's ``SlidingWindows``.
 
-    Two records share a window when their timestamps are at most ``time_difference`` apart. Both bounds of such a window
-    belong to it, and there is one for every different set of records.
+    Two records share a window when their timestamps are at most ``time_difference`` apart. Both bounds of a window are
+    inclusive, and there is a window for every different set of records.
 
     >>> SlidingWindows.of("10 seconds", grace="1 minute")
     SlidingWindows(time_difference_ms=10000, grace_ms=60000)
@@ -73,11 +78,11 @@ class SlidingWindows:
 
     @classmethod
     def of(cls, time_difference: DurationLike, *, grace: DurationLike = 0) -> SlidingWindows:
-        """Windows of this time difference (``ofTimeDifferenceAndGrace``).
+        """Make windows of this time difference (``ofTimeDifferenceAndGrace``).
 
         Args:
-            time_difference: How far apart the records of one window are, at most.
-            grace: How long after its end a window still takes records.
+            time_difference: The largest time between the records of one window.
+            grace: The time after the end of a window in which it still takes records.
         """
         difference_ms = duration_ms(time_difference, "time_difference")
         if difference_ms <= 0:
@@ -88,16 +93,19 @@ class SlidingWindows:
 
     @property
     def size_ms(self) -> int:
+        """The largest time difference in milliseconds, which is the size of a window."""
         return self.time_difference_ms
 
     @property
     def spec(self) -> WindowSpec:
+        """The windows as a value of the topology."""
         return WindowSpec("sliding", self.time_difference_ms, 0, self.grace_ms)
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
-    """Windows of activity, parted by gaps without records: Kafka's ``SessionWindows``.
+    """Windows of activity, separated by gaps without records: Kafka's ``SessionWindows``.
 
     >>> SessionWindows.of("5 minutes", grace="1 minute")
     SessionWindows(gap_ms=300000, grace_ms=60000)
@@ -108,11 +116,11 @@ class SessionWindows:
 
     @classmethod
     def of(cls, gap: DurationLike, *, grace: DurationLike = 0) -> SessionWindows:
-        """Sessions that end after this time without a record (``ofInactivityGapAndGrace``).
+        """Make sessions that end after this time without a record (``ofInactivityGapAndGrace``).
 
         Args:
-            gap: Records of a key that are at most this far apart are of one session.
-            grace: How long a session still takes late records, once the gap has passed.
+            gap: The largest time between records of one session.
+            grace: The time after the gap in which a session still takes late records.
         """
         gap_ms = duration_ms(gap, "gap")
         if gap_ms <= 0:
@@ -121,9 +129,11 @@ class SessionWindows:
 
     @property
     def spec(self) -> WindowSpec:
+        """The windows as a value of the topology."""
         return WindowSpec("session", self.gap_ms, 0, self.grace_ms)
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows:
     """One window without an end: Kafka's ``UnlimitedWindows``."""
@@ -132,7 +142,7 @@ class UnlimitedWindows:
 
     @classmethod
     def of(cls, *, start: TimestampLike = 0) -> UnlimitedWindows:
-        """A window from ``start`` on; earlier records are left out."""
+        """Make a window that starts at ``start``; earlier records are dropped."""
         start_ms = timestamp_ms(start, "start")
         if start_ms < 0:
             raise TopologyError(f"an unlimited window cannot start at {start_ms}", hint="Start at 0 or later.")
@@ -140,14 +150,17 @@ class UnlimitedWindows:
 
     @property
     def size_ms(self) -> int:
+        """The largest possible size in milliseconds: the window never ends."""
         return MAX_TIME_MS
 
     @property
     def grace_ms(self) -> int:
+        """Always 0: the window never closes."""
         return 0
 
     @property
     def spec(self) -> WindowSpec:
+        """The window as a value of the topology."""
         return WindowSpec("unlimited", MAX_TIME_MS, 0, 0, self.start_ms)
 
 

@@ -1,4 +1,4 @@
-"""Certificates of a broker on this machine: its own authority, one for the broker and one for clients."""
+"""Certificates of a broker on this machine: its own authority, one for the broker and one per client."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["make_certificates"]
 
 
 def make_certificates(directory: Path, clients: tuple[str, ...] = ("client",)) -> None:
-    """Makes ``ca.pem``, ``server.pem`` and one file a client, each with its key, unless they are there.
+    """Make ``ca.pem``, ``server.pem`` and one file per client, each with its key, unless they exist.
 
     Args:
-        directory: Where they are put.
-        clients: Names of clients; a name is the user that ACLs speak of.
+        directory: The directory of the files.
+        clients: The names of clients, which are the users in ACLs.
 
     Raises:
         EnvironmentProblemError: The package ``trustme`` is missing.
@@ -42,7 +42,7 @@ def make_certificates(directory: Path, clients: tuple[str, ...] = ("client",)) -
 
 
 def _write(path: Path, certificate: trustme.LeafCert) -> None:
-    """Key and certificates in one file; the key as PKCS #8, the one form that Java reads."""
+    """Write key and certificates to one file; the key as PKCS #8, the only form that Java reads."""
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         NoEncryption,

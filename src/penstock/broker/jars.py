@@ -1,4 +1,4 @@
-"""Jars by their coordinates, such as the broker's: fetched once, with the Ivy that PySpark brings along, and kept."""
+"""Jars by their Maven coordinates, such as the broker's, downloaded once by PySpark's Ivy and cached."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from penstock.broker.jar_digests import check_jars
 from penstock.errors import EnvironmentProblemError
 
 __all__ = ["KAFKA_VERSION", "Coordinates", "broker_jars", "cache_directory", "fetch_jars", "java_command"]
@@ -27,7 +28,7 @@ _PATIENCE_S = 600
 
 
 def cache_directory() -> Path:
-    """Where what was fetched is kept: ``PENSTOCK_CACHE``, or ``penstock`` in the user's cache folder."""
+    """Return the directory of downloads: ``PENSTOCK_CACHE``, or ``penstock`` in the user's cache folder."""
     own = os.environ.get("PENSTOCK_CACHE")
     if own:
         return Path(own)
@@ -35,52 +36,55 @@ def cache_directory() -> Path:
 
 
 def java_command() -> str:
-    """The java that is to be run.
+    """Return the path of the java command.
 
     Raises:
-        EnvironmentProblemError: There is none.
+        EnvironmentProblemError: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if found is None:
         where = f"JAVA_HOME is {home}, which has no working bin/java" if home else "there is no java on the PATH"
-        raise EnvironmentProblemError(f"Java is missing: {where}", hint="`penstock doctor` says how to get it.")
+        raise EnvironmentProblemError(f"Java is missing: {where}", hint="`penstock doctor` explains how to install it.")
     return found
 
 
 def broker_jars() -> Path:
-    """The folder of the broker's jars; fetches them (about 45 MB) if this machine does not have them yet.
+    """Return the folder of the broker's jars; downloads them (about 45 MB) if they are not cached.
 
     Raises:
-        EnvironmentProblemError: They cannot be fetched.
+        EnvironmentProblemError: They cannot be downloaded.
     """
     return fetch_jars(f"kafka-{KAFKA_VERSION}", _COORDINATES)
 
 
 def fetch_jars(name: str, coordinates: Sequence[Coordinates], *, transitive: bool = True) -> Path:
-    """The folder ``name`` of the cache, with these jars and all that they depend on; fetches them if it is not there.
+    """Return the folder ``name`` of the cache with these jars and their dependencies; downloads missing ones.
 
     Args:
-        name: Of the folder; it should name the version, as what is there is not fetched again.
-        coordinates: What is wanted.
-        transitive: Whether what they depend on comes with them.
+        name: The name of the folder; it should contain the version, as an existing folder is never downloaded again.
+        coordinates: The jars.
+        transitive: Whether to include their dependencies.
 
     Raises:
-        EnvironmentProblemError: They cannot be fetched.
+        EnvironmentProblemError: They cannot be downloaded, or differ from the pins in ``jars.sha256``; checked each
+            time, as files in a cache can be changed later.
     """
     folder = cache_directory() / name
     if folder.is_dir():
+        check_jars(folder)
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (folder.parent / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of two that start at once, one fetches and the other waits
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two processes that start at once, one downloads and the other waits
         if not folder.is_dir():
             _fetch(folder, coordinates, transitive=transitive)
+    check_jars(folder)
     return folder
 
 
 def _fetch(folder: Path, coordinates: Sequence[Coordinates], *, transitive: bool) -> None:
-    """Fetches into a folder beside, which then takes its name: what has the name is complete."""
+    """Download to a temporary folder, which is then renamed: a folder of this name is always complete."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         wanted = Path(scratch) / "ivy.xml"
         depth = f'transitive="{str(transitive).lower()}"'
@@ -103,15 +107,16 @@ def _fetch(folder: Path, coordinates: Sequence[Coordinates], *, transitive: bool
         except subprocess.TimeoutExpired as error:
             raise _not_fetched(folder, f"no end after {_PATIENCE_S} s") from error
         if done.returncode or not all((jars / f"{name}-{version}.jar").exists() for _, name, version in coordinates):
-            told = [line for line in done.stdout.splitlines() if "UNRESOLVED" in line or "ERROR" in line]
-            why = "; ".join(told[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}"
-            raise _not_fetched(folder, why)
+            errors = [line for line in done.stdout.splitlines() if "UNRESOLVED" in line or "ERROR" in line]
+            reason = "; ".join(errors[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}"
+            raise _not_fetched(folder, reason)
+        check_jars(jars)
         jars.rename(folder)
 
 
-def _not_fetched(folder: Path, why: str) -> EnvironmentProblemError:
+def _not_fetched(folder: Path, reason: str) -> EnvironmentProblemError:
     return EnvironmentProblemError(
-        f"the jars of {folder.name} could not be fetched: {why}",
+        f"the jars of {folder.name} could not be fetched: {reason}",
         hint="They come from the machine's Maven repository: check the network, or copy the folder "
         f"{folder} from a machine that has it.",
     )

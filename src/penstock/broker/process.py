@@ -1,4 +1,4 @@
-"""The broker's process: formats its storage, starts, is looked at, stops."""
+"""The broker's process: formatting its storage, start, status, stop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
@@ -20,7 +21,7 @@ from penstock.broker.jars import broker_jars, java_command
 from penstock.broker.settings import BrokerSettings, load_settings
 from penstock.errors import EnvironmentProblemError, InvalidStateError
 
-__all__ = ["Broker", "BrokerStatus"]
+__all__ = ["Broker", "BrokerStatus", "new_cluster_id"]
 
 _STARTED = "Kafka Server started"
 _START_S = 60.0
@@ -39,7 +40,7 @@ rootLogger.appenderRef.out.ref = out
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """``pid`` is None when the broker does not run; ``listeners``: name -> port."""
+    """The status of a broker: ``pid`` is None when it does not run; ``listeners`` are ports by name."""
 
     directory: Path
     pid: int | None
@@ -48,9 +49,9 @@ class BrokerStatus:
 
 
 class Broker:
-    """A single-node Kafka in a process of its own, which goes on when this one ends.
+    """A Kafka broker in a process of its own, which outlives this one.
 
-    As a context manager it is started and stopped, and ends with this process also when that is killed.
+    As a context manager it is started and stopped, and ends with this process even if that is killed.
 
     Example:
         >>> from penstock.broker.settings import BrokerSettings
@@ -67,10 +68,10 @@ class Broker:
 
     @staticmethod
     def in_directory(directory: Path) -> Broker:
-        """The broker that was last started in this directory.
+        """Return the broker that was last started in this directory.
 
         Raises:
-            InvalidStateError: None was.
+            InvalidStateError: No broker was ever started there.
         """
         settings = load_settings(directory.absolute())
         if settings is None:
@@ -92,19 +93,19 @@ class Broker:
         return self._directory / "server.properties"
 
     def status(self) -> BrokerStatus:
-        """Whether it runs, and where it listens."""
+        """Return whether it runs, and its listeners."""
         return BrokerStatus(self._directory, self._pid(), self.settings.bootstrap_servers, self.settings.listeners())
 
     def start(self) -> BrokerStatus:
-        """Starts the broker and waits until it answers; data of an earlier start is taken up again.
+        """Start the broker and wait until it answers; it continues with the data of an earlier start.
 
         Raises:
-            EnvironmentProblemError: It does not come up: a busy port, no Java, no jars.
-            InvalidStateError: One runs in this directory already.
+            EnvironmentProblemError: It does not start: a busy port, no Java, no jars.
+            InvalidStateError: A broker already runs in this directory.
         """
         if (pid := self._pid()) is not None:
             raise InvalidStateError(
-                f"a broker runs in {self._directory} already (process {pid})", hint="`penstock broker stop` ends it."
+                f"a broker already runs in {self._directory} (process {pid})", hint="`penstock broker stop` ends it."
             )
         jars = broker_jars()
         self._dismiss_guard()  # of one that has ended by itself
@@ -116,7 +117,7 @@ class Broker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in this terminal is not for the broker
+                start_new_session=True,  # Ctrl-C in this terminal must not stop the broker
             )
         self._pid_file.write_text(str(process.pid))
         if self._is_ours:
@@ -125,10 +126,10 @@ class Broker:
         return self.status()
 
     def stop(self, *, kill: bool = False) -> bool:
-        """Stops it and waits for its end; False when it did not run.
+        """Stop it and wait for its end; return False if it did not run.
 
         Args:
-            kill: At once, as a crash would (SIGKILL).
+            kill: Kill it like a crash (SIGKILL).
         """
         self._dismiss_guard()
         pid = self._pid()
@@ -172,21 +173,24 @@ class Broker:
         (self._directory / "log4j2.properties").write_text(_LOGGING)
         if (self._directory / "data" / "meta.properties").exists():
             return
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        users = [
-            part
-            for name, password in self.settings.users.items()
-            for part in ("--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]")
-        ]
-        formatting = ["format", "--cluster-id", cluster, "--config", str(self._properties), *users]
-        done = subprocess.run(  # noqa: S603
-            self._java(jars, "kafka.tools.StorageTool", *formatting), capture_output=True, text=True, check=False
-        )
+        cluster_id = self.settings.cluster_id or new_cluster_id()
+        wanted = ["format", "--cluster-id", cluster_id, "--config", str(self._properties)]
+        for name, password in self.settings.users.items():
+            wanted += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self._directory, prefix="format-"
+        ) as arguments:  # 0600: has passwords
+            arguments.write("\n".join(wanted) + "\n")
+            arguments.flush()
+            done = subprocess.run(  # noqa: S603
+                self._java(jars, "kafka.tools.StorageTool", f"@{arguments.name}"),
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
         if done.returncode:
-            why = _reason(done.stdout + done.stderr)
+            reason = _reason(done.stdout + done.stderr)
             raise EnvironmentProblemError(
-                f"the broker's storage in {self._directory} could not be formatted: {why}",
-                hint="Give another --dir, or delete that one.",
+                f"the broker's storage in {self._directory} could not be formatted: {reason}",
+                hint="Use another --dir, or delete that one.",
             )
 
     def _java(self, jars: Path, *program: str) -> Sequence[str]:
@@ -205,16 +209,16 @@ class Broker:
                 self._dismiss_guard()
                 self._pid_file.unlink(missing_ok=True)
                 raise EnvironmentProblemError(
-                    f"the broker ended at once: {_reason(written)}", hint=f"All that it said is in {self.log_file}."
+                    f"the broker ended at once: {_reason(written)}", hint=f"Its whole output is in {self.log_file}."
                 )
             time.sleep(_POLL_S)
         self.stop(kill=True)
         raise EnvironmentProblemError(
-            f"the broker did not come up within {_START_S:.0f} s", hint=f"What it said is in {self.log_file}."
+            f"the broker did not come up within {_START_S:.0f} s", hint=f"Its output is in {self.log_file}."
         )
 
     def _pid(self) -> int | None:
-        """The process, if it runs and is this broker: a number alone may be somebody else's by now."""
+        """Return the process id, if it runs and is this broker: another process may have reused the id."""
         try:
             pid = int(self._pid_file.read_text())
         except (FileNotFoundError, ValueError):
@@ -228,15 +232,22 @@ class Broker:
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:
-    """Kills that process when this one has gone: its end of the pipe is then closed, whatever the reason."""
+    """Start a process that kills the broker when this one ends for any reason, which closes the pipe."""
     script = 'read -r _; kill -9 "$0"'
     return subprocess.Popen(  # noqa: S603
         ["/bin/sh", "-c", script, str(pid)], stdin=subprocess.PIPE, start_new_session=True
     )
 
 
+def new_cluster_id() -> str:
+    """Make a random cluster id, without a dash at the start, which would look like an option."""
+    while (found := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return found
+
+
 def _reason(written: str) -> str:
-    """The line of the broker's log that says why it ended."""
+    """Find the line of the broker's log with the reason of its end."""
     lines = written.splitlines()
     found = [line for line in lines if re.search(r"Exception|Address already in use|FATAL", line)]
-    return (found or lines or ["it said nothing"])[-1 if not found else 0].strip()[:300]
+    return (found or lines or ["no output"])[-1 if not found else 0].strip()[:300]

@@ -1,4 +1,4 @@
-"""How a broker is set up: its listeners, its users, and the properties that Kafka reads."""
+"""The settings of a broker: its listeners, its users, and Kafka's properties."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ __all__ = ["BrokerSettings", "free_port", "load_settings"]
 _LOCAL = "127.0.0.1"
 _SERVER_PORTS = range(20_000, 32_000)
 _FILE = "broker.json"
+_MOST_REPLICAS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """A single-node broker on the loopback address.
+    """A broker on the loopback address, alone or one of several.
 
-    The plain listener is open to everybody on this machine, as its superuser; the others are there to try security.
+    The plain listener grants superuser rights to everybody on this machine; the others are for testing security.
 
     Attributes:
-        directory: Where data, settings, certificates and the log are kept.
-        port: The plain listener.
-        controller_port: The controller's.
-        sasl_port: A listener with SASL/PLAIN and SCRAM-SHA-512 for ``users``, and OAUTHBEARER with tokens that nobody
-            has to sign; None: none.
-        tls_port: A listener that wants a client certificate (mTLS); None: none.
-        users: Name -> password.
-        acls: Whether users need ACLs for what they do (``admin`` and the plain listener never do).
-        partitions: Of topics that are made on first use.
+        directory: The directory of data, settings, certificates and the log.
+        port: The port of the plain listener.
+        controller_port: The port of the controller.
+        sasl_port: The port of a listener with SASL/PLAIN and SCRAM-SHA-512 for ``users``, and OAUTHBEARER with unsigned
+            tokens; None: no such listener.
+        tls_port: The port of a listener that requires a client certificate (mTLS); None: no such listener.
+        users: The passwords of users by name.
+        acls: Whether users need ACLs (``admin`` and the plain listener never do).
+        partitions: The partitions of topics created on first use.
         heap_mb: The broker's memory.
+        node: Its number in the cluster.
+        controller_ports: The controller ports of all brokers of the cluster, in order; empty: it is alone.
+        cluster_id: The id of the cluster; empty: a new one.
     """
 
     directory: Path
@@ -45,19 +49,22 @@ class BrokerSettings:
     acls: bool = False
     partitions: int = 1
     heap_mb: int = 512
+    node: int = 1
+    controller_ports: tuple[int, ...] = ()
+    cluster_id: str = ""
 
     def __post_init__(self) -> None:
         ports = [p for p in (self.port, self.controller_port, self.sasl_port, self.tls_port) if p is not None]
         if len(set(ports)) != len(ports):
-            raise ConfigError(f"two listeners of the broker want one port: {ports}", hint="Give each its own.")
+            raise ConfigError(f"two listeners of the broker have the same port: {ports}", hint="Give each its own.")
         for name, password in self.users.items():
             if not name or not password or set(name + password) & set(",=[]\"'\\; \n"):
                 raise ConfigError(
                     f"user {name!r}: names and passwords of a broker have no blanks, commas, quotes, brackets or '='",
-                    hint="For example --user alice:secret",
+                    hint="Choose letters and digits.",
                 )
         if self.users and self.sasl_port is None:
-            raise ConfigError("users need a listener that asks for them", hint="Give --sasl-port as well.")
+            raise ConfigError("users need a listener with authentication", hint="Give --sasl-port as well.")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -69,18 +76,20 @@ class BrokerSettings:
         return self.directory / "certificates"
 
     def listeners(self) -> dict[str, int]:
-        """Listener -> port, those that clients use."""
+        """Return the ports of the clients' listeners by name."""
         wanted = {"PLAINTEXT": self.port, "SASL_PLAINTEXT": self.sasl_port, "SSL": self.tls_port}
         return {name: port for name, port in wanted.items() if port is not None}
 
     def properties(self) -> dict[str, str]:
-        """What ``server.properties`` says."""
+        """Return the contents of ``server.properties``."""
         clients = [f"{name}://{_LOCAL}:{port}" for name, port in self.listeners().items()]
+        voters = self.controller_ports or (self.controller_port,)
+        replicas = min(len(voters), _MOST_REPLICAS)
         protocols = [*(f"{name}:{name}" for name in self.listeners()), "CONTROLLER:PLAINTEXT"]
         found = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{_LOCAL}:{self.controller_port}",
+            "node.id": str(self.node),
+            "controller.quorum.voters": ",".join(f"{node}@{_LOCAL}:{port}" for node, port in enumerate(voters, 1)),
             "listeners": ",".join([*clients, f"CONTROLLER://{_LOCAL}:{self.controller_port}"]),
             "advertised.listeners": ",".join(clients),
             "listener.security.protocol.map": ",".join(protocols),
@@ -92,10 +101,13 @@ class BrokerSettings:
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "4",
             "transaction.state.log.num.partitions": "4",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         }
         for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
-            found[f"{topic}.replication.factor"] = "1"
-        found["transaction.state.log.min.isr"] = found["share.coordinator.state.topic.min.isr"] = "1"
+            found[f"{topic}.replication.factor"] = str(replicas)
+        for name in ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr"):
+            found[name] = str(max(1, replicas - 1))
+        found["default.replication.factor"] = str(replicas)
         if self.sasl_port is not None:
             found |= self._sasl()
         if self.tls_port is not None:
@@ -112,7 +124,7 @@ class BrokerSettings:
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{login}.plain.PlainLoginModule required{users};",
             "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": f"{login}.scram.ScramLoginModule required;",
-            # Kafka's handler for development: whoever the token names, signed or not.
+            # Kafka's handler for development accepts unsigned tokens.
             "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": f"{login}.oauthbearer.OAuthBearerLoginModule "
             'required unsecuredLoginStringClaim_sub="broker";',
         }
@@ -128,29 +140,30 @@ class BrokerSettings:
         }
 
     def save(self) -> None:
-        """Keeps the settings in the directory, for the other commands; readable by this user alone."""
+        """Save the settings in the directory, for the other commands; readable only by this user."""
         path = self.directory / _FILE
         path.touch(mode=0o600)
         path.write_text(json.dumps(asdict(self) | {"directory": str(self.directory)}, indent=1) + "\n")
 
 
 def load_settings(directory: Path) -> BrokerSettings | None:
-    """The settings that a broker in this directory was started with; None if there was none."""
+    """Load the settings of the broker last started in this directory; None if there was none."""
     path = directory / _FILE
     if not path.exists():
         return None
     found = json.loads(path.read_text())
-    return BrokerSettings(**found | {"directory": Path(found["directory"])})
+    ports = tuple(found.get("controller_ports", ()))
+    return BrokerSettings(**found | {"directory": Path(found["directory"]), "controller_ports": ports})
 
 
 def free_port() -> int:
-    """A port of the loopback address that nothing listens on at this moment.
+    """Return a free port of the loopback address, outside the range of outgoing connections.
 
-    None of those that the system gives to outgoing connections: while a server is away, one of its clients could be
-    given its port, be connected to itself, and keep the server from coming back.
+    Otherwise a client of a stopped server could get the server's port for its own connection, be connected to itself,
+    and keep the server from starting again.
     """
     while True:
-        port = random.choice(_SERVER_PORTS)  # noqa: S311 - so that two who look at the same time find two
+        port = random.choice(_SERVER_PORTS)  # noqa: S311 - so that two processes find different ports
         with socket.socket() as probe:
             try:
                 probe.bind((_LOCAL, port))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.options import Json
-from penstock.cli.output import console, print_json
-from penstock.errors import ConfigError
+from penstock.cli.output import console, print_json, waiting
+from penstock.cli.users import UserNames, UsersFile, collect_users
 
 if TYPE_CHECKING:
     from penstock.broker.process import BrokerStatus
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="A Kafka broker on this machine, from jars: no Docker.", no_args_is_help=True)
-Directory = Annotated[Path, typer.Option("--dir", "-d", help="Where the broker keeps its data, settings and log.")]
+Directory = Annotated[Path, typer.Option("--dir", "-d", help="The directory of the broker's data, settings and log.")]
 _DEFAULT = Path(".kafka")
 
 
@@ -25,29 +25,35 @@ _DEFAULT = Path(".kafka")
 def start(
     *,
     directory: Directory = _DEFAULT,
-    port: Annotated[int, typer.Option(help="The plain listener.")] = 9092,
-    controller_port: Annotated[int, typer.Option(help="The controller's.")] = 9093,
+    port: Annotated[int, typer.Option(help="The port of the plain listener.")] = 9092,
+    controller_port: Annotated[int, typer.Option(help="The port of the controller.")] = 9093,
     sasl_port: Annotated[
-        int | None, typer.Option(help="A listener with SASL/PLAIN, SCRAM-SHA-512 and OAUTHBEARER.")
+        int | None, typer.Option(help="The port of a listener with SASL/PLAIN, SCRAM-SHA-512 and OAUTHBEARER.")
     ] = None,
-    tls_port: Annotated[int | None, typer.Option(help="A listener that wants client certificates (mTLS).")] = None,
-    user: Annotated[list[str], typer.Option(metavar="NAME:PASSWORD", help="A SASL user; may be repeated.")] = [],  # noqa: B006
-    acls: Annotated[bool, typer.Option("--acls", help="Users need ACLs for what they do.")] = False,
-    partitions: Annotated[int, typer.Option(help="Of topics that are made on first use.")] = 1,
+    tls_port: Annotated[
+        int | None, typer.Option(help="The port of a listener that requires client certificates (mTLS).")
+    ] = None,
+    user: UserNames = [],  # noqa: B006
+    users_file: UsersFile = None,
+    acls: Annotated[bool, typer.Option("--acls", help="Users need ACLs.")] = False,
+    partitions: Annotated[int, typer.Option(help="The partitions of topics created on first use.")] = 1,
     heap_mb: Annotated[int, typer.Option(help="The broker's memory in MiB.")] = 512,
     as_json: Json = False,
 ) -> None:
-    """Start a single-node Kafka that goes on in the background.
+    """Start a single-node Kafka in the background.
 
-    The first start fetches the jars (about 45 MB). Data of an earlier start in the same folder is taken up again.
+    The first start downloads the jars (about 45 MB). It continues with the data of an earlier start in the same folder.
     """
     from penstock.broker.process import Broker
     from penstock.broker.settings import BrokerSettings
 
+    users = collect_users(user, users_file)
     settings = BrokerSettings(
-        directory.absolute(), port, controller_port, sasl_port, tls_port, _users(user), acls, partitions, heap_mb
+        directory.absolute(), port, controller_port, sasl_port, tls_port, users, acls, partitions, heap_mb
     )
-    _show(Broker(settings).start(), as_json=as_json)
+    with waiting("starting Kafka; the first start downloads its jars, about 45 MB"):
+        started = Broker(settings).start()
+    _show(started, as_json=as_json)
 
 
 @app.command()
@@ -55,13 +61,14 @@ def stop(*, directory: Directory = _DEFAULT) -> None:
     """Stop the broker; its data stays."""
     from penstock.broker.process import Broker
 
-    stopped = Broker.in_directory(directory).stop()
+    with waiting("stopping Kafka"):
+        stopped = Broker.in_directory(directory).stop()
     console().print("stopped" if stopped else "it did not run")
 
 
 @app.command()
 def status(*, directory: Directory = _DEFAULT, as_json: Json = False) -> None:
-    """Say whether the broker runs and where it listens. Exits with 1 if it does not run."""
+    """Print whether the broker runs, and its listeners. Exits with 1 if it does not run."""
     from penstock.broker.process import Broker
 
     found = Broker.in_directory(directory).status()
@@ -74,7 +81,7 @@ def status(*, directory: Directory = _DEFAULT, as_json: Json = False) -> None:
 def logs(
     *,
     directory: Directory = _DEFAULT,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")] = 40,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="The number of lines.")] = 40,
 ) -> None:
     """Print the end of the broker's log."""
     from collections import deque
@@ -84,16 +91,6 @@ def logs(
     with Broker.in_directory(directory).log_file.open(encoding="utf-8", errors="replace") as log:
         for line in deque(log, maxlen=lines):
             print(line, end="")
-
-
-def _users(pairs: list[str]) -> dict[str, str]:
-    users = {}
-    for pair in pairs:
-        name, separator, password = pair.partition(":")
-        if not separator:
-            raise ConfigError(f"--user {pair!r} is not NAME:PASSWORD", hint="For example --user alice:secret")
-        users[name] = password
-    return users
 
 
 def _show(found: BrokerStatus, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`penstock datagen` and `penstock connect`: where records come from."""
+"""`penstock datagen` and `penstock connect`: sources of records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import instant_ms
-from penstock.cli.output import console
+from penstock.cli.output import console, waiting, working
 from penstock.errors import ConfigError, TopicExistsError
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ __all__ = ["register"]
 connectors = typer.Typer(help="Connectors between files and topics.", no_args_is_help=True)
 
 
-class Kind(enum.StrEnum):
-    """What to generate."""
+class Generator(enum.StrEnum):
+    """The generators."""
 
     ACCESS_LOG = "access-log"
     SHOP = "shop"
@@ -35,27 +35,29 @@ class Kind(enum.StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands."""
+    """Add the commands."""
     app.command()(grouped(datagen))
     app.add_typer(connectors, name="connect")
 
 
 def datagen(
-    kind: Annotated[Kind, typer.Argument(help="access-log; shop: users, items and orders; clicks: page views.")],
+    kind: Annotated[Generator, typer.Argument(help="access-log; shop: users, items and orders; clicks: page views.")],
     *,
-    count: Annotated[int | None, typer.Option("--count", "-n", help="How many; without it, for ever.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", help="The number of records; by default endless.")
+    ] = None,
     rate: Annotated[float, typer.Option(help="Records per second of event time.")] = 100.0,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal records.")] = 0,
-    disorder: Annotated[str, typer.Option(help="How late records may come, e.g. 5s.")] = "0",
+    disorder: Annotated[str, typer.Option(help="The largest delay of a record, e.g. 5s.")] = "0",
     start: Annotated[str | None, typer.Option(help="Time of the first event; by default now.")] = None,
     paced: Annotated[
         bool | None,
-        typer.Option("--paced/--at-once", help="At that rate in real time too; by default only without --count."),
+        typer.Option("--paced/--at-once", help="Keep the rate in real time too; by default only without --count."),
     ] = None,
     to_topics: Annotated[
-        bool, typer.Option("--to-topics", help="Into topics of the log: access_log, users, items, orders, clicks.")
+        bool, typer.Option("--to-topics", help="Write to topics of the log: access_log, users, items, orders, clicks.")
     ] = False,
-    partitions: Annotated[int, typer.Option(min=1, help="Of topics that are created.")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, help="The partitions of created topics.")] = 1,
     where: LogOptions,
 ) -> None:
     """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
@@ -74,25 +76,30 @@ def datagen(
     real_time = count is None if paced is None else paced
     groups = at_pace(records, rate) if real_time else _grouped(records)
     if to_topics:
-        with where.open(create=True) as log:
-            sent = sum(_append(log, group, partitions) for group in groups)
+        sent = 0
+        with where.open(create=True) as log, working("generating", count) as bar:
+            for group in groups:
+                sent += _append(log, group, partitions)
+                bar.at(sent)
         console(stderr=True).print(f"{sent:,} records")
         return
-    for group in groups:
-        for record in group:
-            sys.stdout.write((record.value if kind is Kind.ACCESS_LOG else _as_json(record)) + "\n")
-        if real_time:
-            sys.stdout.flush()
+    with working("generating", count, prints=True) as bar:
+        for group in groups:
+            for record in group:
+                sys.stdout.write((record.value if kind is Generator.ACCESS_LOG else _as_json(record)) + "\n")
+            bar.advance(len(group))
+            if real_time:
+                sys.stdout.flush()
 
 
-def _generator(kind: Kind, settings: Settings) -> Iterator[Generated]:
+def _generator(kind: Generator, settings: Settings) -> Iterator[Generated]:
     from penstock.datagen.access_log import access_log
     from penstock.datagen.clicks import clicks
     from penstock.datagen.shop import shop
 
-    if kind is Kind.SHOP:
+    if kind is Generator.SHOP:
         return shop(settings)
-    return clicks(settings) if kind is Kind.CLICKS else access_log(settings)
+    return clicks(settings) if kind is Generator.CLICKS else access_log(settings)
 
 
 def _grouped(records: Iterator[Generated], size: int = 10_000) -> Iterator[list[Generated]]:
@@ -109,15 +116,15 @@ def _as_json(record: Generated) -> str:
 
 
 def _append(log: TopicLog, group: Iterable[Generated], partitions: int) -> int:
-    from penstock.cli.records import Producer
+    from penstock.cli.records import TextProducer
 
-    producers: dict[str, Producer] = {}
+    producers: dict[str, TextProducer] = {}
     for record in group:
         if record.topic not in producers:
             if record.topic not in {topic.name for topic in log.topics()}:
                 with contextlib.suppress(TopicExistsError):  # another process was faster
                     log.create_topic(record.topic, partitions)
-            producers[record.topic] = Producer(log, record.topic, "string", "string")
+            producers[record.topic] = TextProducer(log, record.topic, "string", "string")
         producers[record.topic].add(record.key, record.value, record.timestamp_ms)
     for producer in producers.values():
         producer.flush()
@@ -129,15 +136,13 @@ def _append(log: TopicLog, group: Iterable[Generated], partitions: int) -> int:
 def connect_file(
     *,
     path: Annotated[Path, typer.Option(help="The text file.")],
-    topic: Annotated[str, typer.Option(help="The topic; created if it is not there.")],
-    follow: Annotated[
-        bool, typer.Option("--follow/--once", help="Go on with what is added, or stop at the end.")
-    ] = True,
-    name: Annotated[str, typer.Option(help="The connector's name: its position is kept under it.")] = "",
-    partitions: Annotated[int, typer.Option(min=1, help="Of a topic that is created.")] = 1,
+    topic: Annotated[str, typer.Option(help="The topic; created if it does not exist.")],
+    follow: Annotated[bool, typer.Option("--follow/--once", help="Wait for new lines, or stop at the end.")] = True,
+    name: Annotated[str, typer.Option(help="The connector's name, under which its position is stored.")] = "",
+    partitions: Annotated[int, typer.Option(min=1, help="The partitions of a created topic.")] = 1,
     where: LogOptions,
 ) -> None:
-    """Read a growing text file, line by line, into a topic; goes on exactly where it stopped."""
+    """Read a growing text file, line by line, into a topic; continues exactly where it stopped."""
     from penstock.connect.file_source import FileSource
 
     out = console(stderr=True)
@@ -149,7 +154,8 @@ def connect_file(
             if follow:
                 source.follow()
             else:
-                source.run_once()
+                with waiting(f"reading {path}"):
+                    source.run_once()
         except KeyboardInterrupt:
             source.stop()
         finally:

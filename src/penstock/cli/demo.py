@@ -11,39 +11,37 @@ from penstock.cli.options import CommandConfig, read_command_config
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Jobs to look at.", no_args_is_help=True)
+app = typer.Typer(help="Demonstrations.", no_args_is_help=True)
 
 
 @app.callback()
 def root() -> None:
-    """Jobs to look at."""
+    """Demonstrations."""
 
 
 @app.command("access-log")
 def access_log(
     *,
     file: Annotated[Path | None, typer.Option(help="Your own log file; by default one is generated.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
-    seconds: Annotated[float, typer.Option(min=1, help="How long to run.")] = 60,
-    directory: Annotated[Path, typer.Option("--dir", help="Where topics, state and the generated log go.")] = Path(
-        ".demo"
-    ),
+    follow: Annotated[bool, typer.Option("--follow", help="Run until Ctrl-C.")] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="The running time.")] = 60,
+    directory: Annotated[
+        Path, typer.Option("--dir", help="The directory of topics, state and the generated log.")
+    ] = Path(".demo"),
     rate: Annotated[float, typer.Option(min=1, help="Generated lines per second.")] = 1000,
-    kafka: Annotated[bool, typer.Option("--kafka", help="Over a Kafka broker that is started and stopped.")] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Use a Kafka broker that is started and stopped.")] = False,
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap-servers", "-b", help="Over a Kafka that runs: host:port.")
+        str | None, typer.Option("--bootstrap-servers", "-b", help="Use a running Kafka: host:port.")
     ] = None,
     command_config: CommandConfig = None,
 ) -> None:
     """Count visits by operating system and minute, live, from an nginx access log."""
     from penstock.demo import run_demo
+    from penstock.demo.job import DemoOptions
 
     run_demo(
         path=file,
-        follow=follow,
-        seconds=seconds,
+        seconds=None if follow else seconds,
         directory=directory,
-        rate=rate,
-        kafka=bootstrap or kafka,
-        kafka_settings=read_command_config(command_config),
+        options=DemoOptions(rate, bootstrap or kafka, read_command_config(command_config)),
     )

@@ -19,48 +19,45 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the command."""
+    """Add the command."""
     app.command()(doctor)
 
 
 def doctor(
     *,
-    state_dir: Annotated[Path | None, typer.Option(help="The directory that is to hold state.")] = None,
-    kafka: Annotated[bool, typer.Option("--kafka", help="Prove that Spark loads its Kafka connector.")] = False,
+    state_dir: Annotated[Path | None, typer.Option(help="The directory for state.")] = None,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Check the packages that Kafka needs.")] = False,
     bootstrap: Annotated[
         str | None, typer.Option("--bootstrap-servers", "-b", help="Brokers to read something from; includes --kafka.")
     ] = None,
     command_config: CommandConfig = None,
-    jars: Annotated[
-        list[str] | None,
-        typer.Option("--jars", help="Jar files of the connector, or a folder of them; includes --kafka."),
-    ] = None,
     faster_start: Annotated[
         bool,
         typer.Option(
-            "--faster-start", help="Make Java's archive of Spark's classes (150 MB in the cache) if there is none yet."
+            "--faster-start",
+            help="Create Java's archive of Spark's classes (150 MB in the cache) if there is none yet.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Look for what a run needs: Java, packages, disk, ports; say how to get what is missing.
+    """Check the requirements of a run: Java, packages, disk, ports; explain how to repair what is missing.
 
-    Exits with 1 if something is.
+    Exits with 1 if something is missing.
     """
     from penstock.cli.environment import Finding, examine, kafka_packages
 
     findings = examine(state_dir)
     if all(f.ok for f in findings if f.name in ("Java", "pyspark")):
         findings.append(_class_archive(make=faster_start))
-    if kafka or bootstrap or jars:
+    if kafka or bootstrap:
         settings = read_command_config(command_config)
         clients = kafka_packages()
         findings += clients
-        if all(f.ok for f in findings if f in clients or f.name == "Java"):  # else there is nothing to prove
-            from penstock.spark.proof import prove_connector
+        if bootstrap and all(f.ok for f in clients):
+            from penstock.cli.broker_check import check_broker
 
-            for name, found, remedy in prove_connector(bootstrap, settings, jars or ()):
-                findings.append(Finding(name, found, ok=not remedy, remedy=remedy))
+            name, found, remedy = check_broker(bootstrap, settings)
+            findings.append(Finding(name, found, ok=not remedy, remedy=remedy))
     missing = [f for f in findings if not f.ok]
     if as_json:
         print_json({"ok": not missing, "findings": [asdict(f) for f in findings]})
@@ -68,7 +65,7 @@ def doctor(
         print_table(["", "what", "found"], (["ok" if f.ok else "MISSING", f.name, f.found] for f in findings))
         for finding in missing:
             console().print(f"\n{finding.name}: {finding.remedy}")
-        console().print("\neverything is there" if not missing else f"\n{len(missing)} to repair")
+        console().print("\neverything is fine" if not missing else f"\n{len(missing)} to repair")
     if missing:
         raise typer.Exit(1)
 
@@ -76,7 +73,7 @@ def doctor(
 def _class_archive(*, make: bool) -> Finding:
     from penstock.cli.environment import Finding
     from penstock.cli.java_archive import make_archive
-    from penstock.spark.java_archive import archive_path
+    from penstock.spark.session.java_archive import archive_path
 
     name = "Java's class archive"
     try:

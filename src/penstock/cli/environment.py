@@ -1,4 +1,4 @@
-"""What this machine has: versions, Java, places that must be writable."""
+"""Checks of this machine: versions, Java, writable directories."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from penstock.version import __version__
 
 __all__ = ["Finding", "examine", "java_version", "kafka_packages", "versions"]
 
-_PACKAGES = ("pyspark", "polars", "pyarrow", "numpy", "pandas", "lmdb", "obstore", "cloudpickle")
-_FOR_KAFKA = ("confluent-kafka", "kafka-python", "crc32c", "cryptography")
+_PACKAGES = ("pyspark", "polars", "pyarrow", "numpy", "pandas", "lmdb", "obstore", "cloudpickle", "crc32c")
+_FOR_KAFKA = ("confluent-kafka", "kafka-python", "cryptography")
 _MIN_JAVA = 17
 _MIN_FREE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``remedy`` is empty when it is fine."""
+    """The result of one check; ``remedy`` is empty if it is fine."""
 
     name: str
     found: str
@@ -35,7 +35,7 @@ class Finding:
 
 
 def versions() -> dict[str, str]:
-    """Penstock's version, and those of what it runs on."""
+    """Return the versions of Penstock and its dependencies."""
     found = {"penstock": __version__, "python": platform.python_version()}
     return {**found, **_installed(_PACKAGES), "java": java_version() or "missing"}
 
@@ -51,7 +51,7 @@ def _installed(names: Iterable[str]) -> dict[str, str]:
 
 
 def kafka_packages() -> list[Finding]:
-    """What Kafka as the log needs beside the rest."""
+    """Check the further packages for Kafka as the log."""
     remedy = 'pip install "penstock[kafka]"'
     return [
         Finding(name, number, ok=number != "missing", remedy=remedy if number == "missing" else "")
@@ -60,33 +60,33 @@ def kafka_packages() -> list[Finding]:
 
 
 def java_version() -> str | None:
-    """The version of the Java that Spark would start; None without one."""
+    """Return the version of the Java that Spark would start; None without one."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java:
         return None
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "([^"]+)"', told.stderr + told.stdout)
+    found = re.search(r'version "([^"]+)"', printed.stderr + printed.stdout)
     return found[1] if found else None
 
 
 def examine(state_dir: Path | None = None, port: int | None = None) -> list[Finding]:
-    """Looks at everything that a run needs.
+    """Check all requirements of a run.
 
     Args:
-        state_dir: Where state is to be kept; by default the system's directory for temporary files.
-        port: A port that is to be free; Spark's web page takes 4040 unless it is busy.
+        state_dir: The directory for state; by default the working directory.
+        port: A port that must be free; None: none, as Spark's web page is off by default.
     """
-    directory = state_dir or Path(tempfile.gettempdir())
+    directory = state_dir or Path.cwd()
     return [
         _python(),
         *_packages(),
         _java(),
         _address(),
-        _port(port or 4040),
+        *([] if port is None else [_port(port)]),
         *_places(directory),
         Finding("processors", str(os.cpu_count() or 1), ok=True),
     ]
@@ -140,7 +140,7 @@ def _port(port: int) -> Finding:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            return Finding(f"port {port}", "busy: Spark's web page takes the next free one", ok=True)
+            return Finding(f"port {port}", "busy: Spark's web page would take the next free one", ok=True)
     return Finding(f"port {port}", "free", ok=True)
 
 

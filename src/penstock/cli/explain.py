@@ -1,4 +1,4 @@
-"""The facts behind `penstock explain`: the plan over the topics there are, and how its tasks would work."""
+"""The facts of `penstock explain`: the plan for the existing topics, and the execution of its tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.log.url import kafka_servers
 from penstock.plan.explain import explain_json, explain_text
 from penstock.plan.plan import PhysicalPlan, PlannedSubTopology, plan_of
 from penstock.topology.topology import Topology
@@ -17,7 +16,7 @@ __all__ = ["explained"]
 def explained(
     topology: Topology, config: Mapping[str, Any], known: Mapping[str, int], partitions: int
 ) -> tuple[str, dict[str, Any]]:
-    """Stages, tasks, operators and stores, as text and as plain data.
+    """Describe stages, tasks, operators and stores, as text and as plain data.
 
     Args:
         topology: The topology.
@@ -29,16 +28,15 @@ def explained(
     sources = {topic for node in topology.sources if not node.internal for topic in node.topics}
     plan = plan_of(topology, settings["application.id"], {**dict.fromkeys(sources, partitions), **known})
     sliced = {sub.id: _sliced(topology, plan, sub, settings) for sub in plan.subtopologies}
-    servers = kafka_servers(str(settings.get("bootstrap.servers") or ""))
-    facts: dict[str, Any] = {"mode": settings["processing.mode"], "is_kafka": servers is not None}
+    facts: dict[str, Any] = {"mode": settings["processing.mode"]}
     return explain_text(plan, topology, sliced, **facts), explain_json(plan, topology, sliced, **facts)
 
 
 def _sliced(topology: Topology, plan: PhysicalPlan, sub: PlannedSubTopology, settings: StreamsConfig) -> str | None:
-    """Why the task cuts its batches into single records; None when it does not. Asks a task made for the purpose."""
-    from penstock.runtime.task import StreamTask
+    """Return why a task cuts its batches into single records; None if it does not. Makes such a task to find out."""
+    from penstock.runtime.task import StreamTask, TaskPart
     from penstock.state.memory import MemoryTaskState
 
     state = MemoryTaskState([topology.stores[name] for name in sub.stores])
-    task = StreamTask(topology, settings, f"{sub.id}_0", state, nodes=sub.nodes, partitions=plan.partitions)
+    task = StreamTask(topology, settings, TaskPart(f"{sub.id}_0", plan.partitions, sub.nodes), state)
     return task.sliced_reason

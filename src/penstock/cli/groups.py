@@ -1,4 +1,4 @@
-"""`penstock groups`: consumer groups, their lag, and where they go on."""
+"""`penstock groups`: consumer groups, their lag and their offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.cli.output import console, print_json, print_table
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Consumer groups, their lag, and where they go on.", no_args_is_help=True)
+app = typer.Typer(help="Consumer groups, their lag and their offsets.", no_args_is_help=True)
 Group = Annotated[str, typer.Argument(help="The group; an application's is its application.id.")]
 Topics = Annotated[
     list[str], typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="A topic, or some partitions; repeatable.")
@@ -63,7 +63,7 @@ def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
 @app.command()
 @grouped
 def lag(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
-    """Show how many records each partition is behind its end."""
+    """Show the lag of each partition in records."""
     from penstock.groups.admin import GroupAdmin
 
     with where.open() as log:
@@ -80,16 +80,18 @@ def reset(
     group: Group,
     *,
     topic: Topics = [],  # noqa: B006 - typer reads the default, nobody changes it
-    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is; the end where it is nowhere.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="The committed offsets; the end where there is none.")
+    ] = False,
     moving: MovingOptions,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print topic,partition,offset lines, as --from-file.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print topic,partition,offset lines, for --from-file.")] = False,
     where: LogOptions,
     as_json: Json = False,
 ) -> None:
-    """Move a group's offsets, by default in all its topics. Shows what it would do; --execute does it.
+    """Move a group's offsets, by default in all its topics. Prints the plan; --execute executes it.
 
-    The group must be stopped. A stopped application continues at the new offsets; its state stays as it is, so what it
-    has counted already is counted again: see `penstock app reset` for a start from nothing.
+    The group must be stopped. A stopped application continues at the new offsets; its state stays as it is, so records
+    that it reads again are counted twice: see `penstock app reset` for a start from nothing.
     """
     from penstock.groups.admin import GroupAdmin
     from penstock.groups.resets import Target, choose
@@ -122,13 +124,13 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     where: LogOptions,
 ) -> None:
-    """Delete a group that is stopped, or with --topic its offsets of these topics only."""
+    """Delete a stopped group, or with --topic only its offsets of these topics."""
     from penstock.groups.admin import GroupAdmin
 
     what = f"the offsets of {group} in {', '.join(topic)}" if topic else f"group {group} and its offsets"
     with where.open() as log:
         admin = GroupAdmin(log)
-        admin.lag(group)  # an unknown group is told before the question
+        admin.lag(group)  # raises for an unknown group before the question
         if not yes:
             typer.confirm(f"Delete {what}?", abort=True)
         if topic:
@@ -138,4 +140,4 @@ def delete(
         application = admin.is_application(group)
     console().print(f"deleted {what}")
     if application:
-        console(stderr=True).print(f"{group} is a Penstock application: it continues where its checkpoint says.")
+        console(stderr=True).print(f"{group} is a Penstock application: it continues at the offsets of its checkpoint.")

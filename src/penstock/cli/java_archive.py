@@ -1,4 +1,4 @@
-"""Makes Java's archive of Spark's classes: runs a small application in a process whose Java writes it at its end."""
+"""Creation of Java's archive of Spark's classes, by a small application whose Java writes it at its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.errors import EnvironmentProblemError
-from penstock.spark.java_archive import archive_path, end_java, recording_options
+from penstock.spark.session.java_archive import archive_path, end_java, recording_options
 
 __all__ = ["make_archive"]
 
@@ -17,10 +17,10 @@ _MOST_ARCHIVES = 3  # 150 MB each
 
 
 def make_archive() -> Path:
-    """Makes it, even if there is one; takes half a minute. Older ones, of other environments, are removed but for two.
+    """Create the archive, even if there is one, in half a minute; of older ones, only two are kept.
 
     Raises:
-        EnvironmentProblemError: It could not be made.
+        EnvironmentProblemError: It could not be created.
     """
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def make_archive() -> Path:
 
 
 def _run(scratch: Path, archive: Path) -> None:
-    """An application with a stage of each kind, so that Java loads what applications need."""
+    """Run an application with a stage of each kind, so that Java loads all classes that applications need."""
     import pyarrow as pa
 
     from penstock import KafkaStreams, StreamsBuilder
@@ -75,4 +75,7 @@ def _run(scratch: Path, archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run(Path(sys.argv[1]), Path(sys.argv[2]))
+    if sys.argv[1:]:
+        _run(Path(sys.argv[1]), Path(sys.argv[2]))
+    else:  # at the first start of an application, in the background
+        make_archive()

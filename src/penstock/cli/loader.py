@@ -1,4 +1,4 @@
-"""Finds the topology that a user names as MODULE:ATTRIBUTE."""
+"""Loading of the topology that a user names as MODULE:ATTRIBUTE."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from penstock.errors import ConfigError, PenstockError, TopologyError
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
-__all__ = ["load_config", "load_module", "load_topology"]
+__all__ = ["load_module", "load_topology"]
 
 
-def load_topology(target: str) -> tuple[Topology, ModuleType]:
-    """The topology and the module that holds it.
+def load_topology(target: str) -> tuple[Topology, dict[str, Any]]:
+    """Load a topology and its settings: those of the application, or the mapping ``config`` of its module.
 
     Args:
         target: ``package.module:attribute``, ``path/to/file.py:attribute``, or without attribute for ``topology``. The
-            attribute is a Topology, a StreamsBuilder, or a function without arguments that gives one.
+            attribute is a Topology, a StreamsBuilder, a KafkaStreams that has not been started, or a function without
+            arguments that returns one of them.
 
     Raises:
-        ConfigError: The module or the attribute is not there, or is something else.
+        ConfigError: The module or the attribute does not exist, or is something else.
     """
     from penstock.api.builder import StreamsBuilder
     from penstock.topology.topology import Topology
@@ -44,24 +45,32 @@ def load_topology(target: str) -> tuple[Topology, ModuleType]:
     found: Any = getattr(module, attribute)
     if callable(found) and not isinstance(found, Topology | StreamsBuilder | type):
         found = found()
+    settings = _config_of(module)
     if isinstance(found, StreamsBuilder):
         found = found.build()
+    elif _is_application(found):
+        found, settings = found.topology, {**settings, **found.config.given}
     if not isinstance(found, Topology):
         raise ConfigError(
             f"{target} is a {type(found).__name__}, not a topology",
-            hint="Name a Topology, a StreamsBuilder or a function that gives one.",
+            hint="Name a Topology, a StreamsBuilder, a KafkaStreams or a function that returns one.",
         )
-    return found, module
+    return found, settings
 
 
-def load_config(module: ModuleType) -> dict[str, Any]:
-    """The settings that a module brings along in a mapping named ``config``."""
+def _is_application(found: object) -> bool:
+    """Return whether it is a KafkaStreams; its module is loaded if it is one."""
+    app = sys.modules.get("penstock.app")
+    return app is not None and isinstance(found, app.KafkaStreams)
+
+
+def _config_of(module: ModuleType) -> dict[str, Any]:
     config = getattr(module, "config", None)
     return dict(config) if isinstance(config, Mapping) else {}
 
 
 def load_module(name: str) -> ModuleType:
-    """A module by its name (the working directory counts) or by the path of its file."""
+    """Load a module by its name (also from the working directory) or by the path of its file."""
     if name.endswith(".py") or "/" in name:
         return _from_file(Path(name))
     here = str(Path.cwd())
@@ -102,7 +111,7 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _broken(name: str, error: Exception) -> TopologyError:
-    """Says where in the user's code the import failed."""
+    """Make the error of a failed import, with the line of the user's code."""
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
     where = f" at {last.filename}:{last.lineno}" if last else ""

@@ -1,4 +1,4 @@
-"""The command's entry point: which commands there are, and how errors end them."""
+"""The entry point of the command line: its commands, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import app_reset, apps, broker, data, demo, doctor, groups, query, registry, state, topics
+from penstock.cli import (
+    app_convert,
+    app_plan,
+    app_reset,
+    broker,
+    data,
+    demo,
+    doctor,
+    groups,
+    query,
+    registry,
+    state,
+    topics,
+)
+from penstock.cli import run as apps
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
 from penstock.errors import PenstockError
+from penstock.version import __version__
 
 __all__ = ["app", "main"]
 
@@ -19,24 +34,35 @@ app = typer.Typer(
     name="penstock",
     help="Kafka Streams for Python, running on Spark.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's signature
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     *,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
 ) -> None:
     """Kafka Streams for Python, running on Spark."""
-    del debug  # taken out of the arguments by main(), so that it may stand anywhere
+    del (
+        version,
+        debug,
+    )  # the first is done by now; main() removes the second from the arguments, so that it may stand anywhere
 
 
 @app.command()
 def version(*, as_json: Json = False) -> None:
-    """Print the versions of Penstock and of what it runs on."""
+    """Print the versions of Penstock and its dependencies."""
     from penstock.cli.environment import versions
 
     found = versions()
@@ -50,6 +76,8 @@ def version(*, as_json: Json = False) -> None:
 apps.register(app)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app_plan.register(app_reset.app)
+app_convert.register(app_reset.app)
 app.add_typer(app_reset.app, name="app")
 app.add_typer(query.app, name="query")
 app.add_typer(state.app, name="state")
@@ -61,7 +89,7 @@ doctor.register(app)
 
 
 def main() -> None:
-    """Runs the command. Exit codes: 0, 1 for an error of ours, 2 for a wrong call, 70 for a bug, 130 for Ctrl-C."""
+    """Run the command. Exit codes: 0, 1 for a PenstockError, 2 for a wrong call, 70 for a bug, 130 for Ctrl-C."""
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -69,7 +97,7 @@ def main() -> None:
     except PenstockError as error:
         if debug:
             raise
-        print_error(error.message, error.hint)
+        print_error(error.message, error.hint, error.docs)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

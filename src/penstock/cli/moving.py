@@ -1,4 +1,4 @@
-"""What `penstock groups reset` and `penstock app reset` share: where offsets go, and what is shown of it."""
+"""The options and the output of offset moves, for `penstock groups reset` and `penstock app reset`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ __all__ = ["MovingOptions", "show_moves"]
 
 @dataclass(frozen=True, slots=True)
 class MovingOptions:
-    """Where offsets are to go, by one of these ways, and whether it is done."""
+    """The target of offsets, by one of these options, and whether to execute the move."""
 
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first records.")] = False
     to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last records.")] = False
     to_offset: Annotated[int | None, typer.Option(min=0, help="To this offset.")] = None
-    shift_by: Annotated[int | None, typer.Option(help="So many on, or back: --shift-by=-10.")] = None
+    shift_by: Annotated[int | None, typer.Option(help="By so many offsets, or back: --shift-by=-10.")] = None
     to_datetime: Annotated[
-        str | None, typer.Option(help="The first records not older: ISO time (UTC) or milliseconds.")
+        str | None, typer.Option(help="To the first records not older: ISO time (UTC) or milliseconds.")
     ] = None
-    by_duration: Annotated[str | None, typer.Option(help="The first records not older than 1h, PT15M.")] = None
-    from_file: Annotated[Path | None, typer.Option(help="Offsets of a file: topic,partition,offset lines.")] = None
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show what would be done.")] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done: the default.")] = False
+    by_duration: Annotated[str | None, typer.Option(help="To the first records not older than 1h, PT15M.")] = None
+    from_file: Annotated[Path | None, typer.Option(help="To the offsets in a file: topic,partition,offset lines.")] = (
+        None
+    )
+    execute: Annotated[bool, typer.Option("--execute", help="Execute the plan; by default it is only printed.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan: the default.")] = False
 
     def targets(self) -> list[Target]:
-        """All that the options ask for; one is allowed."""
+        """Return the targets of all given options; one is allowed."""
         from penstock.groups.resets import Target
 
         found = [Target.earliest()] if self.to_earliest else []
@@ -48,7 +50,7 @@ class MovingOptions:
         return found
 
     def wants_execution(self) -> bool:
-        """Whether to do it."""
+        """Return whether to execute the plan."""
         from penstock.errors import ConfigError
 
         if self.execute and self.dry_run:
@@ -57,7 +59,7 @@ class MovingOptions:
 
 
 def show_moves(group: str, moves: Sequence[OffsetMove], *, does: bool, as_json: bool) -> None:
-    """What was moved, or would be."""
+    """Print the executed or planned moves."""
     if as_json:
         print_json({"group": group, "executed": does, "moves": [asdict(move) for move in moves]})
         return

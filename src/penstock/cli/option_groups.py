@@ -1,7 +1,7 @@
-"""Options that belong together: a command takes them as one value, the command line shows each of them.
+"""Groups of options: a command takes them as one value, the command line shows each of them.
 
-Typer knows one parameter for one option, so commands over a log would all repeat the same ones. `grouped` expands a
-parameter that is a dataclass of options into its fields, and hands the command the dataclass.
+Typer has one parameter per option, so all commands for a log would repeat the same ones. `grouped` expands a parameter
+that is a dataclass of options into its fields, and passes the dataclass to the command.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ __all__ = ["AppOptions", "LogOptions", "grouped"]
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Which topic log, and how its clients reach it."""
+    """A topic log, and the settings of its clients."""
 
     bootstrap: Bootstrap = "penstock.db"
     command_config: CommandConfig = None
 
     def open(self, *, create: bool = False) -> TopicLog:
-        """The log; an error when it is a file that is not there, unless it may be created."""
+        """Open the log; raises LogError if it is a file that does not exist, unless it may be created."""
         return open_log_at(self.bootstrap, create=create, settings=read_command_config(self.command_config))
 
 
 @dataclass(frozen=True, slots=True)
 class AppOptions:
-    """Which topology, and its settings: of its module, then of files, then of the command line; the last one wins."""
+    """A topology, and its settings: of its application or module, of files, of the command line; the last one wins."""
 
     target: Target
     bootstrap: Bootstrap = ""
@@ -52,12 +52,12 @@ class AppOptions:
     config_file: ConfigFile = None
 
     def load(self) -> tuple[Topology, dict[str, Any]]:
-        """The topology and its settings."""
-        from penstock.cli.loader import load_config, load_topology
+        """Load the topology and its settings."""
+        from penstock.cli.loader import load_topology
 
-        topology, module = load_topology(self.target)
+        topology, own = load_topology(self.target)
         settings = {
-            **load_config(module),
+            **own,
             **read_command_config(self.command_config),
             **read_config(self.config, self.config_file),
         }
@@ -67,7 +67,7 @@ class AppOptions:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, with each parameter that is a dataclass of options expanded into its fields.
+    """Decorate a command: each parameter that is a dataclass of options is expanded into its fields.
 
     >>> @grouped
     ... def show(topic: str, *, log: LogOptions) -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.output import console
+from penstock.config.secrets import is_secret, shown
 from penstock.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ __all__ = [
     "read_command_config",
     "read_config",
 ]
+
+_OF_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 Bootstrap = Annotated[
     str,
@@ -54,11 +58,12 @@ CommandConfig = Annotated[
 
 
 def open_log_at(url: str, *, create: bool = False, settings: Mapping[str, Any] | None = None) -> TopicLog:
-    """The log at a URL or path; an error when its file is not there, unless it may be created."""
-    from penstock.log.open import open_log
+    """Open the log at a URL or path; raises LogError if its file does not exist, unless it may be created."""
+    from penstock.log.open import open_log, warn_of_plain_text
     from penstock.log.url import kafka_servers, parse_log_url
 
     if kafka_servers(url) is not None:
+        warn_of_plain_text(url, settings)
         return open_log(url, settings)
     place = parse_log_url(url)
     if place.path is not None and not create and not place.path.exists():
@@ -70,7 +75,7 @@ def open_log_at(url: str, *, create: bool = False, settings: Mapping[str, Any] |
 
 
 def instant_ms(text: str | None, option: str) -> int | None:
-    """Milliseconds of an ISO time, or of a number that is milliseconds already; None for None.
+    """Convert an ISO time to milliseconds; a number is milliseconds already, and None stays None.
 
     >>> instant_ms("1970-01-01T00:00:01Z", "--start"), instant_ms("250", "--start"), instant_ms(None, "--start")
     (1000, 250, None)
@@ -83,7 +88,7 @@ def instant_ms(text: str | None, option: str) -> int | None:
 
 
 def read_config(pairs: list[str], file: Path | None) -> dict[str, Any]:
-    """Settings of a file, overridden by ``key=value`` pairs.
+    """Read the settings of a file, overridden by ``key=value`` pairs.
 
     Raises:
         ConfigError: A pair without ``=``, or a file that cannot be read.
@@ -92,16 +97,27 @@ def read_config(pairs: list[str], file: Path | None) -> dict[str, Any]:
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator:
-            raise ConfigError(f"--config {pair!r} is not KEY=VALUE", hint="For example: --config application.id=shop")
+            # The text after the name may be a secret.
+            start = pair[: len(pair) - len(pair.lstrip(_OF_NAMES))]
+            rest = "***" if pair != start and is_secret(start) else pair[len(start) :]
+            raise ConfigError(
+                f"--config {start + rest!r} is not KEY=VALUE", hint="For example: --config application.id=shop"
+            )
+        if shown(name, value) == "***":
+            console(stderr=True).print(
+                f"warning: --config {name}=*** can be read by every user of this machine; "
+                f"give it in a file (--config-file), or as {name}=${{env:NAME}}",
+                style="yellow",
+            )
         settings[name.strip()] = value.strip()
     return settings
 
 
 def read_command_config(file: Path | None) -> dict[str, str]:
-    """Client settings of a Java ``.properties`` file, as Kafka's own tools take it; none without a file.
+    """Read client settings from a Java ``.properties`` file, as Kafka's own tools do; none without a file.
 
     Raises:
-        ConfigError: The file cannot be read, or no client of Kafka knows a name in it.
+        ConfigError: The file cannot be read, or a name in it is no setting of Kafka's clients.
     """
     from penstock.config.client_names import check_client_name
 
@@ -134,7 +150,7 @@ def _read_file(file: Path) -> dict[str, Any]:
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables become dotted names: ``[application] id = "x"`` is ``application.id``."""
+    """Flatten nested tables to dotted names: ``[application] id = "x"`` is ``application.id``."""
     flat: dict[str, Any] = {}
     for name, item in value.items():
         if isinstance(item, dict):

@@ -1,31 +1,62 @@
-"""What commands print: tables for people, JSON for programs, errors in one clear paragraph."""
+"""Output of commands: tables for people, JSON for programs, errors in one clear paragraph."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "print_error", "print_json", "print_table"]
+    from penstock.terminal.bars import Bar
+
+__all__ = ["console", "print_error", "print_json", "print_table", "waiting", "working"]
 
 
 _ANY_WIDTH = 10_000
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console without colours when it is not a terminal; as wide as needed then, so that nothing is cut."""
+    """Make a console; without colours and with unlimited width if it is not a terminal."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, highlight=False, soft_wrap=True, width=None if stream.isatty() else _ANY_WIDTH)
 
 
+@contextmanager
+def working(what: str, total: int | None = None, *, in_bytes: bool = False, prints: bool = False) -> Iterator[Bar]:
+    """Show a progress bar on the error stream, if that is a terminal.
+
+    Args:
+        what: The description of the work.
+        total: The amount of work; None if unknown.
+        in_bytes: Whether the amount is in bytes.
+        prints: Whether the work prints to the standard output; if that is a terminal, there is no bar.
+    """
+    from penstock.terminal.bars import progress_bar
+
+    hidden = prints and sys.stdout.isatty()
+    with progress_bar(console(stderr=True), what, total, in_bytes=in_bytes, hidden=hidden) as bar:
+        yield bar
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show a spinner on the error stream, if that is a terminal, for work of unknown amount."""
+    out = console(stderr=True)
+    if not out.is_terminal:
+        yield
+        return
+    with out.status(what):
+        yield
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "none") -> None:
-    """A table; columns whose name ends with ``#`` are right-aligned numbers."""
+    """Print a table; columns whose name ends with ``#`` are right-aligned numbers."""
     found = [list(row) for row in rows]
     out = console()
     if not found:
@@ -35,7 +66,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        name, last = column.removesuffix("#"), column is columns[-1]  # what is long stands in the last, which wraps
+        name, last = column.removesuffix("#"), column is columns[-1]  # long texts are in the last, which wraps
         table.add_column(name, justify="left" if name == column else "right", no_wrap=not last, overflow="fold")
     for row in found:
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
@@ -43,15 +74,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     print(json.dumps(value, indent=2, default=str))
 
 
-def print_error(message: str, hint: str = "") -> None:
-    """``error: ...`` on the error stream, and what to do next."""
+def print_error(message: str, hint: str = "", docs: str = "") -> None:
+    """Print ``error: ...`` on the error stream, with the hint and the page of the documentation."""
     from rich.markup import escape
 
     out = console(stderr=True)
     out.print(f"[bold red]error:[/] {escape(message)}")
     if hint:
         out.print(f"[bold]Hint:[/] {escape(hint)}")
+    if docs:
+        out.print(f"[dim]See {escape(docs)}[/]")

@@ -1,7 +1,8 @@
-"""`penstock query`: reading the stores of an application, and serving them over HTTP."""
+"""`penstock query`: reading the stores of an application, and serving them by HTTP."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,19 +10,20 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli.option_groups import AppOptions, grouped
-from penstock.cli.options import CommandConfig, ConfigFile, ConfigPairs, Json, instant_ms
-from penstock.cli.output import console, print_json, print_table
+from penstock.cli.options import Bootstrap, CommandConfig, ConfigFile, ConfigPairs, Json, instant_ms
+from penstock.cli.output import console, print_json, print_table, waiting
 from penstock.errors import ConfigError
+from penstock.terminal.words import time_of
 
 if TYPE_CHECKING:
-    from penstock.query.asking import Asking
-    from penstock.query.service import QueryService
+    from penstock.query.http.client import QueryClient
+    from penstock.query.http.service import QueryService
 
 __all__ = ["app"]
 
 
 class _Group(TyperGroup):
-    """``penstock query STORE ...`` is ``penstock query get STORE ...``."""
+    """``penstock query APP STORE ...`` is ``penstock query get APP STORE ...``."""
 
     default = "get"
 
@@ -34,40 +36,44 @@ class _Group(TyperGroup):
 
 app = typer.Typer(
     cls=_Group,
-    help="Read the state stores of an application: what is committed, whether it runs or not.",
+    help="Read the committed state stores of an application, whether it runs or not.",
     no_args_is_help=True,
 )
 _DEFAULT_PORT = 7070
+_Topology = Annotated[
+    str, typer.Argument(metavar="[MODULE:TOPOLOGY]", help="The topology; its module's `config` is read too.")
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """Whose stores are read: a checkpoint's, which may be enough alone, or of a topology that the command names."""
+class StateOptions:
+    """The application whose stores are read: a checkpoint alone, or a topology named by the command."""
 
     checkpoint: Annotated[
         str, typer.Option(help="The checkpoint location; enough alone when all serdes have names.")
     ] = ""
     config: ConfigPairs = field(default_factory=list)
     config_file: ConfigFile = None
+    bootstrap: Bootstrap = ""
     command_config: CommandConfig = None
 
     def service(self, target: str) -> QueryService:
-        """What answers; nobody else is asked."""
-        from penstock.query.service import QueryService
+        """Open the state in this process."""
+        from penstock.query.http.service import QueryService
 
         if not target and not self.checkpoint:
             raise ConfigError(
-                "nothing says whose stores to read",
-                hint="Give --app MODULE:TOPOLOGY, --checkpoint LOCATION, or --url of a query server.",
+                "no application is named",
+                hint="Name MODULE:TOPOLOGY first, or give --checkpoint LOCATION, or --url of a query server.",
             )
         if not target:
-            from penstock.query.from_plan import state_of_checkpoint
+            from penstock.query.committed.from_plan import state_of_checkpoint
 
             return QueryService(state_of_checkpoint(self.checkpoint))
         from penstock.config import StreamsConfig
-        from penstock.spark.committed import lag_of, open_committed
+        from penstock.spark.queries.committed import lag_of, open_committed
 
-        named = AppOptions(target, command_config=self.command_config, config=self.config, config_file=self.config_file)
+        named = AppOptions(target, self.bootstrap, self.command_config, self.config, self.config_file)
         topology, given = named.load()
         if self.checkpoint:
             given["penstock.checkpoint.location"] = self.checkpoint
@@ -77,26 +83,51 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Served):
-    """The same, or a query server."""
+class QueryOptions(StateOptions):
+    """The application whose stores are read, or a query server."""
 
-    target: Annotated[
-        str, typer.Option("--app", metavar="MODULE:TOPOLOGY", help="The topology; its module's `config` is read too.")
-    ] = ""
     url: Annotated[str, typer.Option(help="A query server, instead of a checkpoint.")] = ""
 
-    def asking(self) -> Asking:
-        """Who is asked."""
-        from penstock.query.asking import Local, Remote
+    def client(self, target: str) -> QueryClient:
+        """Make a client of the query server, or of the state itself."""
+        from penstock.query.http.client import LocalClient, RemoteClient
 
-        return Remote(self.url) if self.url else Local(self.service(self.target))
+        if self.url:
+            return RemoteClient(self.url)
+        with waiting("opening the state"):
+            return LocalClient(self.service(target))
+
+    def split(self, words: list[str], most: int) -> tuple[str, list[str]]:
+        """Split the words into the topology, which may be empty, and the others.
+
+        A store's name has no colon and no slash. A first word without either is a module if there is neither
+        --checkpoint nor --url.
+
+        Raises:
+            ConfigError: There are more than ``most`` other words, or none.
+        """
+        first = words[0] if words else ""
+        says = ":" in first or "/" in first or first.endswith(".py") or not (self.url or self.checkpoint)
+        target, rest = (first, words[1:]) if says else ("", words)
+        if not 1 <= len(rest) <= most and most:
+            raise ConfigError(
+                "no store is named" if not rest else f"too many arguments: {' '.join(rest[most:])}",
+                hint="penstock query MODULE:TOPOLOGY STORE [KEY]; without the topology with --checkpoint or --url.",
+            )
+        return target, rest
 
 
 @app.command("get")
 @grouped
 def get(
-    store: Annotated[str, typer.Argument(help="The store's name.")],
-    key: Annotated[str | None, typer.Argument(help="A key; without one, a range, a prefix or all entries.")] = None,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODULE:TOPOLOGY] STORE [KEY]",
+            help="Without a key: a range, a prefix or all entries. The topology goes with its module's `config`; "
+            "--checkpoint or --url take its place.",
+        ),
+    ],
     *,
     key_range: Annotated[
         str | None,
@@ -104,41 +135,41 @@ def get(
     ] = None,
     prefix: Annotated[str | None, typer.Option(help="Keys that begin with this.")] = None,
     window: Annotated[
-        str | None, typer.Option(metavar="FROM..TO", help="Windows that start, or sessions that lie, in this time.")
+        str | None,
+        typer.Option(metavar="FROM..TO", help="Windows that start, or sessions that lie, in this time range."),
     ] = None,
-    as_of: Annotated[str | None, typer.Option(help="Of a versioned store: the value at this time.")] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="The last first.")] = False,
-    limit: Annotated[int, typer.Option(help="At most so many entries.", min=1)] = 100,
+    as_of: Annotated[str | None, typer.Option(help="The value at this time, in a versioned store.")] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="The last entries first.")] = False,
+    limit: Annotated[int, typer.Option(help="The largest number of entries.", min=1)] = 100,
     encoding: Annotated[
-        str, typer.Option(help="How the key is written: auto, string, long, double, json, hex, base64.")
+        str, typer.Option(help="The form of the key: auto, string, long, double, json, hex, base64.")
     ] = "auto",
-    options: Asked,
+    options: QueryOptions,
     as_json: Json = False,
 ) -> None:
-    """Print the value of a key, or the entries of a range, a prefix, or a time."""
-    from penstock.query.asking import Question
+    """Print the value of a key, or the entries of a range, a prefix, or a time range."""
+    from penstock.query.http.client import StoreQuery
 
-    asking = options.asking()
-    try:
-        kind = asking.kind(store)
-        wanted = Question(store, "get", encoding=encoding, reverse=reverse, limit=limit)
+    target, (store, *rest) = options.split(words, most=2)
+    key = rest[0] if rest else None
+    with closing(options.client(target)) as client:
+        kind = client.kind(store)
+        wanted = StoreQuery(store, "get", encoding=encoding, reverse=reverse, limit=limit)
         if kind in ("window", "session"):
             low, high = _between(window or key_range or "..")
             since, until = instant_ms(low, "--window"), instant_ms(high, "--window")
-            how: Literal["windows", "sessions"] = "windows" if kind == "window" else "sessions"
-            wanted = replace(wanted, how=how, key=key, low=since, high=until)
+            form: Literal["windows", "sessions"] = "windows" if kind == "window" else "sessions"
+            wanted = replace(wanted, form=form, key=key, low=since, high=until)
         elif window is not None:
             raise ConfigError(f"--window is for windows and sessions; store {store!r} is of kind {kind!r}")
         elif key is not None:
             wanted = replace(wanted, key=key, as_of=instant_ms(as_of, "--as-of"))
         elif prefix is not None:
-            wanted = replace(wanted, how="prefix", key=prefix)
+            wanted = replace(wanted, form="prefix", key=prefix)
         else:
             low, high = _between(key_range or "..")
-            wanted = replace(wanted, how="range", low=low, high=high)
-        answer = asking.ask(wanted)
-    finally:
-        asking.close()
+            wanted = replace(wanted, form="range", low=low, high=high)
+        answer = client.query(wanted)
     if as_json:
         print_json(answer)
     else:
@@ -148,16 +179,14 @@ def get(
 @app.command("stores")
 @grouped
 def stores(
+    target: _Topology = "",
     *,
-    options: Asked,
+    options: QueryOptions,
     as_json: Json = False,
 ) -> None:
-    """List the stores that can be read."""
-    asking = options.asking()
-    try:
-        found = asking.stores()
-    finally:
-        asking.close()
+    """List the stores that can be queried."""
+    with closing(options.client(target)) as client:
+        found = client.stores()
     if as_json:
         print_json(found)
         return
@@ -172,31 +201,31 @@ def stores(
 @app.command("serve")
 @grouped
 def serve(
-    target: Annotated[
-        str, typer.Argument(metavar="[MODULE:TOPOLOGY]", help="The topology; its module's `config` is read too.")
-    ] = "",
+    target: _Topology = "",
     *,
-    options: Served,
+    options: StateOptions,
     host: Annotated[str, typer.Option(help="The address to listen on. There is no authentication.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 for a free one.", min=0, max=65535)] = _DEFAULT_PORT,
     advertise: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Under which others reach it; by default host and port.")
+        str, typer.Option(metavar="HOST:PORT", help="The address for other instances; by default host and port.")
     ] = "",
     route: Annotated[
-        str, typer.Option(help="What to do while another instance runs the application: local, forward, redirect.")
+        str,
+        typer.Option(
+            help="The handling of queries while another instance runs the application: local, forward, redirect."
+        ),
     ] = "local",
 ) -> None:
-    """Serve the committed state over HTTP until Ctrl-C, beside the application or without it."""
+    """Serve the committed state by HTTP until Ctrl-C, beside the application or without it."""
+    from penstock.query.http.server import QueryServer
     from penstock.query.metadata import HostInfo
-    from penstock.query.server import QueryServer
 
     if route not in ("local", "forward", "redirect"):
         raise ConfigError(f"--route is {route!r}", hint="Use local, forward or redirect.")
     service = options.service(target)
     server = QueryServer(
         service,
-        host=host,
-        port=port,
+        address=HostInfo(host, port),
         advertised=HostInfo.of(advertise) if advertise else None,
         route=route,  # type: ignore[arg-type] # one of the three
     )
@@ -210,7 +239,7 @@ def serve(
 
 
 def _between(text: str) -> tuple[str | None, str | None]:
-    """The two ends of ``A..B``.
+    """Split ``A..B`` into its ends.
 
     >>> _between("a..b"), _between("..b"), _between("..")
     (('a', 'b'), (None, 'b'), (None, None))
@@ -230,7 +259,9 @@ def _show(answer: dict[str, Any]) -> None:
     rows = [[_cell(name, entry.get(name)) for name in columns] for entry in entries]
     print_table([name + ("#" if name in numbers else "") for name in columns], rows, empty="no entries")
     behind = answer.get("records_behind")
-    facts = [f"batch {answer['batch']}", f"committed {_ago(answer['staleness_ms'])}"]
+    batch, staleness = answer["batch"], answer["staleness_ms"]
+    # In continuous mode there are no batches, and the time is that of the look into the log.
+    facts = [f"batch {batch}", f"committed {_ago(staleness)}"] if batch >= 0 else [f"as of {_ago(staleness)}"]
     facts += [f"{behind:,} records behind"] if behind is not None else []
     facts += ["there are more: --limit"] if answer.get("next") else []
     out.print(", ".join(facts), style="dim")
@@ -241,7 +272,9 @@ def _cell(name: str, value: Any) -> Any:
 
     if value is None or isinstance(value, str):
         return value or ""
-    return str(value) if name in ("start", "end", "timestamp", "valid_to") else json.dumps(value)
+    if name in ("start", "end", "timestamp", "valid_to"):
+        return time_of(int(value), short=name != "timestamp")
+    return json.dumps(value)
 
 
 def _ago(staleness_ms: int | None) -> str:

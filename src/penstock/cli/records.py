@@ -1,29 +1,32 @@
-"""Records as text: what `topics produce` and `topics consume` do with bytes."""
+"""Conversion of records to and from text, for `topics produce` and `topics consume`."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import ConfigError, LogError, SerializationError
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.formats import format_of
 from penstock.serde import Serdes
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
+from penstock.terminal.words import span_of, time_of
 
-__all__ = ["Consumer", "Producer", "append_records", "line_of"]
+__all__ = ["ReadRange", "TextConsumer", "TextProducer", "append_records", "line_of"]
 
 _FLUSH_RECORDS = 10_000
+_TEXT = "string"
 _INTEGERS = ("long", "integer", "short")
 _FLOATS = ("double", "float")
 
 
-class Producer:
-    """Encodes text by the formats and appends by the thousand.
+class TextProducer:
+    """A producer of text, encoded by the formats and appended by the thousand.
 
     A record without a key goes to the partitions in turn.
     """
@@ -40,8 +43,8 @@ class Producer:
         self._waiting: list[tuple[int, int, bytes | None, bytes | None]] = []
         self.sent = 0
 
-    def add(self, key: str | None, value: str | None, timestamp_ms: int) -> None:
-        """Takes one record; raises SerializationError when the text does not fit the format."""
+    def add(self, key: str | bytes | None, value: str | bytes | None, timestamp_ms: int) -> None:
+        """Add one record; raises SerializationError if it does not have the format."""
         key_bytes, value_bytes = _encode(self._key, key, "key"), _encode(self._value, value, "value")
         target = self._partition
         if target is None:
@@ -52,7 +55,7 @@ class Producer:
             self.flush()
 
     def flush(self) -> None:
-        """Appends what waits, in one transaction."""
+        """Append the waiting records, in one transaction."""
         if self._waiting:
             append_records(self._log, self._topic, self._waiting)
             self.sent += len(self._waiting)
@@ -60,7 +63,7 @@ class Producer:
 
 
 def append_records(log: TopicLog, topic: str, records: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> None:
-    """Appends (partition, timestamp, key, value) rows in one transaction."""
+    """Append (partition, timestamp, key, value) rows in one transaction."""
     with log.transaction("") as transaction:
         for partition in sorted({record[0] for record in records}):
             rows = [record for record in records if record[0] == partition]
@@ -75,66 +78,103 @@ def append_records(log: TopicLog, topic: str, records: Sequence[tuple[int, int, 
             transaction.append(topic, partition, batch)
 
 
-def _encode(serde: Any, text: str | None, what: str) -> bytes | None:
-    if text is None:
+def _encode(serde: Any, given: str | bytes | None, what: str) -> bytes | None:
+    if given is None:
         return None
+    if serde.name == "bytes":
+        return given if isinstance(given, bytes) else given.encode()
+    try:
+        text = given if isinstance(given, str) else given.decode()
+    except UnicodeDecodeError as error:
+        raise SerializationError(
+            f"the {what} {given!r} is not text in UTF-8", hint=f"--{what}-format bytes accepts any bytes."
+        ) from error
     value: Any = text
     try:
         if serde.name in _INTEGERS:
             value = int(text)
         elif serde.name in _FLOATS:
             value = float(text)
-        elif serde.name == "bytes":
-            value = text.encode()
         elif serde.name != "string":
             value = json.loads(text)
     except ValueError as error:
         raise SerializationError(
-            f"the {what} {text!r} is no {serde.name}: {error}", hint="Check the format."
+            f"the {what} {text!r} is not a {serde.name}: {error}", hint="Check the format."
         ) from error
     encoded: bytes | None = serde.serialize(value)
     return encoded
 
 
-class Consumer:
-    """Reads a topic's partitions and decodes by the formats."""
+def _serdes(log: TopicLog, topic: str, key_format: str | None, value_format: str | None) -> tuple[Any, Any]:
+    """Return the named serdes; by default those stored by the application that writes the topic, else text."""
+    noted = None if key_format and value_format else format_of(log, topic)
+    registry = noted.registry if noted else ""
+
+    def serde(name: str) -> Any:
+        if registry and name in ("avro", "json_schema"):
+            return (Serdes.avro if name == "avro" else Serdes.json_schema)(registry=registry)
+        return Serdes.of(name)
+
+    names = (key_format or (noted.key if noted else _TEXT), value_format or (noted.value if noted else _TEXT))
+    return serde(names[0]), serde(names[1])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """The part of a topic to read.
+
+    Attributes:
+        start: "beginning", "end" or an offset.
+        times: The first timestamp, and the end timestamp, exclusive; None is open.
+        partition: The only partition to read; None: all.
+    """
+
+    start: str = "beginning"
+    times: tuple[int | None, int | None] = (None, None)
+    partition: int | None = None
+
+
+_EVERYTHING = ReadRange()
+
+
+class TextConsumer:
+    """A consumer that decodes a topic by the formats; None: the stored format, else text."""
 
     def __init__(
         self,
         log: TopicLog,
         topic: str,
-        key_format: str,
-        value_format: str,
-        *,
-        start: str = "beginning",
-        span: tuple[int | None, int | None] = (None, None),
-        partition: int | None = None,
+        key_format: str | None,
+        value_format: str | None,
+        wanted: ReadRange = _EVERYTHING,
     ) -> None:
-        self._log, self._topic, self._span = log, topic, span
-        self._key, self._value = Serdes.of(key_format), Serdes.of(value_format)
+        partition = wanted.partition
+        self._log, self._topic, self._span = log, topic, wanted.times
+        self._key, self._value = _serdes(log, topic, key_format, value_format)
         count = log.partitions(topic)
         if partition is not None and not 0 <= partition < count:
             raise LogError(f"{topic} has no partition {partition}", hint=f"It has {count}, from 0 on.")
         numbers = range(count) if partition is None else [partition]
-        self._next = {number: self._first(number, start) for number in numbers}
+        self._next = self._starts([TopicPartition(topic, number) for number in numbers], wanted.start)
         self._seen = {TopicPartition(topic, number): offset for number, offset in self._next.items()}
 
-    def _first(self, partition: int, start: str) -> int:
-        beginning = self._log.beginning_offset(self._topic, partition)
-        end = self._log.end_offset(self._topic, partition)
+    def _starts(self, places: list[TopicPartition], start: str) -> dict[int, int]:
+        """Return the start offset of each partition."""
+        ends = self._log.end_offsets([self._topic])
         if self._span[0] is not None:
-            found = self._log.offset_for_time(self._topic, partition, self._span[0])
-            return end if found is None else found.offset
+            found = self._log.offsets_for_times(dict.fromkeys(places, self._span[0]))
+            return {tp.partition: ends[tp] if each is None else each.offset for tp, each in found.items()}
+        beginnings = self._log.beginning_offsets([self._topic])
         if start == "beginning":
-            return beginning
+            return {tp.partition: beginnings[tp] for tp in places}
         if start == "end":
-            return end
+            return {tp.partition: ends[tp] for tp in places}
         if not start.isdigit():
             raise ConfigError(f"--from is {start!r}", hint="Use beginning, end, or an offset such as 42.")
-        return min(max(int(start), beginning), end)
+        return {tp.partition: min(max(int(start), beginnings[tp]), ends[tp]) for tp in places}
 
     def poll(self) -> Iterator[dict[str, Any]]:
-        """What is there at present, partition by partition."""
+        """Yield the present records, partition by partition."""
         self._seen = ends = self._log.end_offsets([self._topic])
         for partition in self._next:
             end = ends[TopicPartition(self._topic, partition)]
@@ -145,8 +185,13 @@ class Consumer:
                     if self._wanted(row["timestamp"]):
                         yield self._decoded(partition, row)
 
+    def waiting(self) -> int:
+        """Return the number of offsets that are left to read."""
+        ends = self._log.end_offsets([self._topic])
+        return sum(ends[TopicPartition(self._topic, number)] - offset for number, offset in self._next.items())
+
     def wait(self, timeout_s: float) -> None:
-        """Waits until something is written."""
+        """Wait until there are new records."""
         self._log.wait_for_data(self._seen, timeout_s)
 
     def _wanted(self, timestamp: int) -> bool:
@@ -168,21 +213,20 @@ class Consumer:
             return serde.deserialize(data)
         except SerializationError as error:
             raise SerializationError(
-                f"{self._topic}-{what} is no {serde.name}: {error.message}",
+                f"{self._topic}-{what} is not a {serde.name}: {error.message}",
                 hint="Give --key-format and --value-format (bytes shows anything).",
             ) from error
 
 
 def line_of(record: dict[str, Any], *, headers: bool, as_json: bool) -> str:
-    """A record as one line: JSON, or ``partition@offset  time  key  value``."""
+    """Format a record as one line: JSON, or ``partition@offset  time  key  value``."""
     if as_json:
         shown = {**record, "key": _plain(record["key"]), "value": _plain(record["value"])}
         shown["headers"] = [[name, None if value is None else _text(value)] for name, value in record["headers"]]
         return json.dumps(shown, ensure_ascii=False)
-    when = dt.datetime.fromtimestamp(record["timestamp"] / 1000, dt.UTC)
     parts = [
         f"{record['partition']}@{record['offset']}",
-        when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        time_of(record["timestamp"]),
         _shown(record["key"]),
         _shown(record["value"]),
     ]
@@ -192,7 +236,7 @@ def line_of(record: dict[str, Any], *, headers: bool, as_json: bool) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON knows it."""
+    """Convert a value to JSON's types."""
     if isinstance(value, bytes):
         return _text(value)
     if isinstance(value, Windowed):
@@ -213,6 +257,8 @@ def _shown(value: Any) -> str:
         return "null"
     if isinstance(value, bytes):
         return _text(value)
+    if isinstance(value, Windowed):
+        return f"{_shown(value.key)} {span_of(value.window.start, value.window.end)}"
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     return str(value)

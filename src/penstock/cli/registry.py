@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json
-from penstock.errors import ConfigError
+from penstock.cli.users import UserNames, UsersFile, collect_users
 
 __all__ = ["app"]
 
@@ -21,31 +21,29 @@ Url = Annotated[str, typer.Option("--url", help="The registry's URL.")]
 @app.command()
 def start(
     *,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Where schemas are kept; else in memory.")] = None,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Where to listen.")] = 8081,
-    user: Annotated[list[str], typer.Option(metavar="NAME:PASSWORD", help="Who may ask; may be repeated.")] = [],  # noqa: B006
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="The file of the schemas; by default they are in memory.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8081,
+    user: UserNames = [],  # noqa: B006
+    users_file: UsersFile = None,
     certificate: Annotated[Path | None, typer.Option(help="A PEM certificate: serve HTTPS.")] = None,
     key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
 ) -> None:
-    """Serve Confluent's REST interface until it is interrupted."""
+    """Serve Confluent's REST interface until Ctrl-C."""
     from penstock.registry.http import server
     from penstock.registry.service import Registry
+    from penstock.serving import Certificate
 
-    users = dict(_user(pair) for pair in user) or None
+    users = collect_users(user, users_file) or None
     registry = Registry(file)
     try:
-        made = server(
-            registry,
-            host,
-            port,
-            users=users,
-            certificate=None if certificate is None else str(certificate),
-            key=None if key is None else str(key),
-        )
-        scheme = "http" if certificate is None else "https"
+        tls = None if certificate is None else Certificate(str(certificate), None if key is None else str(key))
+        made = server(registry, host, port, users=users, certificate=tls)
+        scheme = "http" if tls is None else "https"
         console().print(
-            f"The registry listens at {scheme}://{host}:{port}; schemas are {_where(file)}. Ctrl-C ends it."
+            f"The registry listens at {scheme}://{host}:{made.port}; schemas are {_where(file)}. Ctrl-C ends it."
         )
         made.run()
     finally:
@@ -78,10 +76,3 @@ def subjects(*, url: Url = _DEFAULT_URL, as_json: Json = False) -> None:
 
 def _where(file: Path | None) -> str:
     return "in memory" if file is None else f"in {file}"
-
-
-def _user(pair: str) -> tuple[str, str]:
-    name, separator, password = pair.partition(":")
-    if not separator:
-        raise ConfigError("--user is not NAME:PASSWORD", hint="For example --user alice:secret")
-    return name, password

@@ -1,9 +1,8 @@
-"""`penstock state`: the stores of an application, whether their segments are all there, and rebuilding them."""
+"""`penstock state`: listing, verifying and rebuilding the stores of an application."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +11,10 @@ import typer
 
 from penstock.cli.option_groups import AppOptions, grouped
 from penstock.cli.options import Json
-from penstock.cli.output import console, print_json, print_table
+from penstock.cli.output import print_json, print_table, working
 
 if TYPE_CHECKING:
-    from penstock.spark.rebuild import Rebuilder
+    from penstock.spark.recovery.rebuild import Rebuilder, TaskReport
 
 __all__ = ["app"]
 
@@ -29,7 +28,7 @@ def list_state(
     options: AppOptions,
     as_json: Json = False,
 ) -> None:
-    """List the tasks that keep state: stores, newest batch, segments and their bytes."""
+    """List the tasks with state: stores, newest batch, segments and their bytes."""
     with _rebuilder(options) as rebuilder:
         rows: list[dict[str, Any]] = []
         for sub, partition in rebuilder.tasks():
@@ -63,7 +62,12 @@ def verify(
 ) -> None:
     """Read all segments and check that none is damaged or missing; exits with 1 if one is."""
     with _rebuilder(options) as rebuilder:
-        found = [rebuilder.look(sub, partition) for sub, partition in rebuilder.tasks()]
+        tasks = list(rebuilder.tasks())
+        found = []
+        with working("reading the segments of tasks", len(tasks)) as bar:
+            for sub, partition in tasks:
+                found.append(rebuilder.look(sub, partition))
+                bar.advance()
     rows = [{"task": each.task, "batch": each.chain.head, "gap": each.gap} for each in found]
     if as_json:
         print_json(rows)
@@ -78,28 +82,41 @@ def verify(
 def rebuild(
     *,
     options: AppOptions,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="Go on without what a half-finished batch had handed to other tasks."),
+        typer.Option(
+            "--accept-loss", help="Continue without the records that an unfinished batch has passed to other tasks."
+        ),
+    ] = False,
+    without_checkpoint: Annotated[
+        bool,
+        typer.Option("--without-checkpoint", help="The whole checkpoint is lost: create it again from the log."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Rebuild tasks of which segments are missing, from their changelog topics. The application must not run.
+    """Rebuild tasks with missing segments from their changelog topics. The application must not run.
 
-    A task whose segments are all there is left alone. A damaged segment counts as missing.
+    A task with all segments does not change. A damaged segment counts as missing. With --without-checkpoint the state
+    comes from the changelogs, the offsets from the group and the batches' numbers from the ledger; it is refused if
+    that would lose or double anything.
     """
-    out = console(stderr=True)
-    shows = sys.stderr.isatty()
     reports = []
-    with _rebuilder(options) as rebuilder, out.status("looking") as status:
-        for sub, partition in rebuilder.tasks():
+    with working("checking segments") as bar:
 
-            def told(what: str, done: int, total: int) -> None:
-                if shows:
-                    status.update(f"{what}: {done} of {total}")
+        def report_progress(what: str, done: int, total: int) -> None:
+            bar.at(done, total, what)
 
-            reports.append(rebuilder.rebuild(sub, partition, dry_run=dry_run, accept_loss=accept_loss, progress=told))
+        if without_checkpoint:
+            reports = _made_anew(options, dry_run=dry_run, accept_loss=accept_loss, progress=report_progress)
+        else:
+            with _rebuilder(options) as rebuilder:
+                for sub, partition in rebuilder.tasks():
+                    reports.append(
+                        rebuilder.rebuild(
+                            sub, partition, dry_run=dry_run, accept_loss=accept_loss, progress=report_progress
+                        )
+                    )
     if as_json:
         print_json([asdict(report) for report in reports])
         return
@@ -122,8 +139,19 @@ def rebuild(
 @contextmanager
 def _rebuilder(options: AppOptions) -> Iterator[Rebuilder]:
     from penstock.config import StreamsConfig
-    from penstock.spark.rebuild import rebuilder_for
+    from penstock.spark.recovery.rebuild import rebuilder_for
 
     topology, settings = options.load()
     with rebuilder_for(topology, StreamsConfig(settings)) as found:
         yield found
+
+
+def _made_anew(
+    options: AppOptions, *, dry_run: bool, accept_loss: bool, progress: Callable[[str, int, int], None]
+) -> list[TaskReport]:
+    from penstock.config import StreamsConfig
+    from penstock.spark.recovery.lost_checkpoint import lost_checkpoint_of
+
+    topology, settings = options.load()
+    with lost_checkpoint_of(topology, StreamsConfig(settings)) as found:
+        return found.make(dry_run=dry_run, accept_loss=accept_loss, progress=progress)

@@ -3,38 +3,74 @@
 from __future__ import annotations
 
 import re
-import sys
-import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.completion import serde_names
+from penstock.cli.internal_topics import owner_of
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json, instant_ms, read_config
-from penstock.cli.output import console, print_json, print_table
+from penstock.cli.output import console, print_json, print_table, working
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Topics: list, describe, create, delete, produce, consume.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
-KeyFormat = Annotated[str, typer.Option("--key-format", help="string, json, long, double, windowed<string,60000>, ...")]
-ValueFormat = Annotated[str, typer.Option("--value-format", help="As for keys.")]
+KeyFormat = Annotated[
+    str,
+    typer.Option("--key-format", help="string, json, long, windowed<string,60000>, ...", autocompletion=serde_names),
+]
+NotedKeyFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--key-format", help="By default the writing application's format, else string.", autocompletion=serde_names
+    ),
+]
+NotedValueFormat = Annotated[
+    str | None, typer.Option("--value-format", help="Like --key-format.", autocompletion=serde_names)
+]
+ValueFormat = Annotated[str, typer.Option("--value-format", help="Like --key-format.", autocompletion=serde_names)]
 
 
 @app.command("list")
 @grouped
-def list_topics(*, where: LogOptions, as_json: Json = False) -> None:
-    """List all topics with their partitions and records."""
+def list_topics(
+    *,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="List internal topics of applications too.")] = False,
+    where: LogOptions,
+    as_json: Json = False,
+) -> None:
+    """List topics with their partitions and records; the internal topics of an application share a line."""
     with where.open() as log:
-        rows = []
-        for topic in log.topics():
-            ends, starts = log.end_offsets([topic.name]), log.beginning_offsets([topic.name])
-            rows.append((topic.name, topic.partitions, sum(ends.values()) - sum(starts.values())))
+        topics, applications = log.topics(), log.groups()
+        names = [topic.name for topic in topics]
+        ends, starts = log.end_offsets(names), log.beginning_offsets(names)
+    records = dict.fromkeys(names, 0)
+    for place, end in ends.items():
+        records[place.topic] += end - starts[place]
+    owners = {name: owner_of(name, applications) for name in names}
     if as_json:
-        print_json([{"name": name, "partitions": count, "records": size} for name, count, size in rows])
-    else:
-        print_table(["topic", "partitions#", "records#"], rows, empty="no topics")
+        print_json(
+            [
+                {
+                    "name": t.name,
+                    "partitions": t.partitions,
+                    "records": records[t.name],
+                    "internal": bool(owners[t.name]),
+                }
+                for t in topics
+            ]
+        )
+        return
+    shown = [topic for topic in topics if everything or not owners[topic.name]]
+    rows = [(topic.name, topic.partitions, records[topic.name]) for topic in shown]
+    print_table(["topic", "partitions#", "records#"], rows, empty="no topics")
+    folded = Counter(owner for owner in owners.values() if owner and not everything)
+    for owner, count in sorted(folded.items()):
+        console().print(f"and {count} internal topic(s) of {owner}: --all lists them", style="dim", markup=False)
 
 
 @app.command()
@@ -60,13 +96,13 @@ def describe(topic: Name, *, where: LogOptions, as_json: Json = False) -> None:
 def create(
     topic: Name,
     *,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="How many partitions.")] = 1,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The number of partitions.")] = 1,
     config: Annotated[
         list[str], typer.Option("--config", "-c", metavar="KEY=VALUE", help="cleanup.policy=compact, retention.ms=...")
     ] = [],  # noqa: B006 - typer reads the default, nobody changes it
     where: LogOptions,
 ) -> None:
-    """Create a topic (and the log's file, if it is not there)."""
+    """Create a topic (and the log's file, if it does not exist)."""
     settings = {name: str(value) for name, value in read_config(config, None).items()}
     with where.open(create=True) as log:
         log.create_topic(topic, partitions, settings)
@@ -98,43 +134,32 @@ def produce(
     key: Annotated[str | None, typer.Option(help="The key of a single record, or of all lines.")] = None,
     value: Annotated[str | None, typer.Option(help="The value of a single record; without it, lines are read.")] = None,
     file: Annotated[Path | None, typer.Option(help="Read lines from this file instead of the standard input.")] = None,
-    separator: Annotated[str | None, typer.Option(help="What separates key and value in a line.")] = None,
+    separator: Annotated[str | None, typer.Option(help="The text between key and value in a line.")] = None,
     key_format: KeyFormat = "string",
     value_format: ValueFormat = "string",
     timestamp: Annotated[
-        str | None, typer.Option(help="Of all records: ISO time or milliseconds; by default now.")
+        str | None, typer.Option(help="The time of all records: ISO time or milliseconds; by default now.")
     ] = None,
-    null_value: Annotated[str | None, typer.Option(help="Text that stands for null (a tombstone).")] = None,
-    partition: Annotated[int | None, typer.Option(help="By default chosen by the key, as Kafka does.")] = None,
+    null_value: Annotated[str | None, typer.Option(help="The text for null (a tombstone).")] = None,
+    partition: Annotated[int | None, typer.Option(help="By default the key's partition, as in Kafka.")] = None,
     where: LogOptions,
 ) -> None:
-    """Append records: one of --key and --value, or one a line."""
-    from penstock.cli.records import Producer
-    from penstock.errors import LogError
+    """Append records: one from --key and --value, or one per line.
+
+    With --value-format bytes (and --key-format bytes) a line may have any bytes except line feeds.
+    """
+    from penstock.cli.producing import Lines
+    from penstock.cli.records import TextProducer
 
     when = instant_ms(timestamp, "--timestamp")
     with where.open() as log:
-        producer = Producer(log, topic, key_format, value_format, partition=partition)
+        producer = TextProducer(log, topic, key_format, value_format, partition=partition)
 
-        def add(one_key: str | None, one_value: str | None) -> None:
-            now = time.time_ns() // 1_000_000 if when is None else when
-            producer.add(one_key, None if one_value == null_value else one_value, now)
-
+        lines = Lines(null_value, separator, key, when)
         if value is not None:
-            add(key, value)
+            lines.one(producer, key, value)
         else:
-            try:
-                lines = file.open(encoding="utf-8") if file else sys.stdin
-            except OSError as error:
-                raise LogError(f"{file} cannot be read: {error.strerror}", hint="Check the path.") from error
-            with lines:
-                for line in lines:
-                    text = line.rstrip("\n")
-                    if separator is None:
-                        add(key, text)
-                        continue
-                    left, found, right = text.partition(separator)
-                    add(left if found else key, right if found else text)
+            lines.all(producer, file)
         producer.flush()
     console(stderr=True).print(f"{producer.sent:,} record(s) to {topic}")
 
@@ -145,36 +170,40 @@ def consume(
     topic: Name,
     *,
     start: Annotated[str, typer.Option("--from", help="beginning, end, an offset, or an ISO time.")] = "beginning",
-    to: Annotated[str | None, typer.Option("--to", help="First time that is left out: ISO time; then it ends.")] = None,
-    from_time: Annotated[str | None, typer.Option(help="First timestamp: ISO time or milliseconds.")] = None,
-    to_time: Annotated[str | None, typer.Option(help="First timestamp that is left out.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="The end time, exclusive: ISO time.")] = None,
+    from_time: Annotated[str | None, typer.Option(help="The first timestamp: ISO time or milliseconds.")] = None,
+    to_time: Annotated[str | None, typer.Option(help="The end timestamp, exclusive.")] = None,
     partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
     maximum: Annotated[int | None, typer.Option("--max", "-n", min=0, help="Stop after so many records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
-    key_format: KeyFormat = "string",
-    value_format: ValueFormat = "string",
+    key_format: NotedKeyFormat = None,
+    value_format: NotedValueFormat = None,
     headers: Annotated[bool, typer.Option(help="Print headers too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     where: LogOptions,
 ) -> None:
-    """Print a topic's records, oldest first in each partition."""
-    from penstock.cli.records import Consumer, line_of
+    """Print a topic's records, oldest first in each partition.
+
+    Keys and values are decoded with the serdes of the application that writes the topic; those of other topics as text.
+    """
+    from penstock.cli.records import ReadRange, TextConsumer, line_of
 
     if re.match(r"\d+-", start):
         start, from_time = "beginning", start
     span = (instant_ms(from_time, "--from-time"), instant_ms(to or to_time, "--to"))
     with where.open() as log:
-        consumer = Consumer(log, topic, key_format, value_format, start=start, span=span, partition=partition)
+        consumer = TextConsumer(log, topic, key_format, value_format, ReadRange(start, span, partition))
         shown = 0
         record: dict[str, Any]
-        while True:
-            for record in consumer.poll():
-                if maximum is not None and shown >= maximum:
+        total = None if follow else consumer.waiting() if maximum is None else min(maximum, consumer.waiting())
+        with working("reading", total, prints=True) as bar:
+            while True:
+                for record in consumer.poll():
+                    if maximum is not None and shown >= maximum:
+                        return
+                    print(line_of(record, headers=headers, as_json=as_json), flush=follow)
+                    shown += 1
+                    bar.at(shown)
+                if not follow or (maximum is not None and shown >= maximum):
                     return
-                print(line_of(record, headers=headers, as_json=as_json), flush=follow)
-                shown += 1
-            if maximum is not None and shown >= maximum:
-                return
-            if not follow:
-                return
-            consumer.wait(0.5)
+                consumer.wait(0.5)

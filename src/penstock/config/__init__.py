@@ -9,17 +9,22 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, is_client_name
+from penstock.config.continuous_settings import CONTINUOUS, MICRO_BATCH_ONLY
 from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES, ConfigDef
-from penstock.config.secrets import is_secret, masked
+from penstock.config.refused import REFUSED, refuse, refuse_in_mode
+from penstock.config.secrets import is_secret, masked, shown
 from penstock.errors import ConfigError
+from penstock.given import check_mapping
+from penstock.java_names import with_java_names_of
 
 __all__ = ["CONFIG_DEFS", "ConfigDef", "StreamsConfig"]
 
 _OF_CLIENTS = (*CLIENT_PREFIXES, "sasl.", "ssl.")
 
 
+@with_java_names_of("StreamsConfig", settings=(*CONFIG_DEFS, *REFUSED, *ALIASES, *CLIENT_NAMES))
 class StreamsConfig(Mapping[str, Any]):
-    """The settings of an app; immutable, and a mapping of all settings with their defaults.
+    """The settings of an application: an immutable mapping of all settings, with their defaults.
 
     >>> config = StreamsConfig({"application.id": "shop", "commit.interval.ms": "1 second"})
     >>> config["commit.interval.ms"], config["num.partitions"]
@@ -38,18 +43,22 @@ class StreamsConfig(Mapping[str, Any]):
     _values: Mapping[str, Any]
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
+        if settings is not None:
+            check_mapping(settings, "the config", ConfigError)
         given: dict[str, Any] = {}
         origin: dict[str, str] = {}
         for name, value in dict(settings or {}).items():
             known = ALIASES.get(name, name)
             read = _read(name, known, value)
             if known in given and given[known] != read:
+                values = f"{shown(known, given[known])!r} and {shown(known, read)!r}"
                 raise ConfigError(
-                    f"{origin[known]} and {name} are one setting with two values: {given[known]!r} and {read!r}",
+                    f"{origin[known]} and {name} are one setting with two values: {values}",
                     hint=f"Keep {known}.",
                 )
             given[known] = read
             origin[known] = name
+        refuse_in_mode(given)
         defaults = {definition.name: definition.default for definition in CONFIG_DEFS.values()}
         object.__setattr__(self, "_given", MappingProxyType(given))
         object.__setattr__(self, "_values", MappingProxyType({**defaults, **given}))
@@ -82,20 +91,20 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """Only what was set, without defaults."""
+        """The settings that were set, without defaults."""
         return self._given
 
     def with_settings(self, settings: Mapping[str, Any]) -> StreamsConfig:
-        """A new config in which these settings are added or replaced."""
+        """Return a new config in which these settings are added or replaced."""
         changed = {ALIASES.get(name, name): value for name, value in settings.items()}
         return StreamsConfig({**self._given, **changed})
 
     def with_prefix(self, prefix: str) -> dict[str, Any]:
-        """What was set under a prefix such as ``producer.``, without it."""
+        """Return the settings with a prefix such as ``producer.``, without the prefix."""
         return {name.removeprefix(prefix): value for name, value in self._given.items() if name.startswith(prefix)}
 
     def require(self, *names: str) -> None:
-        """Raises ConfigError unless these settings are there; an app asks for them when it starts."""
+        """Raise ConfigError unless these settings are set. An application checks them when it is created."""
         missing = [name for name in names if self.get(name) in (None, "")]
         if missing:
             example = {"application.id": '"my-app"', "bootstrap.servers": '"sqlite:///penstock.db"'}
@@ -103,11 +112,23 @@ class StreamsConfig(Mapping[str, Any]):
             raise ConfigError(f"{', '.join(missing)} must be set", hint=f"Add {lines} to the config.")
 
     def masked(self) -> dict[str, Any]:
-        """What was set, with secrets as stars."""
+        """Return the settings that were set, with secrets as stars."""
         return masked(self._given)
 
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """The names of settings that were set and have no effect here."""
+        return tuple(name for name in self._given if name in CONFIG_DEFS and not CONFIG_DEFS[name].effect)
+
+    @property
+    def of_other_mode(self) -> tuple[str, ...]:
+        """The names of settings that were set and have no effect with this ``processing.mode``."""
+        threads_only = {name for name, *_ in CONTINUOUS}
+        of_other = MICRO_BATCH_ONLY if self["processing.mode"] == "continuous" else threads_only
+        return tuple(name for name in self._given if name in of_other)
+
     def explain(self) -> str:
-        """The settings that differ from their defaults, one a line; secrets are masked."""
+        """Describe the settings that differ from their defaults, one on each line, with secrets as stars."""
         changed = {
             name: value
             for name, value in sorted(self.masked().items())
@@ -126,7 +147,10 @@ class StreamsConfig(Mapping[str, Any]):
 
 def _read(given: str, name: str, value: Any) -> Any:
     if not isinstance(name, str):
-        raise ConfigError(f"{name!r} is no name of a setting", hint='Names are texts, such as "application.id".')
+        raise ConfigError(f"{name!r} is not the name of a setting", hint='Names are texts, such as "application.id".')
+    if name in REFUSED:
+        refuse(name, value)
+        return value
     definition = CONFIG_DEFS.get(name)
     if definition is None:
         if is_client_name(name) or name.startswith(_OF_CLIENTS):
@@ -139,9 +163,9 @@ def _read(given: str, name: str, value: Any) -> Any:
     try:
         read = definition.kind.read(value)
     except ValueError as error:
-        shown = "***" if is_secret(given) else repr(value)
+        seen = "***" if is_secret(given) else repr(value)
         raise ConfigError(
-            f"{given} is {shown}; it must be {error}",
+            f"{given} is {seen}; it must be {error}",
             hint=f"{definition.doc} Default: {definition.default}.",
             setting=name,
         ) from None
@@ -156,7 +180,7 @@ def _read(given: str, name: str, value: Any) -> Any:
 
 def _unknown(name: str) -> ConfigError:
     lower = name.lower().replace("_", ".")
-    known = [*CONFIG_DEFS, *ALIASES, *CLIENT_NAMES]
+    known = [*CONFIG_DEFS, *REFUSED, *ALIASES, *CLIENT_NAMES]
     near = [lower] if lower in known else difflib.get_close_matches(lower, known, 3, 0.6)
     if not near and "." not in name:
         near = [setting for setting in known if lower in setting][:3]

@@ -1,6 +1,6 @@
-"""The settings that Kafka's clients know, by Java's names and by librdkafka's: who takes which.
+"""The settings of Kafka's clients by Java's and by librdkafka's names, and the clients that accept them.
 
-Java's are those of the client library 4.3, librdkafka's those of 2.16 without its callbacks.
+Java's names are those of the client library 4.3, librdkafka's those of 2.16 without its callbacks.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CLIENT_PREFIXES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ClientName:
-    """One setting of clients.
+    """A setting of clients.
 
     Attributes:
-        name: As it is written.
-        clients: Those that take it: "consumer", "producer", "admin".
-        sides: "java", "librdkafka", or both, where it means the same.
+        name: The name of the setting.
+        clients: The clients that accept it: "consumer", "producer", "admin".
+        sides: "java", "librdkafka", or both if it means the same.
     """
 
     name: str
@@ -152,7 +152,7 @@ CLIENT_NAMES: Mapping[str, ClientName] = MappingProxyType(
 
 
 def split_prefix(name: str) -> tuple[str, str]:
-    """The prefix for one kind of client, and the rest.
+    """Split a name into the prefix of a kind of client and the rest.
 
     >>> split_prefix("main.consumer.fetch.max.bytes"), split_prefix("acks")
     (('main.consumer.', 'fetch.max.bytes'), ('', 'acks'))
@@ -162,12 +162,12 @@ def split_prefix(name: str) -> tuple[str, str]:
 
 
 def is_client_name(name: str) -> bool:
-    """Whether clients know this name, with or without a prefix."""
+    """Return whether a client accepts this name, with or without a prefix."""
     return split_prefix(name)[1] in CLIENT_NAMES
 
 
 def check_client_name(name: str) -> None:
-    """Raises ConfigError, with the nearest names, unless a client takes this setting."""
+    """Raise ConfigError, with similar names, unless a client accepts this setting."""
     prefix, bare = split_prefix(name)
     found = CLIENT_NAMES.get(bare)
     if found is None:

@@ -1,4 +1,4 @@
-"""Every setting: its type, default and meaning. The reference page is printed from this table."""
+"""All settings: their types, defaults and meanings. The reference page is generated from this table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from penstock.config.continuous_settings import CONTINUOUS
 from penstock.config.kinds import (
     ANY,
     BOOLEAN,
     DURATION,
+    EXTRACTOR,
     HANDLER,
     LIST,
     OBJECT,
     OFFSET_RESET,
+    PROCESSING_MODE,
     SIZE,
     STRING,
     TIMESTAMP,
@@ -28,7 +31,7 @@ __all__ = ["ALIASES", "CONFIG_DEFS", "PREFIXES", "ConfigDef"]
 
 @dataclass(frozen=True, slots=True)
 class ConfigDef:
-    """One setting. ``effect`` "none" marks settings of Kafka that are accepted but have nothing to steer here."""
+    """A setting. Without ``effect`` it is a setting of Kafka that is accepted but has no effect here."""
 
     name: str
     kind: Kind
@@ -38,7 +41,7 @@ class ConfigDef:
     effect: bool = True
 
 
-# What starts with one of these is passed on: to Kafka's clients, to Spark, to topics that the app creates.
+# Settings with these prefixes are passed on: to Kafka's clients, to Spark, to topics that the app creates.
 PREFIXES: Mapping[str, str] = MappingProxyType(
     {
         "main.consumer.": "Kafka consumers of source topics",
@@ -81,7 +84,15 @@ _APP = (
     ),
     ("client.id", STRING, "", "Name of this instance for Kafka's clients and logs."),
     ("application.server", STRING, "", "`host:port` under which this instance answers interactive queries."),
-    ("state.dir", STRING, None, "Directory of local state; by default `penstock` in the system's temporary directory."),
+    (
+        "state.dir",
+        STRING,
+        None,
+        (
+            "Directory of local state, a folder for each application. By default `<file>.penstock` beside an embedded "
+            "log, and for Kafka `penstock/<cluster id>` under `$XDG_STATE_HOME` (`~/.local/state`)."
+        ),
+    ),
     (
         "processing.guarantee",
         choice("exactly_once_v2", "at_least_once"),
@@ -90,11 +101,16 @@ _APP = (
     ),
     (
         "processing.mode",
-        choice("micro_batch", "realtime"),
+        PROCESSING_MODE,
         "micro_batch",
-        "`realtime`: milliseconds of latency, at least once, for topologies of one stage over Kafka.",
+        "`continuous`: stream threads, as in Kafka Streams, with milliseconds of latency.",
     ),
-    ("commit.interval.ms", DURATION, 100, "How often a micro-batch starts at most; a batch ends with a commit."),
+    (
+        "commit.interval.ms",
+        DURATION,
+        100,
+        "Shortest time between the starts of micro-batches; each batch ends with a commit.",
+    ),
     (
         "topology.optimization",
         choice(
@@ -106,78 +122,93 @@ _APP = (
             several=True,
         ),
         "none",
-        "Which rewrites to apply to the topology.",
+        "Optimizations of the topology.",
     ),
     (
         "ensure.explicit.internal.resource.naming",
         BOOLEAN,
         False,
-        "Refuse topologies with generated store or topic names.",
+        "Refuse topologies in which a store, changelog or repartition topic has a generated name.",
     ),
-    ("upgrade.from", OBJECT, None, "Version of Kafka Streams to be compatible with during an upgrade."),
 )
 _RECORDS = (
-    ("default.key.serde", OBJECT, None, "Serde of keys that declare none: a serde, its name, or Kafka's class name."),
-    ("default.value.serde", OBJECT, None, "Serde of values that declare none."),
-    ("default.list.key.serde.inner", OBJECT, None, "Serde of the items if the default key serde is a list."),
-    ("default.list.value.serde.inner", OBJECT, None, "Serde of the items if the default value serde is a list."),
     (
-        "default.timestamp.extractor",
+        "default.key.serde",
         OBJECT,
         None,
-        "Function that gives a record's time; by default the record's own timestamp.",
+        "Serde of keys without a serde of their own: a serde, its name, or Kafka's class name.",
     ),
-    ("windowed.inner.class.serde", OBJECT, None, "Serde of the keys inside windowed keys."),
-    ("window.size.ms", DURATION, None, "Size of the windows that a windowed serde reads."),
-    ("max.task.idle.ms", DURATION, 0, "How long a task waits for records of an empty input partition."),
+    ("default.value.serde", OBJECT, None, "Serde of values without a serde of their own."),
+    (
+        "default.timestamp.extractor",
+        EXTRACTOR,
+        None,
+        (
+            "Function of (record, partition time) that returns a timestamp in milliseconds, or the name of one of"
+            " Kafka's extractors, for topics without one in `Consumed`. By default the record's own timestamp."
+        ),
+    ),
 )
 _ERRORS = (
-    ("deserialization.exception.handler", HANDLER, "fail", "What to do with records that do not decode."),
+    ("deserialization.exception.handler", HANDLER, "fail", "Handler of records that cannot be decoded."),
     (
         "processing.exception.handler",
         HANDLER,
         "fail",
-        "What to do with records for which a function of the user raises.",
+        "Handler of records for which a user's function raises an error.",
     ),
     (
         "production.exception.handler",
         HANDLER,
         "fail",
-        "What to do with records that do not encode or cannot be written.",
+        "Handler of records that cannot be encoded or written.",
     ),
     (
         "processing.exception.handler.global.enabled",
         BOOLEAN,
         False,
-        "Whether the processing handler serves global tables too.",
+        "Whether the processing handler also handles errors in processors of global stores, which fail otherwise.",
     ),
-    ("errors.dead.letter.queue.topic.name", STRING, None, "Topic for records that failed, with the reason in headers."),
-    ("task.timeout.ms", DURATION, 300_000, "How long a task retries after errors of the log."),
+    ("errors.dead.letter.queue.topic.name", STRING, None, "Topic for failed records, with the reason in headers."),
+    ("task.timeout.ms", DURATION, 300_000, "Time for which a task retries after errors of the log."),
 )
 _STATE = (
-    ("statestore.cache.max.bytes", SIZE, 10 << 20, "0: every update is sent on; else one update per key and batch."),
-    ("dsl.store.suppliers.class", OBJECT, None, "Default kind of stores: `rocksdb` (here: LMDB) or `in_memory`."),
     (
-        "default.dsl.store",
-        choice("rocksDB", "in_memory"),
-        "rocksDB",
-        "Default kind of stores; rocksDB means on disk (here: LMDB).",
+        "statestore.cache.max.bytes",
+        SIZE,
+        10 << 20,
+        "0: every update is sent on; otherwise one update for each key and batch.",
     ),
-    ("dsl.store.format", choice("default", "headers"), "default", "Whether stores keep the headers of records."),
     (
         "windowstore.changelog.additional.retention.ms",
         DURATION,
         86_400_000,
         "Added to the retention of windowed changelogs.",
     ),
-    ("state.cleanup.delay.ms", DURATION, 600_000, "How long state of tasks that moved away is kept."),
-    ("repartition.purge.interval.ms", DURATION, 30_000, "How often read records are removed from repartition topics."),
-    ("replication.factor", integer(-1), -1, "Copies of topics that the app creates; -1: the broker's default."),
+    (
+        "state.cleanup.delay.ms",
+        DURATION,
+        600_000,
+        "Time before a machine deletes the replica of a task that runs elsewhere, if there is a newer snapshot.",
+    ),
+    ("replication.factor", integer(-1), -1, "Replicas of topics that the app creates; -1: the broker's default."),
     ("num.partitions", integer(1), 1, "Partitions of topics that the app creates without a number of their own."),
 )
 _PENSTOCK = (
     ("penstock.checkpoint.location", STRING, None, "Directory or URL of state segments and Spark's checkpoint."),
+    (
+        "penstock.source.partitions",
+        integer(0),
+        0,
+        "Partitions with which missing source topics are created at the start; 0: they must exist.",
+    ),
     ("penstock.max.records.per.batch", integer(1), 500_000, "Most records that one micro-batch reads from all topics."),
+    (
+        "penstock.max.bytes.per.batch",
+        SIZE,
+        256 << 20,
+        "Approximate limit of bytes that one micro-batch reads, but at least one record. 0: no limit.",
+    ),
     (
         "penstock.max.records.per.partition",
         integer(1),
@@ -188,59 +219,75 @@ _PENSTOCK = (
         "penstock.min.records.per.batch",
         integer(0),
         0,
-        "A micro-batch waits until so many records are there, or penstock.max.wait.ms is over.",
+        "Records for which a micro-batch waits, for at most penstock.max.wait.ms.",
     ),
-    ("penstock.max.wait.ms", DURATION, 0, "How long a micro-batch waits for penstock.min.records.per.batch."),
+    (
+        "penstock.max.wait.ms",
+        DURATION,
+        0,
+        "Longest time for which a micro-batch waits for penstock.min.records.per.batch.",
+    ),
     (
         "penstock.max.batch.ms",
         DURATION,
         0,
-        "How long a micro-batch is to take: while they take longer, they are planned with fewer records. 0: no limit.",
+        "Target duration of a micro-batch: while batches take longer, they get fewer records. 0: no target.",
     ),
     ("penstock.batch.pause.ms", DURATION, 0, "Pause between the end of a micro-batch and the start of the next one."),
     (
         "penstock.start.timestamp",
         TIMESTAMP,
         None,
-        "Where to start without a committed offset, in place of auto.offset.reset: an ISO date and time, or ms.",
+        "Start without a committed offset, in place of auto.offset.reset: an ISO date and time, or milliseconds.",
     ),
     (
         "penstock.data.loss",
         choice("fail", "continue"),
         "fail",
-        "When retention has removed records before they were read: end with an error, or warn and go on.",
+        "Reaction to records deleted before they were read, or to a replaced topic or log: `continue` logs a warning.",
     ),
     (
         "penstock.http.port",
         integer(0),
         None,
-        "Port of the query server that the application runs; 0: a free one. Not set: no server.",
+        "Port of the application's query server; 0: a free port. Not set: no server.",
     ),
-    ("penstock.http.host", STRING, "127.0.0.1", "Address that the query server listens on; it knows no passwords."),
-    ("penstock.snapshot.interval.batches", integer(1), 100, "Batches between two full snapshots of a task's state."),
+    ("penstock.http.host", STRING, "127.0.0.1", "Address that the query server listens on. It has no authentication."),
+    (
+        "penstock.snapshot.interval.batches",
+        integer(1),
+        100,
+        "Batches after which the deltas of a task are merged, or a snapshot is written if it is due.",
+    ),
     ("penstock.changelog.enabled", BOOLEAN, True, "Whether stores with logging have changelog topics."),
-    ("penstock.segments.retained", integer(1), 200, "State segments that are kept behind the newest snapshot."),
-    ("penstock.tick.interval.ms", DURATION, 1_000, "How often wall-clock work gets a batch when no records come."),
-    ("penstock.state.backend", choice("lmdb", "memory"), "lmdb", "Where local replicas of state are held."),
     (
         "penstock.state.map.size",
         SIZE,
         16 << 30,
-        "Most bytes that one task's LMDB replica can hold (address space, not memory).",
+        "Address space of a task's replica; uses neither memory nor disk. A replica that outgrows it is mapped anew.",
     ),
-    ("penstock.arrow.max.records", integer(1), 50_000, "Most rows of one Arrow batch between Spark and its workers."),
-    ("penstock.shutdown.timeout.ms", DURATION, 30_000, "How long `close()` waits for the running batch."),
     (
-        "penstock.kafka.jars",
+        "penstock.state.drop",
         LIST,
         (),
-        "Jar files of Spark's Kafka connector, or a folder of them, instead of fetching them.",
+        "Stores of the checkpoint that may be missing from the topology: they are removed, but their rows are kept.",
     ),
     (
-        "penstock.realtime.batch.ms",
-        DURATION,
-        60_000,
-        "Length of Spark's batches in real-time mode: how much is done again after a crash.",
+        "penstock.untyped.stores",
+        choice("default", "auto"),
+        "default",
+        (
+            "Serde of stores for values of unknown type: `default.value.serde`, as in Kafka Streams, "
+            "or `auto`, which writes all types of Python but cannot be read by Java."
+        ),
+    ),
+    ("penstock.tick.interval.ms", DURATION, 1_000, "Time between batches for wall-clock work when no records arrive."),
+    ("penstock.shutdown.timeout.ms", DURATION, 30_000, "Time for which `close()` waits for the running batch."),
+    (
+        "penstock.kafka.max.unpacked.bytes",
+        SIZE,
+        128 << 20,
+        "Most bytes of Kafka's compressed record batches after decompression, alone or together.",
     ),
 )
 _CLIENTS = (
@@ -248,55 +295,71 @@ _CLIENTS = (
         "security.protocol",
         choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "PLAINTEXT",
-        "How to talk to Kafka.",
+        "Protocol of connections to Kafka.",
     ),
     (
         "auto.offset.reset",
         OFFSET_RESET,
         "earliest",
-        "Where to start without a committed offset; `by_duration:PT1H`: with the records of the last hour.",
+        "Start without a committed offset; `by_duration:PT1H`: with the records of the last hour.",
     ),
-    ("metrics.recording.level", choice("INFO", "DEBUG", "TRACE"), "INFO", "How much is measured."),
     (
         "metadata.max.age.ms",
         DURATION,
         300_000,
-        "How often topics that match a pattern, and new partitions, are looked for.",
+        "Time between searches for topics that match a pattern, and for new partitions.",
     ),
-    ("request.timeout.ms", DURATION, 40_000, "How long to wait for an answer of Kafka."),
+    (
+        "request.timeout.ms",
+        DURATION,
+        30_000,
+        "Time to wait for a response of Kafka. Kafka's `StreamsConfig` lists 40,000, but its clients wait 30,000, too.",
+    ),
     ("retry.backoff.ms", DURATION, 100, "Pause before a request is repeated."),
     ("reconnect.backoff.ms", DURATION, 50, "Pause before a connection is tried again."),
     ("reconnect.backoff.max.ms", DURATION, 1_000, "Longest pause before a connection is tried again."),
-    ("connections.max.idle.ms", DURATION, 540_000, "When idle connections are closed."),
+    ("connections.max.idle.ms", DURATION, 540_000, "Time after which idle connections are closed."),
+    ("receive.buffer.bytes", ANY, None, "Size of the receive buffer of connections to Kafka."),
+    ("send.buffer.bytes", ANY, None, "Size of the send buffer of connections to Kafka."),
 )
 _SCHEMAS = (
     ("schema.registry.url", STRING, None, "The schema registry of Avro, Protobuf and JSON Schema serdes."),
-    ("auto.register.schemas", BOOLEAN, True, "Whether schemas that are written are registered, or must be there."),
-    ("use.latest.version", BOOLEAN, False, "Write with the subject's newest schema, not with the serde's own."),
-    ("normalize.schemas", BOOLEAN, False, "Whether the registry brings schemas into a normal form first."),
+    (
+        "auto.register.schemas",
+        BOOLEAN,
+        True,
+        "Whether schemas are registered when they are written; otherwise they must exist.",
+    ),
+    (
+        "use.latest.version",
+        BOOLEAN,
+        False,
+        "Whether to write with the subject's newest schema, not with the serde's own.",
+    ),
+    ("normalize.schemas", BOOLEAN, False, "Whether the registry normalizes schemas first."),
     (
         "key.subject.name.strategy",
         OBJECT,
         "topic",
-        "How subjects of keys are named: `topic`, `record`, `topic_record`, Kafka's class name, or a function.",
+        "Naming of the subjects of keys: `topic`, `record`, `topic_record`, Kafka's class name, or a function.",
     ),
-    ("value.subject.name.strategy", OBJECT, "topic", "How subjects of values are named."),
-    ("key.schema.id.serializer", STRING, "prefix", "Where the id of a key's schema goes: `prefix` or `header`."),
-    ("value.schema.id.serializer", STRING, "prefix", "Where the id of a value's schema goes: `prefix` or `header`."),
+    ("value.subject.name.strategy", OBJECT, "topic", "Naming of the subjects of values."),
+    ("key.schema.id.serializer", STRING, "prefix", "Place of the id of a key's schema: `prefix` or `header`."),
+    ("value.schema.id.serializer", STRING, "prefix", "Place of the id of a value's schema: `prefix` or `header`."),
     ("json.fail.invalid.schema", BOOLEAN, False, "Whether values are checked against their JSON Schema."),
 )
 # Settings of Kafka Streams whose job Spark does, or that only concern Java: accepted, so that a config can be shared.
 _WITHOUT_EFFECT = (
-    "acceptable.recovery.lag", "num.standby.replicas",
-    "allow.os.group.write.access", "buffered.records.per.partition", "built.in.metrics.version", "config.providers",
-    "default.client.supplier", "default.list.key.serde.type", "default.list.value.serde.type", "enable.metrics.push",
-    "group.protocol", "log.summary.interval.ms", "max.poll.records", "max.warmup.replicas",
+    "allow.os.group.write.access", "built.in.metrics.version", "config.providers",
+    "default.client.supplier", "default.dsl.store", "default.list.key.serde.inner", "default.list.key.serde.type",
+    "default.list.value.serde.inner", "default.list.value.serde.type", "dsl.store.suppliers.class",
+    "enable.metrics.push", "group.protocol", "log.summary.interval.ms",
     "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
-    "metrics.num.samples", "metrics.sample.window.ms",
-    "num.stream.threads", "poll.ms", "probing.rebalance.interval.ms", "processor.wrapper.class",
+    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+    "poll.ms", "processor.wrapper.class",
     "rack.aware.assignment.non_overlap_cost", "rack.aware.assignment.strategy", "rack.aware.assignment.tags",
-    "rack.aware.assignment.traffic_cost", "receive.buffer.bytes", "rocksdb.config.setter", "send.buffer.bytes",
-    "state.cleanup.dir.max.age.ms", "task.assignor.class",
+    "rack.aware.assignment.traffic_cost", "rocksdb.config.setter",
+    "state.cleanup.dir.max.age.ms", "task.assignor.class", "upgrade.from",
 )  # fmt: skip
 
 
@@ -307,6 +370,7 @@ def _table() -> dict[str, ConfigDef]:
         "Errors": _ERRORS,
         "State": _STATE,
         "Penstock": _PENSTOCK,
+        "Stream threads": CONTINUOUS,
         "Schemas": _SCHEMAS,
         "Clients": _CLIENTS,
     }

@@ -1,4 +1,4 @@
-"""The types that a setting can have: how a value is read, checked and named in the docs."""
+"""The types of settings: the parsing and checking of values, and the name of the type in the docs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ __all__ = [
     "ANY",
     "BOOLEAN",
     "DURATION",
+    "EXTRACTOR",
+    "EXTRACTORS",
     "HANDLER",
+    "IDLE_TIME",
     "LIST",
     "OBJECT",
     "OFFSET_RESET",
+    "PROCESSING_MODE",
     "SIZE",
     "STRING",
     "TIMESTAMP",
@@ -29,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``read`` turns what the user gave into what the program gets, or raises ValueError with what is wanted."""
+    """A type of settings. ``read`` parses a value, or raises ValueError with a description of valid values."""
 
     name: str
     read: Callable[[Any], Any]
@@ -97,6 +101,10 @@ def _duration(value: Any) -> int:
     return milliseconds
 
 
+def _idle_time(value: Any) -> int:
+    return -1 if str(value).strip() == "-1" else _duration(value)
+
+
 def _timestamp(value: Any) -> int:
     try:
         return timestamp_ms(value)
@@ -118,17 +126,35 @@ def _handler(value: Any) -> Any:
     )
 
 
+def _extractor(value: Any) -> Any:
+    if callable(value):
+        return value
+    name = value.rpartition(".")[2] if isinstance(value, str) else ""
+    if name in EXTRACTORS:
+        return name
+    raise ValueError(f"a function (record, partition time), or one of {', '.join(EXTRACTORS)}")
+
+
 def _object(value: Any) -> Any:
     if isinstance(value, bool | int | float):
         raise ValueError("a name, a class or an object")  # noqa: TRY004 - all readers raise the same
     return value
 
 
+# Kafka's classes, with or without their package.
+EXTRACTORS = (
+    "FailOnInvalidTimestamp",
+    "LogAndSkipOnInvalidTimestamp",
+    "UsePartitionTimeOnInvalidTimestamp",
+    "WallclockTimestampExtractor",
+)
+EXTRACTOR = Kind("function or name", _extractor)
 STRING = Kind("text", _string)
 BOOLEAN = Kind("boolean", _boolean)
 LIST = Kind("list", _list)
 SIZE = Kind("bytes", _size)
 DURATION = Kind("milliseconds", _duration)
+IDLE_TIME = Kind("milliseconds, or -1", _idle_time)
 TIMESTAMP = Kind("time", _timestamp)
 OFFSET_RESET = Kind("earliest, latest, none or by_duration:PT1H", offset_reset)
 HANDLER = Kind("handler", _handler)
@@ -137,7 +163,7 @@ ANY = Kind("anything", lambda value: value)
 
 
 def integer(low: int | None = None, high: int | None = None) -> Kind:
-    """Whole numbers between these bounds."""
+    """Return the type of whole numbers between two bounds, inclusive."""
 
     def read(value: Any) -> int:
         number = _whole(value)
@@ -154,8 +180,15 @@ def _bounds(low: int | None, high: int | None) -> str:
     return f"of {high} or less" if low is None else f"from {low} to {high}"
 
 
+def _mode(value: Any) -> str:
+    if str(value).strip().lower() == "realtime":
+        raise ValueError("micro_batch or continuous, which has taken the place of realtime and runs every topology")
+    found: str = _MODES.read(value)
+    return found
+
+
 def choice(*options: str, several: bool = False) -> Kind:
-    """One of these texts, whatever its case; with ``several``, or some of them with commas between."""
+    """Return the type of one of these texts in any case, or with ``several`` of some of them with commas between."""
     known = {option.lower(): option for option in options}
 
     def read(value: Any) -> str:
@@ -166,3 +199,7 @@ def choice(*options: str, several: bool = False) -> Kind:
         return ",".join(known[part.lower()] for part in parts)
 
     return Kind("one of " + ", ".join(options), read)
+
+
+_MODES = choice("micro_batch", "continuous")
+PROCESSING_MODE = Kind(_MODES.name, _mode)

@@ -1,4 +1,4 @@
-"""Where a topic is read from when there is no committed offset: Kafka's reset policies."""
+"""The policies for a start without a committed offset: Kafka's ``auto.offset.reset``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BY_DURATION = "by_duration:"
 
 
 def offset_reset(value: Any) -> str:
-    """A policy in its one form.
+    """Return a policy in its normal form.
 
     Example:
         >>> offset_reset("LATEST"), offset_reset("by_duration:PT1H"), offset_reset("by_duration: 1 hour")
         ('latest', 'by_duration:3600000', 'by_duration:3600000')
 
     Raises:
-        ValueError: It is none.
+        ValueError: There is no such policy.
     """
     text = str(getattr(value, "value", value)).strip()
     if text.lower() in _PLAIN:
@@ -37,7 +37,7 @@ def offset_reset(value: Any) -> str:
 
 
 def back_ms(policy: str) -> int | None:
-    """How far ``by_duration`` goes back; None for the other policies.
+    """Return the duration of ``by_duration`` in milliseconds; None for the other policies.
 
     Example:
         >>> back_ms("by_duration:60000"), back_ms("latest")

@@ -12,7 +12,7 @@ _NAMED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""Names and values: ``=``, ``:`` or a blank between them, ``#`` and ``!`` before comments, ``\`` at a line's end.
+    r"""Parse names and values: ``=``, ``:`` or a blank between them, ``#`` or ``!`` before comments, ``\`` at ends.
 
     >>> parse_properties("sasl.mechanism = PLAIN\n# a comment\nssl.keystore.key=a\\nb \\\n   c")
     {'sasl.mechanism': 'PLAIN', 'ssl.keystore.key': 'a\nb c'}
@@ -31,7 +31,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _goes_on(line: str) -> bool:
-    """Whether it ends with an odd number of backslashes."""
+    """Return whether a line ends with an odd number of backslashes, and so continues."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

@@ -1,4 +1,4 @@
-"""Which settings are secrets, how they are shown without them, and how they are given by reference."""
+"""Secret settings: their names, their display as stars, and references to values elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ConfigError
+from penstock.masking import without_passwords
 
 __all__ = ["Secretive", "is_secret", "masked", "resolved", "shown"]
 
@@ -17,12 +18,11 @@ _SECRET = re.compile(
     r"|\.key\.pem|keystore\.key|oauthbearer\.config|oauthbearer\.extensions|api\.key",
     re.IGNORECASE,
 )
-_USER_INFO = re.compile(r"(?<=://)([^/@\s:]+):[^/@\s]+@")
 _REFERENCE = re.compile(r"\$\{(env|file|directory):([^}]*)\}")
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting's value must not be shown.
+    """Return whether the value of a setting is secret.
 
     >>> is_secret("sasl.jaas.config"), is_secret("ssl.key.password"), is_secret("ssl.key.location")
     (True, True, False)
@@ -31,16 +31,16 @@ def is_secret(name: str) -> bool:
 
 
 def shown(name: str, value: Any) -> Any:
-    """The value as it may be shown: secrets as stars, references to them and URLs' hosts as they are."""
+    """Return a value for display: secrets as stars; references and the hosts of URLs are not changed."""
     if not isinstance(value, str):
         return "***" if is_secret(name) else value
     if is_secret(name):
         return value if _REFERENCE.fullmatch(value.strip()) else "***"
-    return _USER_INFO.sub(r"\1:***@", value)
+    return without_passwords(value)
 
 
 def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they may be shown."""
+    """Return settings for display, with secrets as stars."""
     return {name: shown(name, value) for name, value in settings.items()}
 
 
@@ -54,13 +54,14 @@ class Secretive(dict[str, Any]):
 
 
 def resolved(name: str, value: str) -> str:
-    """The value with its references replaced by what they stand for.
+    """Replace the references in a value.
 
-    As Kafka's config providers (KIP-297) have it: ``${env:NAME}``, ``${file:/path/to.properties:key}`` and
-    ``${directory:/path:file}``, where the file's content is the value. Looked up in the process that needs them.
+    References are those of Kafka's config providers (KIP-297): ``${env:NAME}``, ``${file:/path/to.properties:key}`` and
+    ``${directory:/path:file}``, which stands for the content of the file. They are resolved in the process that uses
+    the value.
 
     Raises:
-        ConfigError: Nothing is there.
+        ConfigError: A reference cannot be resolved.
     """
 
     def look_up(reference: re.Match[str]) -> str:

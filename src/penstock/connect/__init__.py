@@ -1,1 +1,1 @@
-"""Connectors that feed topics."""
+"""Connectors that write to topics."""

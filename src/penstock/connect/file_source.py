@@ -1,4 +1,4 @@
-"""The file source: a growing text file, line by line, into a topic. Exactly once."""
+"""The file source: reads a growing text file, line by line, into a topic, exactly once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.connect.positions import FilePosition, ensure_positions_topic, load_position, save_position
-from penstock.connect.tail import Piece, Tail
+from penstock.connect.tail import LineChunk, Tail
 from penstock.errors import LogError, TopicExistsError, UnknownTopicError
 from penstock.log.base import TopicLog
 
@@ -21,7 +21,7 @@ __all__ = ["FileSource", "FileSourceStatus"]
 
 @dataclass(frozen=True, slots=True)
 class FileSourceStatus:
-    """What a file source has done: in this run, and over all runs."""
+    """The progress of a file source: lines in this run and in all runs, and the position in the file."""
 
     lines: int
     total_lines: int
@@ -32,17 +32,17 @@ class FileSourceStatus:
 class FileSource:
     r"""Kafka Connect's FileStreamSource, with exactly-once positions: lines and position are one log transaction.
 
-    A line is one record without key: its bytes are the value (bytes that are no UTF-8 included: the topology's serde
-    and exception handler decide about them), the time of reading is its timestamp. Lines go round the partitions in
-    turn, so all partitions keep the same pace. A last line without newline waits until it is whole.
+    A line is one record without key: its bytes are the value (even if they are not UTF-8: the topology's serde and
+    exception handler decide about them), the time of reading is its timestamp. Lines go to the partitions in turn. A
+    last line without newline waits until it is complete.
 
     Args:
         log: The topic log to write to.
         path: The file. It need not exist yet when following.
-        topic: The topic; created if it is not there.
-        name: The connector's name, under which its position is kept; the file's absolute path by default.
-        partitions: For a topic that is to be created.
-        on_note: Called with a sentence when the file was rotated, cut or is missing.
+        topic: The topic; created if it does not exist.
+        name: The connector's name, under which its position is stored; by default the file's absolute path.
+        partitions: The partitions of a topic that is created.
+        on_note: Called with a sentence when the file was rotated or truncated, or is missing.
 
     Example:
         >>> import tempfile
@@ -81,7 +81,7 @@ class FileSource:
         self._committed = self._tail.position
 
     def status(self) -> FileSourceStatus:
-        """What is committed so far."""
+        """Return the committed progress."""
         now = self._committed
         return FileSourceStatus(self._lines, now.lines, now.offset_bytes, self._tail.behind_bytes())
 
@@ -91,7 +91,7 @@ class FileSource:
         return self._committed
 
     def poll(self, *, final: bool = False) -> int:
-        """Appends what the file has at present, at most one piece; gives the number of lines."""
+        """Append the next lines of the file, at most one chunk, and return their number."""
         piece = self._tail.read(final=final)
         for note in self._tail.notes:
             self._on_note(note)
@@ -102,7 +102,7 @@ class FileSource:
         return len(piece.lines)
 
     def run_once(self) -> int:
-        """Reads the file to its end, a last line without newline included; gives the number of lines.
+        """Read the file to its end, including a last line without newline, and return the number of lines.
 
         Raises:
             LogError: The file does not exist.
@@ -115,7 +115,7 @@ class FileSource:
             self.close()
 
     def follow(self, interval_s: float = 0.1) -> None:
-        """Reads the file and waits for more, until ``stop()``; what is there at that moment is still read."""
+        """Read the file and wait for more, until ``stop()``; lines that exist by then are still read."""
         if not self.path.exists():
             self._on_note(f"there is no file {self.path} yet; waiting for it")
         try:
@@ -128,14 +128,14 @@ class FileSource:
             self.close()
 
     def close(self) -> None:
-        """Closes the file; the next ``poll`` opens it again at the same place."""
+        """Close the file; the next ``poll`` opens it again at the same position."""
         self._tail.close()
 
     def stop(self) -> None:
-        """Lets ``follow`` return; may be called from another thread or a signal handler."""
+        """Make ``follow`` return; may be called from another thread or a signal handler."""
         self._stop.set()
 
-    def _append(self, piece: Piece) -> None:
+    def _append(self, piece: LineChunk) -> None:
         count = len(piece.lines)
         first = piece.position.lines - count
         values = pa.array(piece.lines, pa.large_binary())
@@ -164,5 +164,5 @@ def _ensure_topic(log: TopicLog, topic: str, partitions: int) -> int:
     try:
         log.create_topic(topic, partitions)
     except TopicExistsError:
-        return log.partitions(topic)  # somebody else was faster
+        return log.partitions(topic)  # another process was faster
     return partitions

@@ -1,4 +1,4 @@
-"""Where connectors stand: a compacted topic, written in the same transaction as the records."""
+"""The positions of connectors: a compacted topic, written in the same transaction as the records."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ POSITIONS_TOPIC = "connect-offsets"
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
-    """How much of a file is in the log.
+    """The position of a connector in a file.
 
     Attributes:
-        inode: Of the file that was read; another one under the same path means a rotation.
-        offset_bytes: All lines before this byte are in the log.
-        lines: How many lines that were, over all files of the path.
-        head: The first bytes of the file, in hexadecimal: tells a new file that got the old one's inode.
+        inode: The inode of the file; another one at the same path means a rotation.
+        offset_bytes: The byte before which all lines are in the log.
+        lines: The number of lines in the log, of all files of the path.
+        head: The first bytes of the file, in hexadecimal, to detect a new file with the old one's inode.
     """
 
     inode: int = 0
@@ -34,7 +34,7 @@ class FilePosition:
 
 
 def ensure_positions_topic(log: TopicLog) -> None:
-    """Creates the topic of positions if it is not there."""
+    """Create the topic of positions if it does not exist."""
     try:
         log.partitions(POSITIONS_TOPIC)
     except UnknownTopicError:
@@ -45,7 +45,7 @@ def ensure_positions_topic(log: TopicLog) -> None:
 
 
 def load_position(log: TopicLog, connector: str) -> FilePosition | None:
-    """The last position that was committed; None at the first start."""
+    """Load the last committed position; None at the first start."""
     key = connector.encode()
     position, end = log.beginning_offset(POSITIONS_TOPIC, 0), log.end_offset(POSITIONS_TOPIC, 0)
     found: bytes | None = None
@@ -69,7 +69,7 @@ def load_position(log: TopicLog, connector: str) -> FilePosition | None:
 
 
 def save_position(transaction: LogTransaction, connector: str, position: FilePosition) -> None:
-    """Adds the position to a transaction."""
+    """Add a position to a transaction."""
     record = pa.RecordBatch.from_pydict(
         {
             "timestamp": pa.array([time.time_ns() // 1_000_000], pa.int64()),

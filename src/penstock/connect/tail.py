@@ -1,4 +1,4 @@
-"""Follows a text file that grows, is rotated or is cut: pieces of whole lines, each with the position after it."""
+"""Following a text file that grows, is rotated or is truncated, in chunks of whole lines with positions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import BinaryIO
 from penstock.connect.positions import FilePosition
 from penstock.errors import LogError
 
-__all__ = ["Piece", "Tail"]
+__all__ = ["LineChunk", "Tail"]
 
 _HEAD_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LineChunk:
     """Whole lines without their ends, as bytes, and the position after them."""
 
     lines: list[bytes]
@@ -24,16 +24,16 @@ class Piece:
 
 
 class Tail:
-    """Reads a file's lines from a position on.
+    """A reader of a file's lines from a position on.
 
-    Rotation: when the path names another file, the old one is read to its end first, if it is still open or can be
-    found beside the path under another name. Truncation: when the file is shorter than the position, or its first bytes
-    are others, reading starts anew at 0.
+    Rotation: when the path names another file, the old one is read to its end first, if it is still open or is found
+    beside the path under another name. Truncation: when the file is shorter than the position, or its first bytes have
+    changed, reading starts again at 0.
 
     Args:
         path: The file; it need not exist yet.
-        position: Where to go on; the start of the file by default.
-        max_bytes: How much one piece may hold. A longer line is read whole.
+        position: The start position; by default the start of the file.
+        max_bytes: The size of a chunk. A longer line is read whole.
     """
 
     def __init__(self, path: Path, position: FilePosition | None = None, *, max_bytes: int = 4 << 20) -> None:
@@ -43,11 +43,11 @@ class Tail:
         self._max_bytes = max_bytes
         self._file: BinaryIO | None = None
 
-    def read(self, *, final: bool = False) -> Piece | None:
-        """The next whole lines; None when there are none at present.
+    def read(self, *, final: bool = False) -> LineChunk | None:
+        """Read the next whole lines; None if there are none yet.
 
         Args:
-            final: Take a last line without its newline as whole: nobody goes on writing it.
+            final: Accept a last line without newline as complete.
         """
         if self._file is None and not self._open():
             return None
@@ -55,7 +55,7 @@ class Tail:
         if piece:
             return piece
         if self._replaced():
-            last = self._read_lines(final=True)  # what the old file ends with
+            last = self._read_lines(final=True)  # the end of the old file
             self.close()
             self.position = FilePosition(lines=self.position.lines)
             self.notes.append(f"{self.path} was rotated; reading the new file")
@@ -68,14 +68,14 @@ class Tail:
         return self._read_lines(final=True) if final else None
 
     def behind_bytes(self) -> int:
-        """How much of the file is not read yet."""
+        """Return the number of bytes that are not read yet."""
         try:
             return max(self.path.stat().st_size - self.position.offset_bytes, 0)
         except FileNotFoundError:
             return 0
 
     def close(self) -> None:
-        """Closes the file; the position stays."""
+        """Close the file; the position remains."""
         if self._file:
             self._file.close()
             self._file = None
@@ -106,7 +106,7 @@ class Tail:
         return True
 
     def _is_same(self, path: Path) -> bool:
-        """Whether this is the file of the position: its inode, and the same first bytes."""
+        """Return whether this is the file of the position, by its inode and first bytes."""
         try:
             with path.open("rb") as file:
                 same = os.fstat(file.fileno()).st_ino == self.position.inode
@@ -132,7 +132,7 @@ class Tail:
             return True
         return not self._is_same(self.path) and self.path.exists()  # cut, and grown beyond the position since
 
-    def _read_lines(self, *, final: bool) -> Piece | None:
+    def _read_lines(self, *, final: bool) -> LineChunk | None:
         assert self._file is not None  # noqa: S101 - callers hold the file open
         start = self.position.offset_bytes
         self._file.seek(start)
@@ -153,4 +153,4 @@ class Tail:
         if start == 0:
             head = data[: min(end, _HEAD_BYTES)].hex()
         self.position = FilePosition(self.position.inode, start + end, self.position.lines + len(lines), head)
-        return Piece([line.removesuffix(b"\r") for line in lines], self.position)
+        return LineChunk([line.removesuffix(b"\r") for line in lines], self.position)

@@ -1,1 +1,1 @@
-"""Data generators: seeded, endless or counted, in constant memory. The standard library is all they need."""
+"""Data generators: seeded, endless or counted, in constant memory, with the standard library alone."""

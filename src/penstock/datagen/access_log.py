@@ -46,7 +46,7 @@ _VISITORS = 20_000
 
 
 def access_log(settings: Settings, *, bad_share: float = 0.002, topic: str = "access_log") -> Iterator[Generated]:
-    """Lines as nginx writes them; a visitor keeps address and browser, a few visitors cause most of the hits.
+    """Generate lines of nginx; a visitor keeps address and browser, and a few visitors cause most of the hits.
 
     >>> line = next(access_log(Settings(seed=7, start_ms=1_790_000_000_000, count=1))).value
     >>> line.count('"'), "[21/Sep/2026:" in line
@@ -54,8 +54,8 @@ def access_log(settings: Settings, *, bad_share: float = 0.002, topic: str = "ac
 
     Args:
         settings: Seed, count, rate, start and disorder.
-        bad_share: The share of lines that do not have the format: cut short, or garbage of scanners.
-        topic: The topic that the records name.
+        bad_share: The share of malformed lines: cut short, or garbage of scanners.
+        topic: The topic of the records.
     """
     return settings.limit(_lines(settings, bad_share, topic))
 
@@ -80,7 +80,7 @@ def _lines(settings: Settings, bad_share: float, topic: str) -> Iterator[Generat
 
 
 def _picker(rng: random.Random, shares: tuple[tuple[int, T], ...]) -> Iterator[T]:
-    """Endless choices by share, drawn by the thousand because that is five times as fast."""
+    """Yield endless choices by share, drawn by the thousand, which is five times as fast."""
     weights = list(itertools.accumulate(share for share, _ in shares))
     values = [value for _, value in shares]
     while True:

@@ -1,4 +1,4 @@
-"""What generators share: a record, event times at a rate, and disorder with a bound."""
+"""The common parts of generators: a record, event times at a rate, and bounded disorder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Generated", "Settings", "disordered", "event_times", "paced"]
 
 
 class Generated(NamedTuple):
-    """One record: the topic it is meant for, and what a producer needs."""
+    """A generated record with its topic."""
 
     topic: str
     key: str | None
@@ -26,14 +26,14 @@ class Generated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much, how fast and how untidy.
+    """The settings of a generator.
 
     Attributes:
         seed: Equal seeds give equal records.
-        count: How many records; None goes on for ever.
+        count: The number of records; None is endless.
         rate: Records per second of event time.
-        start_ms: The first event's time; None is now.
-        disorder_ms: A record comes at most this much behind one with a later time.
+        start_ms: The time of the first event; None is now.
+        disorder_ms: The largest delay of a record behind one with a later time.
     """
 
     seed: int = 0
@@ -56,17 +56,17 @@ class Settings:
         return time.time_ns() // 1_000_000 if self.start_ms is None else self.start_ms
 
     def random(self, salt: str) -> random.Random:
-        """A source of random numbers of its own for each generator."""
+        """Make a source of random numbers for one generator."""
         return random.Random(f"{salt}:{self.seed}")  # noqa: S311 - test data, not secrets
 
     def limit(self, records: Iterable[Generated]) -> Iterator[Generated]:
-        """The records with disorder, cut at ``count``."""
+        """Disorder the records, and stop at ``count``."""
         untidy = disordered(records, self.disorder_ms, self.random("disorder"))
         return itertools.islice(untidy, self.count)
 
 
 def event_times(rng: random.Random, first_ms: int, rate: float) -> Iterator[int]:
-    """Times of independent events (a Poisson process): on average ``rate`` a second."""
+    """Yield the times of independent events (a Poisson process), on average ``rate`` a second."""
     now = float(first_ms)
     while True:
         yield int(now)
@@ -74,7 +74,7 @@ def event_times(rng: random.Random, first_ms: int, rate: float) -> Iterator[int]
 
 
 def disordered(records: Iterable[Generated], disorder_ms: int, rng: random.Random) -> Iterator[Generated]:
-    """Delays each record by up to ``disorder_ms`` of event time; keeps as many as fall into that time.
+    """Delay each record by up to ``disorder_ms`` of event time; holds the records of that time in memory.
 
     >>> times = [Generated("t", None, "", ms) for ms in range(0, 1000, 100)]
     >>> out = [r.timestamp_ms for r in disordered(times, 300, random.Random(1))]
@@ -101,7 +101,7 @@ def paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Iterator[list[Generated]]:
-    """Groups of records at ``rate`` a second of real time, about twenty groups a second, until ``stopped()``."""
+    """Yield records at ``rate`` a second of real time, in about twenty groups a second, until ``stopped()``."""
     source = iter(records)
     started = clock()
     sent = 0

@@ -1,4 +1,4 @@
-"""Click streams: visits of some pages each, with pauses that make sessions."""
+"""Click streams: visits of several pages, with pauses that form sessions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _NEXT = {
 
 
 def clicks(settings: Settings, *, users: int = 1000, topic: str = "clicks") -> Iterator[Generated]:
-    """Page views keyed by user, JSON values with page, region and the visit's number.
+    """Generate page views keyed by user, with JSON values of page, region and the visit's number.
 
-    A visit has about six views, some seconds apart; the same user comes back later, so that session windows with a gap
-    of a minute or so have something to find. Memory holds the visits under way.
+    A visit has about six views, some seconds apart, and users return later, so that session windows with a gap of about
+    a minute have several sessions. Memory holds the current visits.
 
     >>> record = next(clicks(Settings(seed=1, start_ms=0)))
     >>> record.topic, sorted(json.loads(record.value))

@@ -1,4 +1,4 @@
-"""Users, items and orders: two tables and a stream that refers to both."""
+"""Users, items and orders: two tables, and a stream that refers to both."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _KINDS = ("chair", "desk", "kettle", "lamp", "notebook", "pen", "radio", "shelf"
 
 
 def shop(settings: Settings, *, users: int = 100, items: int = 50) -> Iterator[Generated]:
-    """First all users and items (topics ``users``, ``items``), then orders (topic ``orders``).
+    """Generate all users and items (topics ``users``, ``items``), then orders (topic ``orders``).
 
-    Now and then a user moves. Values are JSON. An order's key is its user's; it names its item.
+    Sometimes a user moves. Values are JSON. An order has its user's key and names its item.
     ``count`` counts orders and later changes only.
 
     >>> [r.topic for r in shop(Settings(start_ms=0, count=2), users=1, items=1)]

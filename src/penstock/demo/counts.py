@@ -1,4 +1,4 @@
-"""The counts in the topic os-check, and the same counts made from the file: they must agree."""
+"""The counts in the topic os-check, and their comparison with a recount of the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.demo.access_log import hit_time, parse_line, system_of
 from penstock.log.base import TopicLog
 from penstock.serde import Serdes
 
-__all__ = ["WINDOW_MS", "Proof", "Recount", "TopicCounts", "prove", "recount"]
+__all__ = ["WINDOW_MS", "Comparison", "Recount", "TopicCounts", "compare", "recount"]
 
 WINDOW_MS = 60_000
 _KEY = Serdes.time_windowed(Serdes.string(), WINDOW_MS)
@@ -19,7 +19,7 @@ _VALUE = Serdes.long()
 
 
 class TopicCounts:
-    """The newest count per window and system; ``poll`` reads on."""
+    """The newest count of each window and system; ``poll`` reads new ones."""
 
     def __init__(self, log: TopicLog, topic: str = "os-check") -> None:
         self._log, self._topic = log, topic
@@ -28,7 +28,7 @@ class TopicCounts:
         self.updates = 0
 
     def poll(self) -> None:
-        """Takes in what has come since."""
+        """Read the new counts."""
         for partition, offset in self._next.items():
             position = offset
             while position < self._log.end_offset(self._topic, partition):
@@ -49,7 +49,7 @@ class TopicCounts:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """A file counted the plain way."""
+    """The counts of a file, made without Penstock."""
 
     counts: Counter[tuple[int, str]]
     good: int
@@ -57,7 +57,7 @@ class Recount:
 
 
 def recount(path: Path, end_bytes: int) -> Recount:
-    """Counts the lines before a byte position in one loop, without Penstock."""
+    """Count the lines before a byte position in a plain loop."""
     counts: Counter[tuple[int, str]] = Counter()
     bad = 0
     with path.open("rb") as file:
@@ -75,8 +75,8 @@ def recount(path: Path, end_bytes: int) -> Recount:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """Whether topic and file agree; ``late`` are hits that came after their window had closed."""
+class Comparison:
+    """The comparison of topic and file; ``late`` are hits that came after their window had closed."""
 
     counted: int
     good: int
@@ -87,17 +87,17 @@ class Proof:
 
     @property
     def verified(self) -> bool:
-        """Every window of every system has exactly the count of the file."""
+        """Whether every window of every system has exactly the count of the file."""
         return self.wrong == 0
 
 
-def prove(counts: TopicCounts, path: Path, end_bytes: int) -> Proof:
-    """Compares the topic's final counts with a recount of the file, window by window."""
+def compare(counts: TopicCounts, path: Path, end_bytes: int) -> Comparison:
+    """Compare the topic's final counts with a recount of the file, window by window."""
     counts.poll()
     file = recount(path, end_bytes)
     keys = file.counts.keys() | counts.counts.keys()
     missing = [file.counts[key] - counts.counts.get(key, 0) for key in keys]
-    return Proof(
+    return Comparison(
         counted=counts.total,
         good=file.good,
         bad=file.bad,

@@ -1,4 +1,4 @@
-"""Runs an example: its records go into an embedded log, its topology runs on Spark, its outputs go to the terminal."""
+"""Running an example: its records go into an embedded log, its topology runs on Spark, and its outputs are printed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.app import KafkaStreams
 from penstock.config import StreamsConfig
+from penstock.log.clients.producer import Producer
 from penstock.log.open import open_log
-from penstock.log.producer import Producer
 from penstock.topology.configured_serdes import with_serdes
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ExampleRecord", "run_example"]
 
 ExampleRecord = tuple[Any, ...]
-_START_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z; records of an example count from here unless they say more
+_START_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z, the time of records without a timestamp
 _KEPT = {"retention.ms": "-1"}
 
 
@@ -34,17 +34,17 @@ def run_example(
     directory: str | Path = ".demo",
     partitions: int = 2,
 ) -> None:
-    """Runs a topology on some records until all are processed, and prints what came out.
+    """Run a topology on some records until all are processed, and print the outputs.
 
-    Everything is kept in ``directory/<application.id>``, so that it can be looked at afterwards (``penstock topics``,
-    ``penstock consume``). It is emptied first: every run starts anew.
+    Everything is kept in ``directory/<application.id>`` for inspection (``penstock topics``). It is emptied first:
+    every run starts from nothing.
 
     Args:
         topology: The example's topology.
         config: Its settings.
         records: (topic, key, value) or (topic, key, value, timestamp in milliseconds).
-        directory: Where everything is kept.
-        partitions: Of each topic.
+        directory: The parent directory of all files.
+        partitions: The partitions of each topic.
     """
     home = Path(directory).expanduser().absolute() / str(config["application.id"])
     shutil.rmtree(home, ignore_errors=True)

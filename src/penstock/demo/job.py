@@ -1,24 +1,23 @@
-"""Runs the access-log job: writer, file source, application, view; at the end the proof."""
+"""The access-log job: writer, file source, application and view, and the comparison at the end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from penstock.app import KafkaStreams, State
+from penstock.app import KafkaStreams
 from penstock.connect.file_source import FileSource
-from penstock.demo.counts import Proof, TopicCounts, prove
+from penstock.demo.counts import Comparison, TopicCounts, compare
 from penstock.demo.place import TopicPlace, embedded, own_broker, running_broker
 from penstock.demo.view import Figures, View
 from penstock.demo.writer import LogWriter
@@ -26,16 +25,35 @@ from penstock.errors import LogError
 from penstock.groups.lag import lag
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
+from penstock.spark.session.interrupts import stop_on_signals
 
 if TYPE_CHECKING:
-    from penstock.spark.progress import BatchProgress
+    from penstock.spark.batch.progress import BatchProgress
     from penstock.topology.topology import Topology
 
-__all__ = ["run_demo"]
+__all__ = ["DemoOptions", "run_demo"]
 
 PARTITIONS = 2
-_FOREVER = {"retention.ms": "-1"}  # the log may be of last year
+_FOREVER = {"retention.ms": "-1"}  # the log file may be old
 _DRAIN_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """Further options of the demo.
+
+    Attributes:
+        lines_per_second: The rate of the written log file.
+        kafka: True: run with a broker that is started and stopped; ``host:port``: with a running one.
+        kafka_settings: Settings of Kafka's clients, for a secured broker.
+    """
+
+    lines_per_second: float = 1000.0
+    kafka: bool | str = False
+    kafka_settings: Mapping[str, str] = field(default_factory=dict)
+
+
+_DEFAULTS = DemoOptions()
 
 
 def run_demo(
@@ -43,32 +61,26 @@ def run_demo(
     config: Mapping[str, Any] | None = None,
     *,
     path: str | Path | None = None,
-    follow: bool = False,
-    seconds: float = 60.0,
+    seconds: float | None = 60.0,
     directory: str | Path = ".demo",
-    rate: float = 1000.0,
-    kafka: bool | str = False,
-    kafka_settings: Mapping[str, str] | None = None,
-) -> Proof:
-    """Runs the job and prints what it does; Ctrl-C ends it cleanly, and the next run goes on where it stopped.
+    options: DemoOptions = _DEFAULTS,
+) -> Comparison:
+    """Run the job and show its progress; Ctrl-C ends it cleanly, and the next run continues where it stopped.
 
     Args:
-        topology: By default the one of `penstock.demo.access_log`.
+        topology: By default that of `penstock.demo.access_log`.
         config: Its settings.
-        path: A log file of yours; by default one is written while the job runs.
-        follow: Go on until Ctrl-C.
-        seconds: How long to run otherwise, once the application is up.
-        directory: Where everything is kept. A file of yours has a folder of its own in it.
-        rate: Lines per second that are written.
-        kafka: True runs it over a broker that it starts and stops again; ``host:port`` over one that runs already. It
-            has a folder of its own then, too.
-        kafka_settings: Of Kafka's clients, for a broker that wants to know who comes.
+        path: An existing log file; by default one is written while the job runs.
+        seconds: The running time once the application has started; None: until Ctrl-C.
+        directory: The directory of all files. An existing log file, and Kafka, have a folder of their own in it.
+        options: The rate of the written log file, and Kafka.
 
     Raises:
         LogError: ``path`` does not exist.
     """
     from penstock.demo import access_log
 
+    kafka = options.kafka
     home = Path(directory).expanduser().absolute()
     if kafka:
         home /= "kafka" if kafka is True else re.sub(r"[^\w.-]", "-", f"kafka-{kafka}")
@@ -80,15 +92,15 @@ def run_demo(
     else:
         file = home / "access.log"
     home.mkdir(parents=True, exist_ok=True)
-    writer = LogWriter(file, rate) if path is None else None
+    writer = LogWriter(file, options.lines_per_second) if path is None else None
     with contextlib.ExitStack() as stack:
         if kafka is True:
             Console(highlight=False).print("starting a Kafka broker (its jars, about 45 MB, are fetched once)")
             place = stack.enter_context(own_broker(home / "broker"))
         else:
-            place = running_broker(kafka, kafka_settings or {}) if kafka else embedded(home)
+            place = running_broker(kafka, options.kafka_settings) if kafka else embedded(home)
         job = _Job(topology or access_log.topology, config or access_log.config, home, file, place)
-        return job.run(writer, seconds=None if follow else seconds)
+        return job.run(writer, seconds=seconds)
 
 
 class _Job:
@@ -112,12 +124,12 @@ class _Job:
         self._figures = Figures(places={"file": str(file), "topics": place.shown, "state": str(home / "state")})
         self._recent: list[tuple[float, int]] = []
 
-    def run(self, writer: LogWriter | None, *, seconds: float | None) -> Proof:
+    def run(self, writer: LogWriter | None, *, seconds: float | None) -> Comparison:
         console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
         place = self._place
         with (
             open_log(place.bootstrap_servers, place.settings) as log,
-            _signals(self._stopping) as catch,
+            stop_on_signals(self._stopping),
             View(console) as view,
         ):
             self._create_topics(log)
@@ -134,7 +146,6 @@ class _Job:
             try:
                 with _output_to(self._home / "spark.log"):
                     self._app.start()
-                catch()  # PySpark has put a handler of its own in place
                 self._watch(log, source, counts, view, seconds)
                 self._figures.phase = "finishing what has been read"
                 if writer:
@@ -148,9 +159,9 @@ class _Job:
                 self._app.close()
             if self._app.error:
                 raise self._app.error
-            proof = prove(counts, self._file, source.position.offset_bytes)
-        _summary(console, proof, before, self._figures, self._home)
-        return proof
+            result = compare(counts, self._file, source.position.offset_bytes)
+        _summary(console, result, before, self._figures, self._home)
+        return result
 
     def _create_topics(self, log: TopicLog) -> None:
         existing = {topic.name for topic in log.topics()}
@@ -168,7 +179,7 @@ class _Job:
     def _watch(self, log: TopicLog, source: FileSource, counts: TopicCounts, view: View, seconds: float | None) -> None:
         started = time.monotonic()
         self._figures.phase = "running"
-        while not self._stopping.is_set() and self._app.state is State.RUNNING:
+        while not self._stopping.is_set() and self._app.state.is_running_or_rebalancing:
             self._measure(log, source, counts, time.monotonic() - started)
             view.show(self._figures)
             if seconds is not None and time.monotonic() - started >= seconds:
@@ -190,10 +201,10 @@ class _Job:
         figures.rate = max(now - before, 0) / (last - first) if last > first else 0.0
 
     def _drain(self, log: TopicLog, source: FileSource, counts: TopicCounts, view: View) -> None:
-        """Waits until the application has processed all that is in the topic."""
+        """Wait until the application has processed all records of the topic."""
         deadline = time.monotonic() + _DRAIN_S
         begun = time.monotonic() - self._figures.seconds
-        while self._app.state is State.RUNNING and time.monotonic() < deadline:
+        while self._app.state.is_running_or_rebalancing and time.monotonic() < deadline:
             self._measure(log, source, counts, time.monotonic() - begun)
             view.show(self._figures)
             if not sum(self._figures.lag.values()):
@@ -201,18 +212,18 @@ class _Job:
             time.sleep(0.2)
 
 
-def _summary(console: Console, proof: Proof, before: int, figures: Figures, home: Path) -> None:
-    lines = proof.good + proof.bad
+def _summary(console: Console, result: Comparison, before: int, figures: Figures, home: Path) -> None:
+    lines = result.good + result.bad
     console.print(
-        f"\n{lines:,} lines ({lines - before:,} in this run): {proof.good:,} good, {proof.bad:,} bad ones in the dead "
-        f"letter topic; {proof.counted:,} hits counted in {proof.windows:,} windows; {figures.batches + 1:,} batches"
+        f"\n{lines:,} lines ({lines - before:,} in this run): {result.good:,} good, {result.bad:,} bad, in the dead "
+        f"letter topic; {result.counted:,} hits counted in {result.windows:,} windows; {figures.batches + 1:,} batches"
     )
-    if proof.verified:
-        console.print("verified: a recount of the file gives exactly these counts, window by window", style="green")
-    elif proof.late:
-        console.print(f"{proof.late:,} hits came later than the grace of their window and were not counted")
+    if result.verified:
+        console.print("verified: a recount of the file finds exactly these counts, window by window", style="green")
+    elif result.late:
+        console.print(f"{result.late:,} hits came later than the grace of their window and were not counted")
     else:
-        console.print(f"NOT verified: {proof.wrong:,} counts differ from a recount of the file", style="bold red")
+        console.print(f"NOT verified: {result.wrong:,} counts differ from a recount of the file", style="bold red")
     console.print(f"everything is in {home}; run it again to go on, or delete that folder to start anew")
 
 
@@ -226,32 +237,8 @@ def _tree_bytes(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def _signals(stopping: threading.Event) -> Iterator[Any]:
-    """SIGINT and SIGTERM set the event; a second one ends the process at once, which loses nothing."""
-
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
-        if stopping.is_set():
-            os._exit(128 + number)
-        stopping.set()
-
-    def catch() -> None:
-        for number in before:
-            signal.signal(number, handle)
-
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    catch()
-    try:
-        yield catch
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
 def _output_to(path: Path) -> Iterator[None]:
-    """Lets processes that start in this block (Spark's) write their errors to a file instead of the live view."""
+    """Redirect the error output of processes started in this block (Spark's) to a file, away from the live view."""
     kept = os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 2)

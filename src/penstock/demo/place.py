@@ -1,4 +1,4 @@
-"""Where the demo's topics are: in a file, at a broker that it starts and stops, or at one that runs already."""
+"""The log of the demo's topics: a file, a broker that is started and stopped, or a running one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LOCAL = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class TopicPlace:
-    """What the application is told.
+    """The log and its settings.
 
     Attributes:
-        bootstrap_servers: The log.
-        shown: For people.
-        settings: Of Kafka's clients.
+        bootstrap_servers: The log's URL.
+        shown: Its description.
+        settings: Settings of Kafka's clients.
     """
 
     bootstrap_servers: str
@@ -29,18 +29,18 @@ class TopicPlace:
 
 
 def embedded(home: Path) -> TopicPlace:
-    """A file in the demo's folder."""
+    """Use a file in the demo's folder."""
     return TopicPlace(f"sqlite:///{home / 'topics.db'}", str(home / "topics.db"))
 
 
 def running_broker(servers: str, settings: Mapping[str, str]) -> TopicPlace:
-    """A Kafka that somebody else runs."""
+    """Use a running Kafka."""
     return TopicPlace(servers, f"Kafka at {servers}", settings)
 
 
 @contextmanager
 def own_broker(directory: Path) -> Iterator[TopicPlace]:
-    """A broker as ``penstock broker start`` makes it, stopped at the end; its data stays for the next run."""
+    """Start a broker like ``penstock broker start``, and stop it at the end; its data stays for the next run."""
     from penstock.broker.process import Broker
     from penstock.broker.settings import BrokerSettings, free_port, load_settings
 

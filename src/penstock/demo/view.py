@@ -1,19 +1,17 @@
-"""What one sees while the demo runs: a live table on a terminal, a line now and then elsewhere."""
+"""The view of the running demo: a live table on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from types import TracebackType
+from penstock.terminal.live import LiveView
+from penstock.terminal.words import size
 
 __all__ = ["Figures", "View"]
 
@@ -23,7 +21,7 @@ _PLAIN_EVERY_S = 5.0
 
 @dataclass
 class Figures:
-    """What there is to show at one moment."""
+    """The figures at one moment."""
 
     seconds: float = 0.0
     phase: str = "starting Spark"
@@ -40,36 +38,13 @@ class Figures:
     places: Mapping[str, str] = field(default_factory=dict)
 
 
-class View:
-    """Shows figures; use it in a ``with`` block."""
+class View(LiveView[Figures]):
+    """The view of the demo's figures; use it in a ``with`` block. The last figures stay on the screen."""
+
+    transient = False
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
-        self._said_at = -_PLAIN_EVERY_S
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._live.stop()
-
-    def note(self, text: str) -> None:
-        """A sentence of its own."""
-        self._console.print(text)
-
-    def show(self, figures: Figures) -> None:
-        """The present figures; without a terminal one line every five seconds."""
-        if self._live:
-            self._live.update(_screen(figures))
-        elif figures.seconds - self._said_at >= _PLAIN_EVERY_S:
-            self._said_at = figures.seconds
-            self._console.print(_line(figures))
+        super().__init__(console, _screen, _line, every_s=_PLAIN_EVERY_S)
 
 
 def _line(figures: Figures) -> str:
@@ -77,7 +52,7 @@ def _line(figures: Figures) -> str:
     lag = " ".join(f"{place}={behind}" for place, behind in sorted(figures.lag.items())) or "none"
     return (
         f"{figures.seconds:4.0f}s  {figures.phase}: {figures.lines:,} lines read, {figures.counted:,} counted in "
-        f"{windows} windows, {figures.rate:,.0f} records/s, lag {lag}, state {_size(figures.state_bytes)}"
+        f"{windows} windows, {figures.rate:,.0f} records/s, lag {lag}, state {size(figures.state_bytes)}"
     )
 
 
@@ -92,7 +67,7 @@ def _screen(figures: Figures) -> Group:
     rows = f" in {figures.state_rows:,} rows" if figures.state_rows else ""
     facts = Table.grid(padding=(0, 2))
     facts.add_row("lag", lag)
-    facts.add_row("state", f"{_size(figures.state_bytes)}{rows}; {figures.dropped:,} records dropped (bad or late)")
+    facts.add_row("state", f"{size(figures.state_bytes)}{rows}; {figures.dropped:,} records dropped (bad or late)")
     for name, place in figures.places.items():
         facts.add_row(name, place)
     return Group(head, Text(), _table(figures.counts), Text(), facts)
@@ -110,12 +85,3 @@ def _table(counts: Mapping[tuple[int, str], int]) -> Table:
         row = [counts.get((start, system), 0) for system in systems]
         table.add_row(f"{when:%d %b %H:%M}", *(f"{count:,}" for count in row), f"{sum(row):,}")
     return table
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} GiB"

@@ -1,4 +1,4 @@
-"""Writes a generated access log while the job runs; goes on after the last line that is there."""
+"""Writing of a generated access log while the job runs, after the file's last line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.demo.access_log import hit_time
 
 __all__ = ["LogWriter"]
 
-# The log's clock runs ten times as fast, so that minutes come and go while one looks on.
+# The log's clock runs ten times as fast, so that several minutes pass during the demo.
 SPEED = 10
 DISORDER_MS = 5_000
 _TAIL_BYTES = 1 << 16
@@ -35,11 +35,11 @@ class LogWriter:
         self._thread = threading.Thread(target=self._write, name="access-log-writer", daemon=True)
 
     def start(self) -> None:
-        """Begins to write."""
+        """Start writing."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends after a whole line."""
+        """Stop after a whole line."""
         self._stop.set()
         self._thread.join(10)
 
@@ -60,7 +60,7 @@ class LogWriter:
 
 
 def _last_time(path: Path) -> int:
-    """The latest time among the last lines, and a second: what comes now is not older."""
+    """Return the latest time among the last lines, plus a second, so that no later line is older."""
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
         lines = file.read().decode("utf-8", "replace").splitlines()

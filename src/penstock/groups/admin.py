@@ -1,22 +1,22 @@
-"""Consumer groups from outside: what there is, how far each is, moving and deleting their offsets."""
+"""Administration of consumer groups: list, describe, lag, and moving or deleting their offsets."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import FencedError, LogError
 from penstock.groups.lag import PartitionLag, lag
-from penstock.groups.resets import Target, new_offsets, places_of
+from penstock.groups.resets import Target, chosen_places, new_offsets, places_of
 from penstock.log.base import GroupMember, TopicPartition
+from penstock.log.lease_holders import is_fresh
 
 if TYPE_CHECKING:
-    from penstock.log.base import GroupState, Lease, TopicLog
+    from penstock.log.base import GroupState, TopicLog
 
-__all__ = ["GroupAdmin", "GroupDescription", "GroupSummary", "OffsetMove"]
+__all__ = ["GroupAdmin", "GroupDescription", "GroupSummary", "OffsetMove", "offset_moves"]
 
 _LEASE_TTL_MS = 30_000
 
@@ -33,7 +33,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group with its members and its lag; an application that runs is its own member."""
+    """A group with its members and its lag; a running application is a member of its own group."""
 
     group: str
     state: str
@@ -43,14 +43,14 @@ class GroupDescription:
     application: bool
 
     def owner(self, topic: str, partition: int) -> GroupMember | None:
-        """Who reads a partition at present."""
+        """Return the member that reads a partition."""
         place = TopicPartition(topic, partition)
         return next((member for member in self.members if place in member.owned), None)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
-    """What a reset does, or would do, to one partition; ``lag`` is what it leaves."""
+    """The change of one partition's offset by a reset; ``lag`` is the lag afterwards."""
 
     topic: str
     partition: int
@@ -59,8 +59,18 @@ class OffsetMove:
     lag: int
 
 
+def offset_moves(
+    log: TopicLog, target: Target, places: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]
+) -> list[OffsetMove]:
+    """Plan the moves of these partitions' offsets to a target."""
+    return [
+        OffsetMove(place.topic, place.partition, bounds.committed, after, bounds.end - after)
+        for place, (bounds, after) in new_offsets(log, target, places, committed).items()
+    ]
+
+
 class GroupAdmin:
-    """What ``penstock groups`` does, for any log; Kafka's ``kafka-consumer-groups``.
+    """The operations of ``penstock groups``, for any log; Kafka's ``kafka-consumer-groups``.
 
     Example:
         >>> from penstock.log.open import open_log
@@ -75,26 +85,26 @@ class GroupAdmin:
         self._log = log
 
     def groups(self) -> list[GroupSummary]:
-        """All groups by name."""
+        """List all groups by name."""
         found = []
         for name in self._log.groups():
             state, lease = self._log.group_state(name), self._log.lease(name)
-            runs = lease is not None and _is_fresh(lease)
-            count = len(state.members) + runs
+            runs = lease is not None and is_fresh(lease)
+            count = len(state.consumers) + runs
             found.append(GroupSummary(name, "Stable" if runs else state.state, count, lease is not None))
         return found
 
     def describe(self, group: str) -> GroupDescription:
-        """State, members and lag.
+        """Return a group's state, members and lag.
 
         Raises:
             LogError: There is no such group.
         """
         state = self._require(group)
         lease = self._log.lease(group)
-        members = state.members
+        members = state.consumers
         rows = tuple(lag(self._log, group, sorted({topic for each in members for topic in each.topics})))
-        if lease is not None and _is_fresh(lease):
+        if lease is not None and is_fresh(lease):
             owned = tuple(TopicPartition(row.topic, row.partition) for row in rows)
             topics = tuple(sorted({row.topic for row in rows}))
             members = (*members, GroupMember(lease.owner, "", "penstock", lease.host, lease.pid, topics, (), owned))
@@ -102,35 +112,26 @@ class GroupAdmin:
         return GroupDescription(group, named, state.assignor, members, rows, lease is not None)
 
     def lag(self, group: str) -> list[PartitionLag]:
-        """How far the group is behind, by partition."""
+        """Return the group's lag by partition."""
         self._require(group)
         return lag(self._log, group)
 
     def plan_reset(self, group: str, target: Target, topics: Sequence[str] = ()) -> list[OffsetMove]:
-        """What a reset would do.
+        """Plan a reset.
 
         Args:
-            group: It may be new: then it begins there.
-            target: Where to.
-            topics: ``orders``, or ``orders:0,2`` for some partitions; by default all that the group has offsets of.
+            group: The group; it may be new.
+            target: The new offsets.
+            topics: ``orders``, or ``orders:0,2`` for some partitions; by default all partitions with offsets.
         """
         committed = self._log.committed_offsets(group)
-        existing = {topic.name for topic in self._log.topics()}
-        if target.named:
-            places = list(target.named)
-        elif topics:
-            places = places_of(self._log, topics)
-        else:
-            places = [place for place in committed if place.topic in existing]
+        places = chosen_places(self._log, target, topics, committed)
         if not places:
             self._require(group)
-        return [
-            OffsetMove(place.topic, place.partition, bounds.committed, after, bounds.end - after)
-            for place, (bounds, after) in new_offsets(self._log, target, places, committed).items()
-        ]
+        return offset_moves(self._log, target, places, committed)
 
     def reset(self, group: str, moves: Sequence[OffsetMove]) -> None:
-        """Does what ``plan_reset`` has planned.
+        """Execute a plan of ``plan_reset``.
 
         Raises:
             FencedError: The group has members, or the application runs.
@@ -140,7 +141,7 @@ class GroupAdmin:
             self._log.commit_offsets(group, offsets)
 
     def delete_offsets(self, group: str, topics: Sequence[str]) -> list[TopicPartition]:
-        """Forgets where the group is in these topics (``orders`` or ``orders:0,2``)."""
+        """Delete the group's offsets in these topics (``orders`` or ``orders:0,2``)."""
         self._require(group)
         known = self._log.committed_offsets(group)
         places = [place for place in places_of(self._log, topics) if place in known]
@@ -149,7 +150,7 @@ class GroupAdmin:
         return places
 
     def delete(self, group: str) -> None:
-        """Forgets the group and its offsets.
+        """Delete the group and its offsets.
 
         Raises:
             FencedError: The group has members, or the application runs.
@@ -159,22 +160,22 @@ class GroupAdmin:
             self._log.delete_group(group)
 
     def is_application(self, group: str) -> bool:
-        """Whether a Penstock application of this ``application.id`` has run over this log."""
+        """Return whether a Penstock application of this ``application.id`` has run on this log."""
         return self._log.lease(group) is not None
 
     @contextmanager
     def stopped(self, group: str) -> Iterator[None]:
-        """Nobody of the group runs, and the application cannot start meanwhile.
+        """Hold the group stopped: the application cannot start during the block.
 
         Raises:
-            FencedError: Somebody runs.
+            FencedError: The group has members, or the application runs.
         """
-        members = self._log.group_state(group).members
+        members = self._log.group_state(group).consumers
         if members:
             first = members[0]
             raise FencedError(
                 f"group {group!r} has {len(members)} member(s): {first.client or first.member} on {first.host}",
-                hint="Stop its consumers first; a silent one is out when its session ends.",
+                hint="Stop its consumers first; a silent one is removed when its session ends.",
                 group=group,
             )
         if self._log.lease(group) is None:
@@ -192,7 +193,3 @@ class GroupAdmin:
             known = ", ".join(self._log.groups()) or "none"
             raise LogError(f"there is no group {group!r}", hint=f"Groups: {known}.", group=group)
         return state
-
-
-def _is_fresh(lease: Lease) -> bool:
-    return not lease.released and time.time() * 1000 - lease.heartbeat_ms <= lease.ttl_ms

@@ -1,22 +1,22 @@
-"""Starting an application over from nothing; Kafka's application reset tool."""
+"""Resetting an application to its beginning; Kafka's application reset tool."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import FencedError, UnknownTopicError
-from penstock.groups.admin import GroupAdmin, OffsetMove
-from penstock.groups.resets import Target, new_offsets, places_of
+from penstock.groups.admin import GroupAdmin, OffsetMove, offset_moves
+from penstock.groups.resets import Target, chosen_places
 from penstock.log.base import TopicPartition
-from penstock.spark.reset import internal_topics, state_places
-from penstock.state.documents import remove_tree
+from penstock.spark.recovery.reset import AppResources, find_resources, forget
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
+    from penstock.topology.topology import Topology
 
 __all__ = ["ApplicationReset", "ResetPlan"]
 
@@ -25,19 +25,22 @@ _LEASE_TTL_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """What a reset does, or would do.
+    """The plan of a reset.
 
     Attributes:
         application: The ``application.id``.
-        moves: Where the input topics go.
-        topics: Internal topics that are deleted: changelogs, repartition topics, topics of DataFrames.
-        places: Directories (or object store locations) of state that are deleted.
+        moves: The new offsets of the input topics.
+        topics: The internal topics to delete: changelogs, repartition topics, topics of DataFrames.
+        places: The directories (or object store locations) of state to delete.
+        kept: Topics, and files at the checkpoint location, that look like the application's but stay, as its plan does
+            not name them.
     """
 
     application: str
     moves: tuple[OffsetMove, ...]
     topics: tuple[str, ...]
     places: tuple[str, ...]
+    kept: tuple[str, ...] = ()
 
 
 class ApplicationReset:
@@ -46,72 +49,83 @@ class ApplicationReset:
     Output topics keep their records.
 
     Args:
-        log: Where the application reads and writes.
-        config: Its settings: ``application.id``, and ``state.dir`` or ``penstock.checkpoint.location`` as it runs.
+        log: The application's log.
+        config: Its settings: ``application.id``, and ``state.dir`` or ``penstock.checkpoint.location``.
+        topology: Its topology; by default the plan in the checkpoint names its internal topics.
+        without_checkpoint: Whether to reset only the log, as the checkpoint is lost.
     """
 
-    def __init__(self, log: TopicLog, config: StreamsConfig) -> None:
+    def __init__(
+        self,
+        log: TopicLog,
+        config: StreamsConfig,
+        topology: Topology | None = None,
+        *,
+        without_checkpoint: bool = False,
+    ) -> None:
         self._log = log
-        self._places = state_places(config)
+        self._config = config
+        self._topology = topology
+        self._without_checkpoint = without_checkpoint
         self._application = str(config["application.id"])
 
     def plan(self, target: Target, inputs: Sequence[str] = (), internal: Sequence[str] = ()) -> ResetPlan:
-        """What would be done.
+        """Plan the reset.
 
         Args:
-            target: Where the input topics go.
-            inputs: Input topics (``orders`` or ``orders:0,2``); by default all that the group has offsets of.
-            internal: Which of the internal topics to delete; by default all.
+            target: The new offsets of the input topics.
+            inputs: Input topics (``orders`` or ``orders:0,2``); by default all partitions with offsets.
+            internal: The internal topics to delete; by default all.
 
         Raises:
             UnknownTopicError: One of the topics does not exist, or is not internal to this application.
+            CheckpointMismatchError: The checkpoint was not found, or belongs to another application.
         """
-        existing = {topic.name for topic in self._log.topics()}
-        found = internal_topics(self._application, existing, self._log.groups())
+        found = self._found()
         for topic in internal:
-            if topic not in found:
+            if topic not in found.topics and topic not in found.unsure:
                 raise UnknownTopicError(
                     f"{topic!r} is not an internal topic of {self._application!r}",
-                    hint=f"Its internal topics are {', '.join(found) or 'none'}.",
+                    hint=f"Its internal topics are {', '.join(found.topics) or 'none'}.",
                     topic=topic,
                 )
+        topics = tuple(internal) or found.topics
         committed = self._log.committed_offsets(self._application)
-        if target.named:
-            places = list(target.named)
-        elif inputs:
-            places = places_of(self._log, inputs)
-        else:
-            places = [place for place in committed if place.topic in existing and place.topic not in found]
-        moves = tuple(
-            OffsetMove(place.topic, place.partition, bounds.committed, after, bounds.end - after)
-            for place, (bounds, after) in new_offsets(self._log, target, places, committed).items()
-        )
-        return ResetPlan(self._application, moves, tuple(internal) or found, self._places)
+        of_inputs = [place for place in committed if place.topic not in (*found.topics, *found.unsure)]
+        places = chosen_places(self._log, target, inputs, of_inputs)
+        moves = tuple(offset_moves(self._log, target, places, committed))
+        kept = (*(topic for topic in found.unsure if topic not in topics), *found.foreign)
+        return ResetPlan(self._application, moves, topics, found.places, kept)
 
-    def run(self, plan: ResetPlan, *, force: bool = False) -> None:
-        """Does it; run it again if it was cut off.
+    def run(self, plan: ResetPlan, *, force: bool = False) -> tuple[str, ...]:
+        """Execute a plan; run it again after an interruption.
 
         Args:
-            plan: What `plan` gave.
-            force: Also while an instance seems to run: its further writes are refused, and it fails.
+            plan: The output of `plan`.
+            force: Reset even if an instance seems to run: its further writes are refused, and it fails.
+
+        Returns:
+            The deleted folders and topics.
 
         Raises:
             FencedError: An instance runs, or consumers are members of its group.
         """
         with self._stopped(force=force):
-            for place in plan.places:
-                remove_tree(place)
-            for topic in plan.topics:
-                self._log.delete_topic(topic)
-            self._log.clear_ledger(self._application)
-            self._log.delete_group(self._application)
+            deleted = forget(self._log, replace(self._found(), topics=plan.topics))
             offsets = {TopicPartition(move.topic, move.partition): move.after for move in plan.moves}
             if offsets:
                 self._log.commit_offsets(self._application, offsets)
+        return deleted
+
+    def _found(self) -> AppResources:
+        found = find_resources(self._log, self._config, self._topology)
+        if not self._without_checkpoint:
+            found.require_checkpoint()
+        return found
 
     @contextmanager
     def _stopped(self, *, force: bool) -> Iterator[None]:
-        members = self._log.group_state(self._application).members
+        members = self._log.group_state(self._application).consumers
         if members:
             raise FencedError(
                 f"group {self._application!r} has {len(members)} member(s), such as {members[0].member} on "
@@ -126,6 +140,6 @@ class ApplicationReset:
             self._log.release_lease(lease)
 
     def is_known(self) -> bool:
-        """Whether the log has ever heard of this application."""
+        """Return whether the application has ever run on this log."""
         admin = GroupAdmin(self._log)
         return admin.is_application(self._application) or self._application in self._log.groups()

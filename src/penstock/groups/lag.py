@@ -1,4 +1,4 @@
-"""How far a consumer group is behind."""
+"""The lag of a consumer group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PartitionLag", "lag"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition's lag in offsets; with gaps in the offsets the records are fewer."""
+    """One partition's lag in offsets; gaps in the offsets count too."""
 
     topic: str
     partition: int
@@ -22,12 +22,12 @@ class PartitionLag:
 
 
 def lag(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[PartitionLag]:
-    """A group's lag per partition (Kafka's ``kafka-consumer-groups --describe``).
+    """Return a group's lag by partition (Kafka's ``kafka-consumer-groups --describe``).
 
     Args:
         log: Any topic log.
         group: The group; an application's is its ``application.id``.
-        topics: These topics as well, even where the group has committed nothing: their lag counts from the beginning.
+        topics: Further topics, without committed offsets: their lag counts from the beginning.
 
     Example:
         >>> from penstock.log.open import open_log

@@ -1,4 +1,4 @@
-"""Where a group's offsets are to go: Kafka's ways to say it."""
+"""The targets of an offset reset, as in Kafka's tool."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["Bounds", "Target", "choose", "new_offsets", "places_of", "read_offsets_file"]
+__all__ = ["OffsetBounds", "Target", "choose", "chosen_places", "new_offsets", "places_of", "read_offsets_file"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """A partition's first offset, its end, and where the group is."""
+class OffsetBounds:
+    """A partition's first and end offsets, and the group's committed offset."""
 
     first: int
     end: int
@@ -31,92 +31,99 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One way to say where offsets are to go, as the options of ``kafka-consumer-groups --reset-offsets``.
+    """The target of a reset, as the options of ``kafka-consumer-groups --reset-offsets``.
 
     Attributes:
-        text: As in a message.
-        of: Gives the wanted offset of a partition; the bounds of the partition are applied afterwards.
-        named: Partitions that it names itself, with their offsets (from a file).
+        text: Its description in messages.
+        of: Returns the wanted offsets of partitions; they are clipped to the bounds afterwards.
+        named: Partitions with their offsets, if a file names them.
     """
 
     text: str
-    of: Callable[[TopicLog, TopicPartition, Bounds], int]
+    of: Callable[[TopicLog, Mapping[TopicPartition, OffsetBounds]], Mapping[TopicPartition, int]]
     named: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @classmethod
     def earliest(cls) -> Target:
-        """The first records that there are."""
-        return cls("the beginning", lambda _log, _place, bounds: bounds.first)
+        """Move to the first records."""
+        return cls("the beginning", _each(lambda bounds: bounds.first))
 
     @classmethod
     def latest(cls) -> Target:
-        """Behind the last record."""
-        return cls("the end", lambda _log, _place, bounds: bounds.end)
+        """Move behind the last records."""
+        return cls("the end", _each(lambda bounds: bounds.end))
 
     @classmethod
     def current(cls) -> Target:
-        """Where it is; the end where it is nowhere."""
+        """Keep the committed offsets; the end where there is none."""
         return cls(
-            "where it is", lambda _log, _place, bounds: bounds.end if bounds.committed is None else bounds.committed
+            "the committed offset", _each(lambda bounds: bounds.end if bounds.committed is None else bounds.committed)
         )
 
     @classmethod
     def offset(cls, offset: int) -> Target:
-        """This offset."""
-        return cls(f"offset {offset}", lambda _log, _place, _bounds: offset)
+        """Move to this offset."""
+        return cls(f"offset {offset}", _each(lambda _: offset))
 
     @classmethod
     def shifted(cls, by: int) -> Target:
-        """So many further, back if negative."""
+        """Move by so many offsets, back if negative."""
         return cls(
             f"{by:+d}",
-            lambda _log, _place, bounds: (bounds.first if bounds.committed is None else bounds.committed) + by,
+            _each(lambda bounds: (bounds.first if bounds.committed is None else bounds.committed) + by),
         )
 
     @classmethod
     def at(cls, when: TimestampLike) -> Target:
-        """The first records that are not older; the end where all are."""
+        """Move to the first records that are not older than a time; the end where all are."""
         timestamp = timestamp_ms(when)
 
-        def find(log: TopicLog, place: TopicPartition, bounds: Bounds) -> int:
-            found = log.offset_for_time(place.topic, place.partition, timestamp)
-            return bounds.end if found is None else found.offset
+        def find(log: TopicLog, bounds: Mapping[TopicPartition, OffsetBounds]) -> Mapping[TopicPartition, int]:
+            found = log.offsets_for_times(dict.fromkeys(bounds, timestamp))
+            return {place: bounds[place].end if each is None else each.offset for place, each in found.items()}
 
         return cls(f"the first records from {when} on", find)
 
     @classmethod
     def ago(cls, duration: DurationLike, now_ms: int | None = None) -> Target:
-        """The first records that are not older than this."""
+        """Move to the first records that are not older than a duration."""
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         target = cls.at(now - duration_ms(duration))
         return cls(f"the first records of the last {duration}", target.of)
 
     @classmethod
     def of_file(cls, path: Path) -> Target:
-        """Offsets of a file with lines ``topic,partition,offset``, as Kafka's tool exports and reads them."""
+        """Move to the offsets in a file with lines ``topic,partition,offset``, the format of Kafka's tool."""
         named = read_offsets_file(path)
-        return cls(f"the offsets in {path}", lambda _log, place, _bounds: named[place], named)
+        return cls(f"the offsets in {path}", lambda _log, bounds: {place: named[place] for place in bounds}, named)
+
+
+def _each(
+    of: Callable[[OffsetBounds], int],
+) -> Callable[[object, Mapping[TopicPartition, OffsetBounds]], dict[TopicPartition, int]]:
+    """Make the ``of`` of a target that needs no log."""
+    return lambda _, bounds: {place: of(each) for place, each in bounds.items()}
 
 
 def choose(targets: Sequence[Target], default: Target | None = None) -> Target:
-    """The one target that was given.
+    """Return the only given target.
 
     Raises:
-        ConfigError: None was given, or several.
+        ConfigError: No target is given, or several.
     """
     if len(targets) == 1:
         return targets[0]
     if not targets and default is not None:
         return default
     raise ConfigError(
-        "say once where the offsets are to go" + (f", not {len(targets)} times" if targets else ""),
+        "give one target for the offsets" + (f", not {len(targets)}" if targets else ""),
         hint="--to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, --by-duration or "
         "--from-file",
     )
 
 
 def read_offsets_file(path: Path) -> dict[TopicPartition, int]:
-    """Lines ``topic,partition,offset``.
+    """Read a file with lines ``topic,partition,offset``.
 
     Raises:
         ConfigError: The file cannot be read, or has another form.
@@ -133,7 +140,7 @@ def read_offsets_file(path: Path) -> dict[TopicPartition, int]:
 
 
 def places_of(log: TopicLog, selections: Iterable[str]) -> list[TopicPartition]:
-    """Partitions of ``orders`` (all) or ``orders:0,2``.
+    """List the partitions of ``orders`` (all) or ``orders:0,2``.
 
     Raises:
         ConfigError: The selection has another form, or names a partition that does not exist.
@@ -157,19 +164,33 @@ def places_of(log: TopicLog, selections: Iterable[str]) -> list[TopicPartition]:
     return sorted(set(places))
 
 
+def chosen_places(
+    log: TopicLog, target: Target, selections: Sequence[str], committed: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """List the partitions that a reset moves: those of its file, of the selections, or all existing ``committed`` ones.
+
+    Errors are those of `places_of`.
+    """
+    if target.named:
+        return list(target.named)
+    if selections:
+        return places_of(log, selections)
+    existing = {topic.name for topic in log.topics()}
+    return [place for place in committed if place.topic in existing]
+
+
 def new_offsets(
     log: TopicLog, target: Target, places: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, tuple[Bounds, int]]:
-    """Where each partition goes: what the target wants, within what there is, as Kafka's tool does."""
+) -> dict[TopicPartition, tuple[OffsetBounds, int]]:
+    """Return the new offset of each partition: the target's, clipped to the partition's bounds as in Kafka's tool."""
     wanted = sorted(set(places))
     topics = sorted({place.topic for place in wanted})
     if not topics:
         return {}
     first, end = log.beginning_offsets(topics), log.end_offsets(topics)
-    found = {}
     for place in wanted:
         if place not in end:
             raise UnknownTopicError(f"there is no partition {place.topic}-{place.partition}", topic=place.topic)
-        bounds = Bounds(first[place], end[place], committed.get(place))
-        found[place] = (bounds, min(max(target.of(log, place, bounds), bounds.first), bounds.end))
-    return found
+    bounds = {place: OffsetBounds(first[place], end[place], committed.get(place)) for place in wanted}
+    offsets = target.of(log, bounds)
+    return {place: (each, min(max(offsets[place], each.first), each.end)) for place, each in bounds.items()}

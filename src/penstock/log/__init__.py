@@ -1,4 +1,4 @@
-"""Topic logs: the seam, the embedded log, Kafka; and plain consumers and producers over both.
+"""Topic logs: the interface, the embedded log, Kafka; and plain consumers and producers for both.
 
 >>> from penstock.log import Consumer, Producer, open_log
 """
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicPartition as TopicPartition
-    from penstock.log.consumer import Consumer as Consumer
-    from penstock.log.consuming import ConsumerRecord as ConsumerRecord
-    from penstock.log.consuming import RebalanceListener as RebalanceListener
+    from penstock.log.clients.consumer import Consumer as Consumer
+    from penstock.log.clients.producer import Producer as Producer
+    from penstock.log.consumer_interface import ConsumerRecord as ConsumerRecord
+    from penstock.log.consumer_interface import RebalanceListener as RebalanceListener
     from penstock.log.open import open_log as open_log
-    from penstock.log.producer import Producer as Producer
-    from penstock.log.producing import Delivery as Delivery
+    from penstock.log.producer_interface import Delivery as Delivery
 
 __all__ = [
     "Consumer",
@@ -29,11 +29,11 @@ __all__ = [
 
 # Loaded when first used: importing this package loads neither PyArrow nor a client of Kafka.
 _MODULES = {
-    "Consumer": "consumer",
-    "ConsumerRecord": "consuming",
-    "Delivery": "producing",
-    "Producer": "producer",
-    "RebalanceListener": "consuming",
+    "Consumer": "clients.consumer",
+    "ConsumerRecord": "consumer_interface",
+    "Delivery": "producer_interface",
+    "Producer": "clients.producer",
+    "RebalanceListener": "consumer_interface",
     "TopicPartition": "base",
     "open_log": "open",
 }

@@ -1,6 +1,6 @@
-"""Who of a group's members reads which partitions: Kafka's assignors, as pure functions.
+"""Kafka's assignors, which share the partitions among a group's members, as pure functions.
 
-On the embedded log every assignor is used incrementally: a member keeps what stays with it while the rest moves.
+On the embedded log every assignor works incrementally: a member keeps the partitions that stay with it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Subscriber:
     """A member as an assignor sees it.
 
     Attributes:
-        rank: What members are ordered by: the ``group.instance.id`` of a static one, else the member's id.
-        topics: What it has subscribed to.
-        holds: What it was given before.
+        rank: The sort key of members: the ``group.instance.id`` of a static one, else the member's id.
+        topics: The topics that it has subscribed to.
+        holds: The partitions that it had before.
     """
 
     rank: str
@@ -34,12 +34,12 @@ Assignment = dict[str, set[TopicPartition]]
 
 
 def assign(assignor: str, members: Members, partitions: Mapping[str, int]) -> Assignment:
-    """Every partition that somebody has subscribed to, to one of those who have.
+    """Assign every subscribed partition to one of its topic's subscribers.
 
     Args:
         assignor: A name out of ASSIGNORS.
         members: By their ids.
-        partitions: How many partitions each topic has.
+        partitions: The number of partitions of each topic.
 
     Example:
         >>> members = {name: Subscriber(name, frozenset(["orders"])) for name in ("a", "b")}
@@ -74,7 +74,7 @@ def _round_robin(members: Members, partitions: Mapping[str, int], given: Assignm
 
 
 def _sticky(members: Members, partitions: Mapping[str, int], given: Assignment) -> None:
-    """Keeps what members hold as far as balance allows: no two readers of a partition differ by more than one."""
+    """Keep assignments as far as balance allows: the loads of two subscribers of a topic differ by at most one."""
     readers = {topic: found for topic in sorted(partitions) if (found := _readers(members, topic))}
     held: dict[str, dict[str, list[TopicPartition]]] = {
         topic: {n: [] for n in found} for topic, found in readers.items()
@@ -119,7 +119,7 @@ ASSIGNORS: dict[str, Callable[[Members, Mapping[str, int], Assignment], None]] =
 
 
 def check_assignors(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Names of assignors, first choice first: ``"range,roundrobin"`` or a sequence.
+    """Return the names of assignors, in order of preference, from ``"range,roundrobin"`` or a sequence.
 
     Raises:
         ConfigError: There is no such assignor.
@@ -134,10 +134,10 @@ def check_assignors(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def agreed_assignor(group: str, wishes: Sequence[Sequence[str]]) -> str:
-    """The assignor that all members know and most of them like best, as Kafka's coordinator votes.
+    """Choose the assignor that all members know and most of them prefer, as Kafka's coordinator does.
 
     Raises:
-        LogError: There is none that all know.
+        LogError: No assignor is known to all.
     """
     common = [name for name in wishes[0] if all(name in each for each in wishes)]
     if not common:

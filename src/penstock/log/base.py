@@ -1,4 +1,4 @@
-"""The seam of topic logs: what the embedded log (on disk, in memory) and Kafka both give.
+"""The interface of topic logs, which the embedded log (on disk, in memory) and Kafka implement.
 
 Offsets are sparse: compaction and transactions leave gaps, so the next offset after a read is part of its result.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
 __all__ = [
+    "APPLICATION_INSTANCE",
     "HEADERS_TYPE",
     "RECORD_SCHEMA",
     "Fetched",
@@ -23,11 +24,14 @@ __all__ = [
     "LogTransaction",
     "OffsetAndMetadata",
     "OffsetAndTime",
+    "Span",
+    "Stretch",
     "TopicInfo",
     "TopicLog",
     "TopicPartition",
 ]
 
+APPLICATION_INSTANCE = "penstock-application"  # the group.instance.id of a running application in its own group
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORD_SCHEMA = pa.schema(
     [
@@ -43,6 +47,8 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
+    """A partition of a topic."""
+
     topic: str
     partition: int
 
@@ -56,8 +62,26 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTime:
+    """The offset of a record and its timestamp in milliseconds."""
+
     offset: int
     timestamp: int
+
+
+class Span(NamedTuple):
+    """Offsets of a partition from ``start`` to before ``end``, and how many (``most``) of them are wanted at most."""
+
+    start: int
+    end: int
+    most: int
+
+
+class Stretch(NamedTuple):
+    """Consecutive records: the offset after the last of them, and the range of their timestamps."""
+
+    following: int
+    earliest: int
+    latest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +97,14 @@ class GroupMember:
     """A consumer in a group.
 
     Attributes:
-        member: The id that the group gave it.
+        member: The member id, assigned by the group.
         instance: The ``group.instance.id`` of a static member.
         client: Its ``client.id``.
-        host: Where it runs.
-        pid: Its process, where the log knows that; else 0.
-        topics: What it has subscribed to, where the log knows that; else what it reads.
-        assignors: Those that it knows.
-        owned: What it reads.
+        host: The host that it runs on.
+        pid: Its process id, if the log knows it; else 0.
+        topics: The topics that it has subscribed to, if the log knows them; else the topics that it reads.
+        assignors: The assignors that it knows.
+        owned: The partitions that it reads.
     """
 
     member: str
@@ -95,11 +119,16 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group at this moment; ``state`` is Empty, Stable or PreparingRebalance, as Kafka says it."""
+    """A snapshot of a group; ``state`` is one of Kafka's names: Empty, Stable or PreparingRebalance."""
 
     state: str
     assignor: str
     members: tuple[GroupMember, ...]
+
+    @property
+    def consumers(self) -> tuple[GroupMember, ...]:
+        """The members without the running application itself, which its lease describes."""
+        return tuple(each for each in self.members if each.instance != APPLICATION_INSTANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,29 +148,33 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Records in offset order (RECORD_SCHEMA), and where to read on."""
+    """Records in offset order (RECORD_SCHEMA), and the offset to read next."""
 
     records: pa.RecordBatch
     next_offset: int
 
 
 class LogTransaction(Protocol):
-    """One atomic unit: all of it becomes visible to read_committed readers, or none.
+    """One atomic unit of writes: read_committed readers see all of it or nothing.
 
-    ``already_written`` is True after the commit if the ledger said that this very batch was written before: then
-    nothing was written again.
+    ``already_written`` is True after the commit if the ledger shows that this very batch was written before: then
+    nothing is written again.
     """
 
     already_written: bool
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None:
-        """Records as RECORD_SCHEMA; the ``offset`` column may be absent and is not read."""
+        """Add records (RECORD_SCHEMA); the ``offset`` column may be absent and is ignored."""
         ...
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
 
-    def put_ledger(self, application: str, task: str, batch: int) -> None:
-        """Notes that this task has written batch ``batch``; the commit checks that it had not."""
+    def put_ledger(self, application: str, task: str, batch: int, inputs: str = "") -> None:
+        """Record that this task has written batch ``batch``; the commit checks that it had not.
+
+        ``inputs`` is a checksum of the batch's inputs. The commit raises CheckpointMismatchError if the ledger has a
+        batch of the same number with other inputs; entries without a checksum are accepted.
+        """
         ...
 
 
@@ -150,58 +183,72 @@ class TopicLog(Protocol):
 
     @property
     def url(self) -> str:
-        """What opens this log again, in any process (with the settings that it was opened with)."""
+        """The URL that opens this log again, in any process (with the settings that it was opened with)."""
+        ...
+
+    def identity(self) -> str:
+        """Return the id of this log, which never changes; another log at the same URL has another one.
+
+        Embedded: made when the file is created. Kafka: the cluster's id.
+        """
         ...
 
     # Topics
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Creates a topic; raises TopicExistsError if there is one of that name."""
+        """Create a topic; raises TopicExistsError if there is one of that name."""
         ...
 
     def create_partitions(self, name: str, total: int) -> None: ...
     def alter_config(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Sets some of a topic's settings; None returns one to its default."""
+        """Change some of a topic's settings; None resets one to its default."""
         ...
 
     def delete_topic(self, name: str) -> None: ...
     def topics(self) -> list[TopicInfo]:
-        """All topics by name, those of the log's own bookkeeping left out."""
+        """List all topics by name, without the log's internal ones."""
         ...
 
     def topic(self, name: str) -> TopicInfo:
-        """Raises UnknownTopicError with the nearest names."""
+        """Describe a topic; raises UnknownTopicError, which names similar topics, if there is none."""
+        ...
+
+    def topic_ids(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Return the ids of topics; a topic that is deleted and created again has another id.
+
+        Topics that do not exist are left out, as are all topics of a cluster without topic ids (Kafka before 2.8).
+        """
         ...
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; a secured cluster tells this to more users than a topic's settings."""
+        """Count a topic's partitions; on a secured cluster this needs fewer rights than reading its settings."""
         ...
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
-        """Removes all records below an offset; gives the new first offset."""
+        """Remove all records below an offset and return the new first offset."""
         ...
 
     # Records
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> int:
-        """Appends outside any transaction; gives the first offset."""
+        """Append outside any transaction and return the first offset."""
         ...
 
     def transaction(self, transactional_id: str, epoch: int | None = None) -> AbstractContextManager[LogTransaction]:
-        """Commits when the block ends; nothing is written when it raises.
+        """Begin a transaction, which commits when the block ends and writes nothing if it raises.
 
         Args:
-            transactional_id: Whose writes these are; a newer attempt of the same fences older ones. An empty one is
-                fenced by nobody, and over Kafka its writes are idempotent but not one unit.
-            epoch: Of the application's lease. A newer instance fences older ones.
+            transactional_id: The id of the writer; a newer writer of the same id fences older ones. An empty id is
+                never fenced; on Kafka its writes are then idempotent but not atomic.
+            epoch: The epoch of the application's lease. A newer instance fences older ones.
 
         Raises:
             FencedError: A newer attempt or instance has taken over.
         """
         ...
 
-    def expect_transactions(self, transactional_ids: Sequence[str], epoch: int | None) -> None:
-        """Says which transactions come soon, so that what takes time for them can begin."""
+    def prepare_transactions(self, transactional_ids: Sequence[str], epoch: int | None) -> None:
+        """Announce transactions that begin soon, so that the log can prepare them in advance."""
         ...
 
     def read(
@@ -214,79 +261,127 @@ class TopicLog(Protocol):
     ) -> Fetched: ...
 
     def read_range(self, topic: str, partition: int, start: int, end: int) -> Sequence[pa.RecordBatch]:
-        """All committed records with start <= offset < end, as stored batches (few copies)."""
+        """Read all committed records with start <= offset < end, as stored batches (few copies)."""
         ...
 
     def iterate(self, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """As ``read_range``, in pieces: memory does not grow with the range."""
+        """Like ``read_range``, batch by batch: memory does not grow with the range."""
         ...
 
     # Offsets
 
     def beginning_offset(self, topic: str, partition: int) -> int: ...
     def end_offset(self, topic: str, partition: int) -> int:
-        """The offset behind the last committed record (Kafka: the last stable offset)."""
+        """Return the offset after the last committed record (Kafka: the last stable offset)."""
         ...
 
     def beginning_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]: ...
     def end_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]: ...
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> OffsetAndTime | None:
-        """The first record whose timestamp is at least this; None if there is none."""
+        """Find the first record whose timestamp is at least this; None if there is none."""
         ...
 
-    def stretches(self, topic: str, partition: int, start: int, end: int, most: int) -> list[tuple[int, int, int]]:
-        """Stretches of records from ``start`` on until they hold ``most``: (next offset, smallest, largest time)."""
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime | None]:
+        """Like ``offset_for_time``, for many partitions at once."""
+        ...
+
+    def stretches(self, wanted: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
+        """List stretches of records from the start of each span until they hold its ``most``, without reading them."""
+        ...
+
+    def record_sizes(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+        """Estimate the size of the records of these ranges (start, end) in bytes, from a sample."""
         ...
 
     def wait_for_data(self, known: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
-        """Waits until these topics no longer end at ``known`` (see ``end_offsets``); gives where they end then."""
+        """Wait until these partitions no longer end at ``known`` (see ``end_offsets``), and return their end offsets.
+
+        The wait ends as soon as there is a new record; waiting for many partitions costs little.
+        """
         ...
 
     # Groups
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-        """Sets the group's next offsets, whoever its members are."""
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", lease: Lease | None = None
+    ) -> None:
+        """Set the group's next offsets, regardless of its members.
+
+        Raises:
+            FencedError: ``lease``, that of the running application, was taken over by a newer instance.
+        """
         ...
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]: ...
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As ``committed_offsets``, with what was noted beside each: a running application leaves its mark there."""
+        """Like ``committed_offsets``, with the metadata of each; a running application leaves its mark there."""
         ...
 
     def groups(self) -> list[str]: ...
     def group_state(self, group: str) -> GroupState:
-        """State and members; Empty also if there is no such group."""
+        """Return a group's state and members; it is Empty also if there is no such group."""
         ...
 
     def delete_offsets(self, group: str, places: Iterable[TopicPartition]) -> None:
-        """Forgets where the group is in these partitions; it must have no members."""
+        """Delete the group's offsets of these partitions; it must have no members."""
         ...
 
     def delete_group(self, group: str) -> None:
-        """Forgets a group and its offsets; raises LogError if it has members."""
+        """Delete a group and its offsets; raises LogError if it has members."""
         ...
 
     # Applications
 
     def ledger(self, application: str) -> dict[str, int]:
-        """Task -> last batch written."""
+        """Return the last batch that each task has written."""
+        ...
+
+    def ledger_inputs(self, application: str) -> dict[str, str]:
+        """Return the checksum of the inputs of each task's last batch; tasks without one are left out."""
         ...
 
     def clear_ledger(self, application: str) -> None:
-        """Forgets what an application has written; part of a reset, after its checkpoint is deleted."""
+        """Delete an application's ledger; part of a reset, after its checkpoint is deleted."""
         ...
 
-    def acquire_lease(self, application: str, owner: str, ttl_ms: int = 30_000, *, force: bool = False) -> Lease:
-        """Takes the right to run an application, with a new epoch; raises FencedError if another instance runs."""
+    def note_planned(self, application: str, epoch: int, batch: str) -> None:
+        """Store the newest planned batch in place of the one before, in case the checkpoint is lost.
+
+        It is durable when this returns. The caller holds the lease of ``epoch``; if the log can see that a newer
+        instance has it, this raises FencedError.
+        """
+        ...
+
+    def planned(self, application: str) -> str | None:
+        """Return the newest planned batch, as it was stored; None if there is none."""
+        ...
+
+    def acquire_lease(
+        self,
+        application: str,
+        owner: str,
+        ttl_ms: int = 30_000,
+        *,
+        force: bool = False,
+        replacing: Lease | None = None,
+    ) -> Lease:
+        """Take the right to run an application, with a new epoch; raises FencedError if another instance runs.
+
+        With ``replacing`` it only succeeds that lease: raises FencedError if another instance has had it since.
+        """
+        ...
+
+    def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
+        """Show the application as the member of its group that reads these topics, until the lease is released."""
         ...
 
     def renew_lease(self, lease: Lease) -> None:
-        """The heartbeat; raises FencedError if a newer instance has taken over."""
+        """Send a heartbeat; raises FencedError if a newer instance has taken over."""
         ...
 
     def release_lease(self, lease: Lease) -> None: ...
     def lease(self, application: str) -> Lease | None:
-        """Who runs, or last ran, an application."""
+        """Return the lease of the instance that runs, or last ran, an application."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Whether a process of this machine still runs: its number alone may have been given to another one."""
+"""Checks that a process of this machine still runs; its id alone may have been reused by another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["process_start", "runs_here"]
 
 
 def process_start(pid: int) -> str:
-    """When the kernel says that the process started; empty where it does not say."""
+    """Return the start time of a process, as the kernel reports it; empty if it does not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
             return file.read().rpartition(")")[2].split()[19]
@@ -17,7 +17,7 @@ def process_start(pid: int) -> str:
 
 
 def runs_here(pid: int, start: str) -> bool:
-    """Whether the process of this number is there, and is the one that started then."""
+    """Return whether the process of this id runs and is the one with this start time."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Topic settings: Kafka's names, checked, with their defaults."""
+"""Topic settings, by Kafka's names, with their checks and defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_NAME = 249
 
 
 def check_topic_name(name: str) -> None:
-    """Raises ConfigError unless Kafka would take the name."""
+    """Raise ConfigError unless Kafka would accept the name."""
     hint = f"1 to {_MAX_NAME} of the characters a-z A-Z 0-9 . _ -, and not '.' or '..'"
     if not name or name in {".", ".."} or len(name) > _MAX_NAME or not _LEGAL_NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a legal topic name", hint=hint)
@@ -61,7 +61,7 @@ _SETTINGS: dict[str, tuple[str, Callable[[str], str | None]]] = {
     "compression.type": (
         "producer", _one_of("producer", "uncompressed", "lz4", "gzip", "snappy", "zstd"),
     ),
-    # Taken so that a topic's settings move between Kafka and here; the embedded log has no segment files.
+    # Accepted so that topics can be copied from Kafka with their settings; the embedded log has no segment files.
     "segment.ms": ("604800000", _whole(1)),
     "segment.bytes": ("1073741824", _whole(14)),
 }  # fmt: skip
@@ -69,7 +69,7 @@ DEFAULTS: dict[str, str] = {name: default for name, (default, _) in _SETTINGS.it
 
 
 def check_settings(topic: str, settings: Mapping[str, object]) -> dict[str, str]:
-    """The settings as text.
+    """Check the settings of a topic and return them as text.
 
     Raises:
         ConfigError: For an unknown name (with the nearest known one) or an impossible value.
@@ -89,5 +89,5 @@ def check_settings(topic: str, settings: Mapping[str, object]) -> dict[str, str]
 
 
 def setting(config: Mapping[str, str], name: str) -> str:
-    """The topic's own value, or the default."""
+    """Return the topic's own value of a setting, or the default."""
     return config.get(name, DEFAULTS[name])

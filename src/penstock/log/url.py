@@ -1,4 +1,4 @@
-"""Where a log is: the URL that users write, taken apart."""
+"""URLs of logs and their parts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ _SETTINGS: dict[str, tuple[str, ...]] = {
     "compression": ("lz4", "none"),
 }
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):\d{1,5}")
+_BARE_HOST = re.compile(r"localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]+\]")
 _FORMS = "use sqlite:///relative.db, sqlite:////absolute.db, a plain path, or memory://name"
 
 
 @dataclass(frozen=True, slots=True)
 class LogUrl:
-    """An embedded log's place.
+    """The parts of an embedded log's URL.
 
     Attributes:
         url: The canonical form; paths are absolute, so that it means the same in every process.
@@ -37,7 +38,7 @@ class LogUrl:
 
 
 def kafka_servers(url: str) -> str | None:
-    """The servers of a Kafka cluster's URL, as ``bootstrap.servers`` has them; None if it is no Kafka URL.
+    """Return the servers of a Kafka cluster's URL in the form of ``bootstrap.servers``; None if it is no Kafka URL.
 
     Example:
         >>> kafka_servers("localhost:9092"), kafka_servers("kafka://a:9092,b:9092"), kafka_servers("logs.db")
@@ -49,14 +50,26 @@ def kafka_servers(url: str) -> str | None:
         return None
     servers = [each.strip() for each in (rest if separator else text).split(",")]
     if all(_SERVER.fullmatch(each) for each in servers):
+        for each in servers:
+            port = int(each.rpartition(":")[2])
+            if not 1 <= port <= 65_535:
+                raise ConfigError(
+                    f"bootstrap.servers: {each!r} has the port {port}",
+                    hint="Ports go from 1 to 65535; Kafka's is 9092.",
+                )
         return ",".join(servers)
+    if not separator and _BARE_HOST.fullmatch(text):
+        raise ConfigError(
+            f"bootstrap.servers: {text!r} is a host without a port",
+            hint=f"Give the port, {text}:9092, or ./{text} if you mean a file of that name.",
+        )
     if separator:
         raise ConfigError(f"{url!r} names no Kafka servers", hint="For example kafka://localhost:9092.")
     return None
 
 
 def parse_log_url(url: str) -> LogUrl:
-    """Takes a log's URL apart.
+    """Parse the URL of an embedded log.
 
     Example:
         >>> parse_log_url("memory://orders").name

@@ -1,1 +1,1 @@
-"""Logical to physical: tasks, partition counts, levels, the plan as JSON, its evolution, and ``explain``."""
+"""The physical plan: tasks, partition counts, levels, the plan as JSON, its evolution, and ``explain``."""

@@ -1,20 +1,19 @@
-"""What ``explain`` shows: stages, tasks, stores, topics, and how each operator runs."""
+"""The output of ``explain``: stages, tasks, stores, topics, and the way in which each operator runs."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from penstock.plan.continuous import continuous_refusal
 from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
-from penstock.plan.realtime import realtime_refusal
 from penstock.topology.async_operations import MapAsync
-from penstock.topology.functions import Function
+from penstock.topology.functions import functions_of
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import Operation, Process, StreamAggregate, TableAggregate, WindowedAggregate
-from penstock.topology.suppress import Suppress
-from penstock.topology.table_operations import TableTransformValues
+from penstock.topology.table_operations import Suppress, TableTransformValues
 from penstock.topology.topology import Topology
+from penstock.topology.value_fields import fields_known_above, fields_read
 
 __all__ = ["explain_json", "explain_text", "how_it_runs"]
 
@@ -25,22 +24,20 @@ def explain_json(
     sliced: Mapping[int, str | None],
     *,
     mode: str = "micro_batch",
-    is_kafka: bool = False,
 ) -> dict[str, Any]:
-    """The plan as plain data.
+    """Return the plan as plain data.
 
     Args:
         plan: The physical plan.
-        topology: The topology that it is of.
-        sliced: Sub-topology -> why its records go one by one; None: whole batches by column.
+        topology: The plan's topology.
+        sliced: Sub-topology -> the reason why its records go one by one; None: whole batches by column.
         mode: ``processing.mode``.
-        is_kafka: Whether the log is Kafka.
     """
-    refusal = realtime_refusal(plan, topology, is_kafka=is_kafka)
+    refusal = continuous_refusal(topology)
     return {
         "application_id": plan.application_id,
         "mode": mode,
-        "realtime": {"possible": refusal is None, "reason": refusal},
+        "continuous": {"possible": refusal is None, "reason": refusal},
         "stages": [
             {
                 "stage": level,
@@ -80,22 +77,32 @@ def _subtopology(sub: PlannedSubTopology, topology: Topology, plan: PhysicalPlan
 
 
 def how_it_runs(node: ProcessorNode, topology: Topology) -> str:
-    """Says "columns", or which Python function is called for each record, or what goes row by row and when."""
+    """Return "columns", or the Python functions called per record, or the work that goes row by row, and when."""
     operation = node.operation
     if isinstance(operation, Process):
         return "a Processor, called for each record"
     if isinstance(operation, TableTransformValues):
         return "a ValueTransformerWithKey, called for each change"
-    calls = [f.location for f in _functions(operation) if not (f.is_expression or _is_known(f.fn))]
+    calls = [f.location for f in functions_of(operation) if not (f.is_expression or _is_known(f.fn))]
     if isinstance(operation, MapAsync):
         return f"awaits {calls[0]} for each record, up to {operation.limit} at once"
     how = f"calls {', '.join(calls)} for each record" if calls else "columns"
     exception = _row_by_row(operation, topology)
-    return f"{how}; row by row {exception}" if exception else how
+    how = f"{how}; row by row {exception}" if exception else how
+    unchecked = _unchecked_fields(node, topology)
+    return f"{how}; {unchecked}" if unchecked else how
+
+
+def _unchecked_fields(node: ProcessorNode, topology: Topology) -> str:
+    """Return the fields that are looked up in values without a schema; empty: there are none."""
+    read = fields_read(topology.nodes, node)
+    if not read or fields_known_above(topology.nodes, node) is not None:
+        return ""
+    return f"no schema says whether the values have {', '.join(sorted(read))}: what is missing counts as null"
 
 
 def _row_by_row(operation: Operation, topology: Topology) -> str:
-    """When an operator's own work goes row by row, slower and with the same results; empty: never."""
+    """Return when an operator's own work goes row by row, slower and with the same results; empty: never."""
     if isinstance(operation, Suppress) and (operation.max_records is not None or operation.max_bytes is not None):
         return "in a batch that could fill its buffer"
     if isinstance(operation, WindowedAggregate) and operation.windows.kind in ("session", "sliding"):
@@ -106,19 +113,8 @@ def _row_by_row(operation: Operation, topology: Topology) -> str:
 
 
 def _is_known(fn: Any) -> bool:
-    """Whether this is a built-in aggregator that runs over columns."""
+    """Return whether this is a built-in aggregator that runs over columns."""
     return bool(getattr(fn, "by_column", False))
-
-
-def _functions(value: Any) -> Iterator[Function]:
-    if isinstance(value, Function):
-        yield value
-    elif isinstance(value, tuple):
-        for one in value:
-            yield from _functions(one)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from _functions(getattr(value, field.name))
 
 
 def explain_text(
@@ -127,19 +123,19 @@ def explain_text(
     sliced: Mapping[int, str | None],
     *,
     mode: str = "micro_batch",
-    is_kafka: bool = False,
 ) -> str:
-    """The plan for people; arguments as in `explain_json`."""
-    facts = explain_json(plan, topology, sliced, mode=mode, is_kafka=is_kafka)
+    """Return the plan as text; arguments as in `explain_json`."""
+    facts = explain_json(plan, topology, sliced, mode=mode)
     lines = [f"Application {facts['application_id']}"]
-    lines.append(_mode_line(mode, facts["realtime"]["reason"]))
+    lines.append(_mode_line(mode, facts["continuous"]["reason"]))
     for stage in facts["stages"]:
         how = "after a shuffle by task" if stage["shuffle"] else "reads the log, no shuffle"
         lines.append(f"\nStage {stage['stage']} ({how})")
         for sub in stage["subtopologies"]:
             lines += _lines(sub, topology)
     if facts["internal_topics"]:
-        lines.append("\nRepartition topics (Spark's shuffle, not written)")
+        how = "topics of the log" if mode == "continuous" else "Spark's shuffle, not written"
+        lines.append(f"\nRepartition topics ({how})")
         lines += [f"  {name}: {count} partitions" for name, count in facts["internal_topics"].items()]
     if facts["global_topics"]:
         lines.append("\nGlobal tables (one copy on each machine, read up to the same offsets by all tasks of a batch)")
@@ -151,10 +147,9 @@ def explain_text(
 
 
 def _mode_line(mode: str, refusal: str | None) -> str:
-    if mode == "realtime":
-        return "Real-time mode, at least once" if refusal is None else f"Real-time mode is refused: {refusal}"
-    other = "possible, at least once" if refusal is None else f"not possible: {refusal}"
-    return f"Micro-batches (processing.mode=realtime is {other})"
+    if mode == "continuous":
+        return "Continuous: stream threads" if refusal is None else f"Continuous mode is refused: {refusal}"
+    return "Micro-batches" if refusal is None else f"Micro-batches (continuous mode is not possible: {refusal})"
 
 
 def _lines(sub: Mapping[str, Any], topology: Topology) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Which sub-topologies run in which stage of a batch."""
+"""The assignment of sub-topologies to the stages of a batch."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Arrows = Mapping[Run, Collection[Run]]
 
 
 def levels_of(flows: Flows) -> list[list[int]]:
-    """Sub-topologies by stage, so that each reads a topic after all that write it.
+    """Return sub-topologies by stage, so that each reads a topic after all that write it.
 
-    A sub-topology runs once, unless what it reads depends on what it wrote earlier in the same batch: the left side of
-    a foreign-key join runs, then the right side, then the left side again with the answers.
+    A sub-topology runs once, unless a topic that it reads depends on its own output earlier in the same batch: the left
+    side of a foreign-key join runs, then the right side, then the left side again with the answers.
 
     Args:
         flows: Sub-topology -> each topic that it reads -> the internal topics which records of that topic may reach.
 
     Raises:
-        TopologyError: A topic would have to be there before itself.
+        TopologyError: A topic depends on itself.
 
     Example:
         >>> levels_of({0: {"a": ["x"]}, 1: {"b": ["x"]}, 2: {"x": []}})
@@ -41,7 +41,7 @@ def levels_of(flows: Flows) -> list[list[int]]:
             if other in arrows and one in arrows and not (_leads(arrows, one, other) or _leads(arrows, other, one)):
                 merged = one | other
                 arrows = _merged(arrows, {one: merged, other: merged})
-                one = merged  # noqa: PLW2901 - goes on with what it has become
+                one = merged  # noqa: PLW2901 - goes on with the merged one
     stages: dict[int, list[int]] = {}
     for run, level in _depths(arrows).items():
         stages.setdefault(level, []).append(_subtopology(run))
@@ -49,7 +49,7 @@ def levels_of(flows: Flows) -> list[list[int]]:
 
 
 def is_acyclic(flows: Flows) -> bool:
-    """Whether no topic leads back to itself."""
+    """Return whether no topic leads back to itself."""
     arrows = _arrows(flows)
     return not any(_leads(arrows, run, run) for run in arrows)
 
@@ -59,7 +59,7 @@ def _subtopology(run: Run) -> int:
 
 
 def _arrows(flows: Flows) -> Arrows:
-    """Every topic of every reader as a run of its own, and which runs follow it."""
+    """Return every topic of every reader as a run of its own, and the runs that follow it."""
     readers: dict[str, list[Run]] = {}
     for sub, topics in flows.items():
         for topic in topics:
@@ -72,7 +72,7 @@ def _arrows(flows: Flows) -> Arrows:
 
 
 def _leads(arrows: Arrows, start: Run, end: Run) -> bool:
-    """Whether one run has to be over before the other can begin."""
+    """Return whether one run has to be over before the other can begin."""
     seen: set[Run] = set()
     todo = list(arrows[start])
     while todo:
@@ -93,7 +93,7 @@ def _merged(arrows: Arrows, names: Mapping[Run, Run]) -> dict[Run, set[Run]]:
 
 
 def _depths(arrows: Arrows) -> dict[Run, int]:
-    """The length of the longest way to each run."""
+    """Return the length of the longest way to each run."""
     depths = dict.fromkeys(arrows, 0)
     for _ in arrows:
         for run, following in arrows.items():

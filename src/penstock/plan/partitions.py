@@ -1,24 +1,27 @@
-"""How many partitions internal topics get, and whether inputs that meet are co-partitioned."""
+"""The partition counts of internal topics, and the co-partitioning of inputs that are joined."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from penstock.errors import CoPartitionError, TopologyError, UnknownTopicError
 from penstock.topology.nodes import SinkNode, SourceNode
-from penstock.topology.topology import SubTopology, Topology
+from penstock.topology.topology import Topology
 
 __all__ = ["partition_counts", "source_topics"]
 
 
 def source_topics(topology: Topology, existing: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """The topics that each source node reads; patterns are matched against the topics that exist.
+    """Return the topics that each source node reads; patterns are matched against the topics that exist.
 
     Raises:
         UnknownTopicError: No topic matches a pattern.
+        TopologyError: A topic matches the patterns of two sources.
     """
     found: dict[str, tuple[str, ...]] = {}
+    matched: dict[str, str] = {}
     for node in topology.sources:
         topics = node.topics
         if node.pattern is not None:
@@ -29,14 +32,22 @@ def source_topics(topology: Topology, existing: Collection[str]) -> dict[str, tu
                     hint="Create one before the start: penstock topics create NAME.",
                     node=node.name,
                 )
+            for topic in topics:
+                first = matched.setdefault(topic, node.name)
+                if first != node.name:
+                    raise TopologyError(
+                        f"topic {topic!r} matches the patterns of two sources, {first!r} and {node.name!r}",
+                        hint="Give them patterns that no topic matches both of.",
+                        topic=topic,
+                    )
         found[node.name] = topics
     return found
 
 
 def partition_counts(topology: Topology, known: Mapping[str, int]) -> dict[str, int]:
-    """Partition counts of all topics that are read or written: those known, and what the internal ones get.
+    """Return the partition counts of all topics that are read or written: those known, and those of internal topics.
 
-    An internal topic takes the number that `Repartitioned` gave; else that of the topics it is joined with; else the
+    An internal topic takes the number set by `Repartitioned`; else that of the topics it is joined with; else the
     largest number among the inputs of the sub-topologies that write it, as in Kafka Streams.
 
     Args:
@@ -50,10 +61,10 @@ def partition_counts(topology: Topology, known: Mapping[str, int]) -> dict[str, 
     counts = dict(known)
     counts |= {t.name: t.partitions for t in topology.internal_topics.values() if t.partitions is not None}
     groups = [sorted({t for name in group for t in topics[name]}) for group in topology.copartition_groups]
-    subs = topology.subtopologies()
+    inputs = _Inputs(topology, topics, groups)
     waiting = [name for name in topology.internal_topics if name not in counts]
     while waiting:
-        found = {name: count for name in waiting if (count := _inherited(topology, subs, topics, groups, counts, name))}
+        found = {name: count for name in waiting if (count := inputs.inherited(counts, name))}
         if not found:
             raise TopologyError(
                 f"the partition counts of {', '.join(waiting)} depend on each other",
@@ -67,35 +78,44 @@ def partition_counts(topology: Topology, known: Mapping[str, int]) -> dict[str, 
     return counts
 
 
-def _inherited(
-    topology: Topology,
-    subs: tuple[SubTopology, ...],
-    topics: Mapping[str, tuple[str, ...]],
-    groups: list[list[str]],
-    counts: Mapping[str, int],
-    name: str,
-) -> int | None:
-    fixed = {counts[t] for g in groups if name in g for t in g if t in counts and t not in topology.internal_topics}
-    if fixed:
-        return max(fixed)
-    inputs: set[str] = set()
-    for sub in subs:
-        nodes = [topology.nodes[n] for n in sub.nodes]
-        if any(isinstance(n, SinkNode) and n.topic == name for n in nodes):
-            inputs |= {t for n in nodes if isinstance(n, SourceNode) for t in topics[n.name]}
-    inputs.discard(name)
-    ready = [counts[t] for t in inputs if t in counts]
-    complete = len(ready) == len(inputs) or _in_cycle(topology, inputs - counts.keys(), name)
-    return max(ready) if ready and complete else None
+@dataclass(frozen=True)
+class _Inputs:
+    """The topics that decide about the partition counts of internal topics.
+
+    Attributes:
+        topology: The topology.
+        topics: The topics that each source node reads.
+        groups: Topics that are joined.
+    """
+
+    topology: Topology
+    topics: Mapping[str, tuple[str, ...]]
+    groups: list[list[str]]
+
+    def inherited(self, counts: Mapping[str, int], name: str) -> int | None:
+        """Return the partition count that an internal topic takes from others; None if those are not known yet."""
+        internal = self.topology.internal_topics
+        fixed = {counts[t] for g in self.groups if name in g for t in g if t in counts and t not in internal}
+        if fixed:
+            return max(fixed)
+        inputs: set[str] = set()
+        for sub in self.topology.subtopologies():
+            nodes = [self.topology.nodes[n] for n in sub.nodes]
+            if any(isinstance(n, SinkNode) and n.topic == name for n in nodes):
+                inputs |= {t for n in nodes if isinstance(n, SourceNode) for t in self.topics[n.name]}
+        inputs.discard(name)
+        ready = [counts[t] for t in inputs if t in counts]
+        complete = len(ready) == len(inputs) or _in_cycle(self.topology, inputs - counts.keys(), name)
+        return max(ready) if ready and complete else None
 
 
 def _in_cycle(topology: Topology, missing: set[str], name: str) -> bool:
-    """Whether only internal topics of a cycle are missing, which can then take what is known."""
+    """Return whether only internal topics of a cycle are missing, which can then take the known counts."""
     return bool(missing) and all(t in topology.internal_topics for t in missing) and name not in missing
 
 
 def _level(groups: list[list[str]], topology: Topology, counts: dict[str, int], known: Mapping[str, int]) -> None:
-    """Internal topics without a number of their own follow the largest of their group."""
+    """Set internal topics without a number of their own to the largest of their group."""
     for group in groups:
         ready = [counts[t] for t in group if t in counts]
         for topic in group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from penstock.errors import TopologyError, UnknownTopicError
 from penstock.plan.levels import is_acyclic, levels_of
@@ -21,7 +22,7 @@ class PlannedSubTopology:
 
     ``levels`` are the stages in which it runs, one for all but the cycles of foreign-key joins. ``keeps_state``: it has
     stores or numbers (stream time) that outlive a batch. ``ticks``: wall-clock time may make it do something.
-    ``held``: the phases in which punctuations wait for a later batch, as no stage is left for what they may write.
+    ``held``: the phases in which punctuations wait for a later batch, as no stage is left for their output.
     """
 
     id: int
@@ -52,7 +53,7 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """What runs where. ``partitions`` has the counts of all topics; internal ones by logical name.
+    """The placement of all work. ``partitions`` has the counts of all topics; internal ones by logical name.
 
     ``global_topics`` are those of global tables: every machine reads all of them.
     """
@@ -68,7 +69,7 @@ class PhysicalPlan:
         return max(level for sub in self.subtopologies for level in sub.levels) + 1
 
     def runs(self, level: int) -> list[TaskRun]:
-        """The task runs of a stage, in order."""
+        """Return the task runs of a stage, in order."""
         return [
             TaskRun(sub.id, partition, sub.levels.index(level))
             for sub in self.subtopologies
@@ -76,20 +77,29 @@ class PhysicalPlan:
             for partition in range(sub.tasks)
         ]
 
+    def run_count(self, level: int) -> int:
+        """Return the number of task runs of a stage."""
+        return sum(sub.tasks for sub in self.subtopologies if level in sub.levels)
+
+    def first_run(self, level: int, subtopology: int) -> int:
+        """Return the position of a sub-topology's first run in a stage; its runs are in the order of partitions."""
+        before = takewhile(lambda sub: sub.id != subtopology, self.subtopologies)
+        return sum(sub.tasks for sub in before if level in sub.levels)
+
     def subtopology(self, number: int) -> PlannedSubTopology:
-        """A sub-topology by its number."""
+        """Return a sub-topology by its number."""
         return next(s for s in self.subtopologies if s.id == number)
 
     def readers(self, topic: str) -> list[PlannedSubTopology]:
-        """The sub-topologies that read a topic."""
+        """Return the sub-topologies that read a topic."""
         return [s for s in self.subtopologies if topic in s.external_topics or topic in s.internal_topics]
 
     def publishes(self, sub: PlannedSubTopology) -> bool:
-        """Whether its batches leave segments: those with neither state nor internal rows need none."""
+        """Return whether its batches leave segments: those with neither state nor internal rows need none."""
         return sub.keeps_state or any(topic in self.internal_topics for topic in sub.sink_topics)
 
     def entry_level(self, sub: PlannedSubTopology, *, after: int = -1) -> int:
-        """The stage in which a sub-topology takes in rows that are there after stage ``after``."""
+        """Return the stage in which a sub-topology takes in rows that exist after stage ``after``."""
         for level in sub.levels:
             if level > after:
                 return level
@@ -114,7 +124,7 @@ class PhysicalPlan:
 
 
 def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -> PhysicalPlan:
-    """Plans a topology.
+    """Plan a topology.
 
     Args:
         topology: The topology.
@@ -134,15 +144,13 @@ def plan_of(topology: Topology, application_id: str, known: Mapping[str, int]) -
     read = {s.id: _read_by(s, topology, topics) for s in subs}
     stages = levels_of(_flows(subs, topology, topics))
     levels = {s.id: tuple(i for i, stage in enumerate(stages) if s.id in stage) for s in subs}
-    planned = tuple(
-        _planned(s, topology, read[s.id], counts, levels[s.id], _held(s, topology, read, levels)) for s in subs
-    )
+    planned = tuple(_planned(s, topology, read, counts, levels) for s in subs)
     tables = tuple(dict.fromkeys(t for n in topology.sources if n.global_store for t in topics[n.name]))
     return PhysicalPlan(application_id, planned, counts, tuple(topology.internal_topics), tables)
 
 
 def changed(old: PhysicalPlan, new: PhysicalPlan, topology: Topology) -> bool:
-    """Whether topics that this topology reads or writes have appeared, gone or grown between two plans."""
+    """Return whether topics of this topology have appeared, gone or grown between two plans."""
     if (old.subtopologies, old.global_topics) != (new.subtopologies, new.global_topics):
         return True
     if any(node.topic is None for node in topology.sinks):  # it may write to any topic
@@ -160,9 +168,9 @@ def _read_by(sub: SubTopology, topology: Topology, topics: Mapping[str, tuple[st
 def _flows(
     subs: Sequence[SubTopology], topology: Topology, topics: Mapping[str, tuple[str, ...]]
 ) -> dict[int, dict[str, set[str]]]:
-    """Sub-topology -> topic -> the internal topics that its records reach; see `levels_of`.
+    """Return sub-topology -> topic -> the internal topics that its records reach; see `levels_of`.
 
-    What a processor or suppress() sends on may be due to any record of the task, as its time moves on.
+    A processor or suppress() may send records because of any record of the task, as its time moves on.
     """
     flows: dict[int, dict[str, set[str]]] = {}
     by_time: dict[int, dict[str, set[str]]] = {}
@@ -178,7 +186,7 @@ def _flows(
 
 
 def _reached(start: str, topology: Topology) -> set[str]:
-    """The internal topics that are written below a node."""
+    """Return the internal topics that are written below a node."""
     found: set[str] = set()
     seen: set[str] = set()
     todo = [start]
@@ -194,15 +202,15 @@ def _reached(start: str, topology: Topology) -> set[str]:
     return found
 
 
-def _waits(operation: Operation) -> bool:
-    """Whether it sends on by wall-clock time what it has held back."""
+def _holds_back(operation: Operation) -> bool:
+    """Return whether it sends held records by wall-clock time."""
     return type(operation).__name__ == "Suppress" or getattr(operation, "idle_ms", None) is not None
 
 
-def _held(
+def _held_phases(
     sub: SubTopology, topology: Topology, reads: Mapping[int, tuple[str, ...]], levels: Mapping[int, tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """The phases in which a punctuation could write to a topic that nobody reads any more in this batch."""
+    """Return the phases in which a punctuation could write to a topic that is not read any more in this batch."""
     processors = [n for n in sub.nodes if isinstance(getattr(topology.nodes[n], "operation", None), Process)]
     written = {topic for n in processors for topic in _reached(n, topology)}
     last = [max(levels[reader]) for topic in written for reader, topics in reads.items() if topic in topics]
@@ -210,21 +218,21 @@ def _held(
 
 
 def _acts_on_time(node: Node) -> bool:
-    return isinstance(node, ProcessorNode) and (isinstance(node.operation, Process) or _waits(node.operation))
+    return isinstance(node, ProcessorNode) and (isinstance(node.operation, Process) or _holds_back(node.operation))
 
 
 def _planned(
     sub: SubTopology,
     topology: Topology,
-    read: tuple[str, ...],
+    reads: Mapping[int, tuple[str, ...]],
     counts: Mapping[str, int],
-    levels: tuple[int, ...],
-    held: tuple[int, ...],
+    levels: Mapping[int, tuple[int, ...]],
 ) -> PlannedSubTopology:
+    read = reads[sub.id]
     nodes = [topology.nodes[n] for n in sub.nodes]
     processes = any(isinstance(n, ProcessorNode) and isinstance(n.operation, Process) for n in nodes)
     extracts = any(isinstance(n, SourceNode) and n.timestamp_extractor is not None for n in nodes)
-    waits = any(isinstance(n, ProcessorNode) and _waits(n.operation) for n in nodes)
+    waits = any(isinstance(n, ProcessorNode) and _holds_back(n.operation) for n in nodes)
     return PlannedSubTopology(
         id=sub.id,
         nodes=sub.nodes,
@@ -233,10 +241,10 @@ def _planned(
         internal_topics=tuple(t for t in read if t in topology.internal_topics),
         sink_topics=tuple(n.topic for n in nodes if isinstance(n, SinkNode) and n.topic is not None),
         tasks=max(counts[t] for t in read),
-        levels=levels,
+        levels=levels[sub.id],
         keeps_state=bool(sub.stores) or processes or extracts,
         ticks=processes or waits,
-        held=held,
+        held=_held_phases(sub, topology, reads, levels),
     )
 
 

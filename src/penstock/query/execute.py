@@ -1,4 +1,4 @@
-"""Asking a typed view one question."""
+"""Execution of a query on a typed view."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.given import check_given
 from penstock.query.position import Position
 from penstock.query.queries import (
     KeyQuery,
@@ -20,22 +21,22 @@ from penstock.query.queries import (
     WindowRangeQuery,
 )
 from penstock.query.results import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
-from penstock.query.source import GLOBAL, Reading, StateSource, StoreInfo, unknown_store
+from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
 from penstock.state.views import SessionView, TimestampedView, VersionedView, WindowView
 from penstock.state.views.keyvalue import OrderedView
 
-__all__ = ["UnknownQueryError", "execute", "plain_entries", "position_of", "run_query"]
+__all__ = ["UnknownQueryError", "check_request", "execute", "plain_entries", "position_of", "run_query"]
 
 _FIRST = 0
 _LAST = 2**63 - 1
 
 
 class UnknownQueryError(Exception):
-    """The store has no answer to this type of query; only inside this package."""
+    """The store does not support this type of query; internal to this package."""
 
 
 def execute(view: Any, query: Query) -> Any:
-    """The answer of one partition's view; entries as lists.
+    """Execute a query on one partition's view; entries are returned as a list.
 
     Raises:
         UnknownQueryError: The query is for stores of another kind.
@@ -70,23 +71,24 @@ def execute(view: Any, query: Query) -> Any:
 
 
 def plain_entries(view: Any, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Entries without their timestamps, as Kafka shows a table to those who ask for a plain store."""
+    """Return entries without their timestamps, as a table read as a plain store."""
     if not isinstance(view, TimestampedView):
         return iter(entries)
     return ((key, None if value is None else value.value) for key, value in entries)
 
 
 def run_query(source: StateSource, request: StateQueryRequest, *, is_active: bool) -> StateQueryResult:
-    """Answers a request, partition by partition, all at the end of the same batch.
+    """Execute a request, partition by partition, all at the end of the same batch.
 
     Args:
         source: The state.
-        request: What is asked.
+        request: The request.
         is_active: Whether the application runs in this process.
 
     Raises:
         StateError: There is no such store.
     """
+    check_request(request)
     stores = source.stores()
     info = stores.get(request.store)
     if info is None:
@@ -115,7 +117,15 @@ def run_query(source: StateSource, request: StateQueryRequest, *, is_active: boo
     return result
 
 
-def _answer(reading: Reading, number: int, info: StoreInfo, request: StateQueryRequest, opened_s: float) -> QueryResult:
+def check_request(request: object) -> None:
+    """Raise TopologyError unless the value is a request."""
+    hint = 'For example StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("linux")).'
+    check_given(request, StateQueryRequest, "query(): request", "a StateQueryRequest", hint)
+
+
+def _answer(
+    reading: StoreSnapshot, number: int, info: StoreInfo, request: StateQueryRequest, opened_s: float
+) -> QueryResult:
     position = position_of(reading, number, info)
     bounded = number if info.is_direct and not info.is_global else None
     started = time.perf_counter()
@@ -143,7 +153,7 @@ def _answer(reading: Reading, number: int, info: StoreInfo, request: StateQueryR
 
 def _executed(view: Any, request: StateQueryRequest) -> QueryResult:
     try:
-        return QueryResult.for_result(execute(view, request.query))  # type: ignore[arg-type] # None is unknown, too
+        return QueryResult.for_result(execute(view, request.query))  # type: ignore[arg-type] # None is unknown too
     except UnknownQueryError:
         return QueryResult.for_failure(
             FailureReason.UNKNOWN_QUERY_TYPE,
@@ -154,8 +164,8 @@ def _executed(view: Any, request: StateQueryRequest) -> QueryResult:
         return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, f"{type(error).__name__}: {error}")
 
 
-def position_of(reading: Reading, number: int, info: StoreInfo) -> Position:
-    """The part of the batch's position that a partition of a store depends on."""
+def position_of(reading: StoreSnapshot, number: int, info: StoreInfo) -> Position:
+    """Return the part of the batch's position on which a partition of a store depends."""
     if info.is_direct and not info.is_global:
         return reading.position.of_partition(info.topics, number)
     return reading.position

@@ -1,9 +1,8 @@
-"""Who answers queries of an application: instances that note themselves in its checkpoint.
+"""The instances that answer an application's queries, registered in its checkpoint.
 
-The driver of a running application is the active host of all its partitions, for a lease lets only one run. Query
-servers beside it are standbys: the committed state is theirs to read as well. Each writes a small document under
-``instances`` in the checkpoint, again every few seconds; who has not done so for a while, or whose process on this very
-machine is gone, does not count.
+The driver of a running application is the active host of all its partitions, as a lease allows only one. Query servers
+beside it are standbys: they read the same committed state. Each writes a small document to ``instances`` in the
+checkpoint every few seconds; instances with an old document, or whose process on this machine is gone, are ignored.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from penstock.errors import ConfigError, PenstockError
+from penstock.java_names import with_java_names
 from penstock.query.source import GLOBAL, StoreInfo
 from penstock.serde.partitioner import partition_for
 from penstock.state.documents import delete_document, list_documents, read_document, write_document
@@ -33,16 +33,17 @@ _ALIVE_MS = 15_000
 _FORGOTTEN_MS = 600_000
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True, order=True)
 class HostInfo:
-    """Kafka's ``HostInfo``: where an instance answers."""
+    """Kafka's ``HostInfo``: the address of an instance."""
 
     host: str
     port: int
 
     @classmethod
     def of(cls, text: str) -> HostInfo:
-        """From ``host:port``.
+        """Parse ``host:port``.
 
         >>> HostInfo.of("localhost:7070")
         HostInfo(host='localhost', port=7070)
@@ -57,13 +58,13 @@ class HostInfo:
 
     @classmethod
     def unavailable(cls) -> HostInfo:
-        """No instance is known."""
+        """Return the address that stands for no instance."""
         return cls("unavailable", -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One instance, as it has noted itself."""
+    """An instance, as registered in the checkpoint."""
 
     host: str
     port: int
@@ -87,7 +88,7 @@ class Instance:
         return f"{_FOLDER}/{self.machine}-{self.pid}-{self.port}.json"
 
     def is_alive(self, now_ms: int) -> bool:
-        """Whether it has been heard of, and its process is there as far as can be told."""
+        """Return whether its heartbeat is recent and its process, if on this machine, runs."""
         if now_ms - self.heartbeat_ms > _ALIVE_MS:
             return False
         if self.machine == socket.gethostname():
@@ -105,7 +106,7 @@ class Instances:
 
     Args:
         checkpoint: Its checkpoint location.
-        refresh_s: How old an answer may be.
+        refresh_s: The longest age of a cached answer.
     """
 
     def __init__(self, checkpoint: str, refresh_s: float = 1.0) -> None:
@@ -115,7 +116,7 @@ class Instances:
         self._found: list[Instance] = []
 
     def alive(self) -> list[Instance]:
-        """All that answer, the active one first, the one that started last before others."""
+        """List the live instances, the active one first, then the newest first."""
         if time.monotonic() - self._looked > self._refresh_s:
             self._found = self._read()
             self._looked = time.monotonic()
@@ -124,7 +125,7 @@ class Instances:
         return sorted(found, key=lambda one: (one.role != "active", -one.started_ms))
 
     def active(self) -> Instance | None:
-        """The one that runs the application; None while nobody does."""
+        """Return the instance that runs the application; None if there is none."""
         return next((one for one in self.alive() if one.role == "active"), None)
 
     def _read(self) -> list[Instance]:
@@ -136,7 +137,7 @@ class Instances:
         return found
 
     def forget_dead(self) -> None:
-        """Removes the documents of instances that have not been heard of for long."""
+        """Delete the documents of instances that have been silent for long."""
         now = time.time_ns() // 1_000_000
         for one in self._read():
             if now - one.heartbeat_ms > _FORGOTTEN_MS:
@@ -144,7 +145,7 @@ class Instances:
 
 
 class Registration:
-    """Keeps one instance noted while it lives."""
+    """The registration of an instance, kept up to date until `close`."""
 
     def __init__(self, checkpoint: str, instance: Instance) -> None:
         self._checkpoint = checkpoint
@@ -165,28 +166,30 @@ class Registration:
             try:
                 self._write()
             except (PenstockError, OSError) as error:
-                _log.warning("This instance could not be noted in the checkpoint: %s", error)
+                _log.warning("This instance could not be registered in the checkpoint: %s", error)
 
     def close(self) -> None:
-        """Takes it out."""
+        """Remove the registration."""
         self._stop.set()
         self._thread.join()
         with suppress(PenstockError, OSError):
             delete_document(self._checkpoint, self._instance.document)
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class KeyQueryMetadata:
-    """Kafka's ``KeyQueryMetadata``: who answers for a key."""
+    """Kafka's ``KeyQueryMetadata``: the partition of a key and its hosts."""
 
     active_host: HostInfo
     standby_hosts: frozenset[HostInfo]
     partition: int
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class StreamsMetadata:
-    """Kafka's ``StreamsMetadata``: what an instance answers for."""
+    """Kafka's ``StreamsMetadata``: the stores and partitions of an instance."""
 
     host_info: HostInfo
     state_store_names: frozenset[str]
@@ -196,7 +199,7 @@ class StreamsMetadata:
 
 
 def key_metadata(info: StoreInfo, key: bytes, alive: Iterable[Instance]) -> KeyQueryMetadata:
-    """The partition of a key's bytes, by Kafka's partitioner, and the hosts that answer for it."""
+    """Return the partition of a key's bytes, by Kafka's partitioner, and its hosts."""
     hosts = list(alive)
     active = next((one.host_info for one in hosts if one.role == "active"), HostInfo.unavailable())
     standbys = frozenset(one.host_info for one in hosts if one.host_info != active)

@@ -1,9 +1,11 @@
-"""Which store to open, and as what."""
+"""The parameters of opening a store: its name and type."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from penstock.given import check_given, check_whole
+from penstock.java_names import with_java_names
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["QueryableStoreTypes", "StoreQueryParameters", "StoreType"]
@@ -18,46 +20,48 @@ class StoreType:
     has_timestamps: bool = False
 
     def fits(self, spec: StoreSpec) -> bool:
-        """Whether a store can be read as this."""
+        """Return whether a store can be read as this type."""
         if self.has_timestamps:
             return spec.kind in self.kinds and (spec.kind == "timestamped" or spec.timestamped)
         return spec.kind in self.kinds
 
 
+@with_java_names
 class QueryableStoreTypes:
     """Kafka's ``QueryableStoreTypes``: a table is read without its timestamps unless a type asks for them."""
 
     @staticmethod
     def key_value_store() -> StoreType:
-        """Values alone."""
+        """Return the type of key-value stores, read as values alone."""
         return StoreType("key-value", ("key_value", "timestamped", "lru"))
 
     @staticmethod
     def timestamped_key_value_store() -> StoreType:
-        """Each value a ``ValueAndTimestamp``."""
+        """Return the type of timestamped key-value stores; each value is a ``ValueAndTimestamp``."""
         return StoreType("timestamped key-value", ("timestamped",), has_timestamps=True)
 
     @staticmethod
     def window_store() -> StoreType:
-        """Values alone."""
+        """Return the type of window stores, read as values alone."""
         return StoreType("window", ("window",))
 
     @staticmethod
     def timestamped_window_store() -> StoreType:
-        """Each value a ``ValueAndTimestamp``."""
+        """Return the type of timestamped window stores; each value is a ``ValueAndTimestamp``."""
         return StoreType("timestamped window", ("window",), has_timestamps=True)
 
     @staticmethod
     def session_store() -> StoreType:
-        """Sessions."""
+        """Return the type of session stores."""
         return StoreType("session", ("session",))
 
     @staticmethod
     def versioned_store() -> StoreType:
-        """Versions; Kafka has no such type."""
+        """Return the type of versioned stores; Kafka has no such type."""
         return StoreType("versioned", ("versioned",))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class StoreQueryParameters:
     """Kafka's ``StoreQueryParameters``.
@@ -74,13 +78,17 @@ class StoreQueryParameters:
 
     @classmethod
     def from_name_and_type(cls, name: str, store_type: StoreType) -> StoreQueryParameters:
-        """Which store, and as what."""
+        """Open the store of this name as this type."""
+        check_given(name, str, "from_name_and_type(): name", "a text")
+        hint = "For example QueryableStoreTypes.key_value_store()."
+        check_given(store_type, StoreType, "from_name_and_type(): store_type", "a type of store", hint)
         return cls(name, store_type)
 
     def with_partition(self, partition: int) -> StoreQueryParameters:
-        """Only this partition."""
+        """Read only this partition."""
+        check_whole(partition, "with_partition(): partition", 0)
         return replace(self, partition=partition)
 
     def enable_stale_stores(self) -> StoreQueryParameters:
-        """Also while the application is not running: what was committed last."""
+        """Allow reads while the application does not run: the last committed state."""
         return replace(self, stale_stores=True)

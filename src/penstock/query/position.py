@@ -1,4 +1,4 @@
-"""How far a state has come: the offset of the last record of each topic partition that is in it."""
+"""Positions of a state: the offset of the last record of each topic partition in it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from penstock.java_names import with_java_names
+
 __all__ = ["Position", "PositionBound"]
 
 _NOTHING: Mapping[str, Mapping[int, int]] = MappingProxyType({})
 
 
+@with_java_names
 @dataclass(frozen=True)
 class Position:
-    """Kafka's ``Position``: topic -> partition -> offset of the last record that the state has in it.
+    """Kafka's ``Position``: topic -> partition -> offset of the last record in the state.
 
     >>> Position().with_component("orders", 0, 17).to_json()
     {'orders': {'0': 17}}
@@ -23,11 +26,11 @@ class Position:
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=lambda: _NOTHING)
 
     def with_component(self, topic: str, partition: int, offset: int) -> Position:
-        """The same with one more; the larger offset counts."""
+        """Return this position with one more offset; the larger one counts."""
         return self.merge(Position({topic: {partition: offset}}))
 
     def merge(self, other: Position) -> Position:
-        """Both together; the larger offsets count."""
+        """Combine two positions; the larger offsets count."""
         found = {topic: dict(parts) for topic, parts in self.offsets.items()}
         for topic, parts in other.offsets.items():
             mine = found.setdefault(topic, {})
@@ -36,16 +39,16 @@ class Position:
         return Position(found)
 
     def of_partition(self, topics: tuple[str, ...], partition: int) -> Position:
-        """The part of these topics that has this partition number."""
+        """Return the part of these topics with this partition number."""
         parts = {topic: self.offsets[topic] for topic in topics if partition in self.offsets.get(topic, ())}
         return Position({topic: {partition: numbers[partition]} for topic, numbers in parts.items()})
 
     def offset(self, topic: str, partition: int) -> int | None:
-        """The offset of one topic partition; None if it is not there."""
+        """Return the offset of a topic partition; None if there is none."""
         return self.offsets.get(topic, {}).get(partition)
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """As plain data."""
+        """Return the position as plain data."""
         return {
             topic: {str(partition): offset for partition, offset in sorted(parts.items())}
             for topic, parts in sorted(self.offsets.items())
@@ -53,13 +56,14 @@ class Position:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Mapping[Any, int]]) -> Position:
-        """The way back from `to_json`."""
+        """Make a position from the output of `to_json`."""
         return cls({topic: {int(p): int(offset) for p, offset in parts.items()} for topic, parts in document.items()})
 
 
+@with_java_names
 @dataclass(frozen=True)
 class PositionBound:
-    """Kafka's ``PositionBound``: how far a state must have come at least for a query to be answered.
+    """Kafka's ``PositionBound``: the least position of a state for a query to be answered.
 
     >>> bound = PositionBound.at(Position({"orders": {0: 17}}))
     >>> bound.allows(Position({"orders": {0: 16}})), bound.allows(Position({"orders": {0: 18, 1: 3}}))
@@ -70,20 +74,20 @@ class PositionBound:
 
     @classmethod
     def unbounded(cls) -> PositionBound:
-        """Anything will do."""
+        """Accept every position."""
         return cls()
 
     @classmethod
     def at(cls, position: Position) -> PositionBound:
-        """At least this position."""
+        """Require at least this position."""
         return cls(position)
 
     def allows(self, position: Position, partition: int | None = None) -> bool:
-        """Whether a position is at or beyond the bound.
+        """Return whether a position is at or beyond the bound.
 
         Args:
-            position: Of a state.
-            partition: Only this partition's offsets are looked at; None: all.
+            position: The position of a state.
+            partition: Compare only this partition's offsets; None: all.
         """
         return all(
             (seen := position.offset(topic, number)) is not None and seen >= offset

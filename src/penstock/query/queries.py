@@ -1,4 +1,4 @@
-"""What can be asked of a store: Kafka's query types of version 2, as frozen values."""
+"""Queries of a store: Kafka's query types of version 2, as frozen values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from penstock.durations import TimestampLike, timestamp_ms
+from penstock.java_names import with_java_names
 
 __all__ = [
     "KeyQuery",
@@ -24,6 +25,7 @@ __all__ = [
 ResultOrder = Literal["any", "ascending", "descending"]
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class KeyQuery:
     """The value under a key; None if there is none."""
@@ -33,24 +35,28 @@ class KeyQuery:
 
     @classmethod
     def with_key(cls, key: Any) -> KeyQuery:
+        """Query the value of ``key``."""
         return cls(key)
 
     def skip_cache(self) -> KeyQuery:
-        """As Kafka's; only committed state is read here, so there is no cache to skip."""
+        """Accept Kafka's option; queries read only committed state, so there is no cache to skip."""
         return replace(self, skips_cache=True)
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class TimestampedKeyQuery:
-    """As `KeyQuery`, with the time of the value's last change: a `ValueAndTimestamp`."""
+    """Like `KeyQuery`, with the time of the value's last change: a `ValueAndTimestamp`."""
 
     key: Any
 
     @classmethod
     def with_key(cls, key: Any) -> TimestampedKeyQuery:
+        """Query the value of ``key`` and the time of its last change."""
         return cls(key)
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class RangeQuery:
     """(key, value) of the keys from ``lower`` to ``upper``, both included, in the order of the keys' bytes."""
@@ -62,29 +68,36 @@ class RangeQuery:
 
     @classmethod
     def with_range(cls, lower: Any, upper: Any) -> RangeQuery:
+        """Query the keys from ``lower`` to ``upper``, both included; None leaves an end open."""
         return cls(lower, upper)
 
     @classmethod
     def with_lower_bound(cls, lower: Any) -> RangeQuery:
+        """Query the keys from ``lower`` on."""
         return cls(lower)
 
     @classmethod
     def with_upper_bound(cls, upper: Any) -> RangeQuery:
+        """Query the keys up to ``upper``, which is included."""
         return cls(None, upper)
 
     @classmethod
     def with_no_bounds(cls) -> RangeQuery:
+        """Query all keys."""
         return cls()
 
     def with_ascending_keys(self) -> RangeQuery:
+        """Return the keys in ascending order of their bytes."""
         return replace(self, order="ascending")
 
     def with_descending_keys(self) -> RangeQuery:
+        """Return the keys in descending order of their bytes."""
         return replace(self, order="descending")
 
 
+@with_java_names
 class TimestampedRangeQuery(RangeQuery):
-    """As `RangeQuery`, each value a `ValueAndTimestamp`."""
+    """Like `RangeQuery`, each value a `ValueAndTimestamp`."""
 
     __slots__ = ()
     with_timestamps: ClassVar[bool] = True
@@ -99,10 +112,11 @@ class PrefixQuery:
 
     @classmethod
     def with_prefix(cls, prefix: Any, serde: Any = None) -> PrefixQuery:
-        """The serde is that of the prefix; by default the store's key serde."""
+        """Query the keys that begin with ``prefix``, encoded by ``serde`` (by default the store's key serde)."""
         return cls(prefix, serde)
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class WindowKeyQuery:
     """(start, value) of a key's windows that start from one time to another, both included."""
@@ -115,9 +129,11 @@ class WindowKeyQuery:
     def with_key_and_window_start_range(
         cls, key: Any, time_from: TimestampLike, time_to: TimestampLike
     ) -> WindowKeyQuery:
+        """Query the windows of ``key`` that start from ``time_from`` to ``time_to``, both included."""
         return cls(key, timestamp_ms(time_from), timestamp_ms(time_to))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class WindowRangeQuery:
     """(windowed key, value): all windows by their start, or all sessions of a key."""
@@ -128,30 +144,34 @@ class WindowRangeQuery:
 
     @classmethod
     def with_key(cls, key: Any) -> WindowRangeQuery:
-        """All sessions of a key, of a session store."""
+        """Query all sessions of a key, in a session store."""
         return cls(key)
 
     @classmethod
     def with_window_start_range(cls, time_from: TimestampLike, time_to: TimestampLike) -> WindowRangeQuery:
-        """The windows of all keys that start in this time, of a window store."""
+        """Query the windows of all keys that start in this time range, in a window store."""
         return cls(None, timestamp_ms(time_from), timestamp_ms(time_to))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class VersionedKeyQuery:
-    """The version of a key that is, or was, valid: a `VersionedRecord`."""
+    """The version of a key that is valid now, or was at a time: a `VersionedRecord`."""
 
     key: Any
     as_of_ms: int | None = None
 
     @classmethod
     def with_key(cls, key: Any) -> VersionedKeyQuery:
+        """Query the latest version of ``key``."""
         return cls(key)
 
     def as_of(self, timestamp: TimestampLike) -> VersionedKeyQuery:
+        """Query the version that was valid at ``timestamp``."""
         return replace(self, as_of_ms=timestamp_ms(timestamp))
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class MultiVersionedKeyQuery:
     """All versions of a key that were valid at some time of a range, both ends included; the newest first."""
@@ -163,18 +183,23 @@ class MultiVersionedKeyQuery:
 
     @classmethod
     def with_key(cls, key: Any) -> MultiVersionedKeyQuery:
+        """Query all versions of ``key``."""
         return cls(key)
 
     def from_time(self, timestamp: TimestampLike) -> MultiVersionedKeyQuery:
+        """Leave out versions that ended before ``timestamp``."""
         return replace(self, from_ms=timestamp_ms(timestamp))
 
     def to_time(self, timestamp: TimestampLike) -> MultiVersionedKeyQuery:
+        """Leave out versions that began after ``timestamp``."""
         return replace(self, to_ms=timestamp_ms(timestamp))
 
     def with_ascending_timestamps(self) -> MultiVersionedKeyQuery:
+        """Return the oldest version first."""
         return replace(self, order="ascending")
 
     def with_descending_timestamps(self) -> MultiVersionedKeyQuery:
+        """Return the newest version first, which is the default."""
         return replace(self, order="descending")
 
 

@@ -1,15 +1,19 @@
-"""Requests and answers of interactive queries, version 2."""
+"""Requests and results of interactive queries, version 2."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from penstock.errors import StateError
+from penstock.given import check_given
+from penstock.java_names import with_java_names
 from penstock.query.position import Position, PositionBound
 from penstock.query.queries import Query
+from penstock.state.views.notebook import entries_html, shown
+from penstock.terminal.html import facts_html, table_html
 
 __all__ = ["FailureReason", "QueryResult", "StateQueryRequest", "StateQueryResult"]
 
@@ -25,6 +29,7 @@ class FailureReason(enum.Enum):
     STORE_EXCEPTION = "STORE_EXCEPTION"
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class StateQueryRequest:
     """Kafka's ``StateQueryRequest``.
@@ -44,37 +49,44 @@ class StateQueryRequest:
 
     @classmethod
     def in_store(cls, name: str) -> StateQueryRequest:
-        """Of which store."""
+        """Make a request for a store."""
+        check_given(name, str, "in_store(): name", "a text")
         return cls(name)
 
     def with_query(self, query: Query) -> StateQueryRequest:
-        """What is asked."""
+        """Set the query."""
+        check_given(query, get_args(Query), "with_query(): query", "a query", 'For example KeyQuery.with_key("a").')
         return replace(self, query=query)
 
     def with_partitions(self, partitions: Collection[int]) -> StateQueryRequest:
-        """Only these partitions."""
+        """Query only these partitions."""
+        is_numbers = isinstance(partitions, Collection) and all(isinstance(number, int) for number in partitions)
+        if not is_numbers or isinstance(partitions, bytes):
+            raise StateError(f"with_partitions(): partitions is {partitions!r}", hint="Give their numbers: [0, 1].")
         return replace(self, partitions=frozenset(partitions))
 
     def with_all_partitions(self) -> StateQueryRequest:
-        """All partitions, which is the default."""
+        """Query all partitions, which is the default."""
         return replace(self, partitions=None)
 
     def with_position_bound(self, bound: PositionBound) -> StateQueryRequest:
-        """How far the state must have come at least."""
+        """Require at least this position of the state."""
+        check_given(bound, PositionBound, "with_position_bound(): bound", "a bound", "PositionBound.at(position)")
         return replace(self, bound=bound)
 
     def require_active(self) -> StateQueryRequest:
-        """Fails with NOT_ACTIVE unless the application runs in this process."""
+        """Fail with NOT_ACTIVE unless the application runs in this process."""
         return replace(self, requires_active=True)
 
     def enable_execution_info(self) -> StateQueryRequest:
-        """Tells how each partition was read, and how long it took."""
+        """Add to each result how the partition was read, and how long it took."""
         return replace(self, has_execution_info=True)
 
 
+@with_java_names
 @dataclass(slots=True)
 class QueryResult:
-    """What one partition answered: a result, or why there is none."""
+    """The result of one partition, or its failure."""
 
     result: Any = None
     failure_reason: FailureReason | None = None
@@ -85,49 +97,91 @@ class QueryResult:
 
     @classmethod
     def for_result(cls, result: Any) -> QueryResult:
+        """Make a successful answer."""
         return cls(result)
 
     @classmethod
     def for_failure(cls, reason: FailureReason, message: str) -> QueryResult:
+        """Make a failed answer: the reason, and a message for people."""
         return cls(None, reason, message)
 
     @property
     def is_success(self) -> bool:
+        """Whether there is a result, which may be None."""
         return self.failure_reason is None
 
     @property
     def is_failure(self) -> bool:
+        """Whether the query failed."""
         return self.failure_reason is not None
 
+    def _repr_html_(self) -> str:
+        return _answer_html(self)
+
     def get(self) -> Any:
-        """The result; raises StateError if it failed."""
+        """Return the result; raises StateError if the query failed."""
         if self.failure_reason is not None:
             raise StateError(self.failure_message, hint=f"The reason is {self.failure_reason.value}.")
         return self.result
 
 
+@with_java_names
 @dataclass(slots=True)
 class StateQueryResult:
-    """Kafka's ``StateQueryResult``: partition -> answer, or that of a global store."""
+    """Kafka's ``StateQueryResult``: the results by partition, or that of a global store."""
 
     partition_results: dict[int, QueryResult] = field(default_factory=dict)
     global_result: QueryResult | None = None
 
+    def _repr_html_(self) -> str:
+        return _answers_html(self)
+
     @property
     def only_partition_result(self) -> QueryResult | None:
-        """The one that succeeded with something; None if there is none. Raises StateError if there are several."""
+        """The only result that is not None; None if there is none. Raises StateError if there are several."""
         found = [r for r in self.partition_results.values() if r.is_success and r.result is not None]
         if len(found) > 1:
             raise StateError(
-                f"{len(found)} partitions gave a result",
-                hint="Look into partition_results, or ask for one partition with with_partitions().",
+                f"{len(found)} partitions have a result",
+                hint="Use partition_results, or query one partition with with_partitions().",
             )
         return found[0] if found else None
 
     @property
     def position(self) -> Position:
-        """That of all partitions together."""
+        """The position of all partitions together."""
         merged = Position()
         for result in self.partition_results.values():
             merged = merged.merge(result.position)
         return merged if self.global_result is None else merged.merge(self.global_result.position)
+
+
+def _answer_html(answer: QueryResult) -> str:
+    """Render the result of one partition."""
+    if answer.failure_reason is not None:
+        return facts_html("no answer", {"reason": answer.failure_reason.value, "message": answer.failure_message})
+    of_batch = f"answer of batch {answer.batch}" if answer.batch >= 0 else "answer"
+    found = answer.result
+    if not isinstance(found, list):
+        return facts_html(of_batch, {"result": shown(found)})
+    if all(type(entry) is tuple and len(entry) == 2 for entry in found):
+        return entries_html(of_batch, found)
+    return table_html(of_batch, ["result"], ([shown(entry)] for entry in found))
+
+
+def _answers_html(answers: StateQueryResult) -> str:
+    """Render the results of all partitions, or that of a global store."""
+    if answers.global_result is not None:
+        return _answer_html(answers.global_result)
+    rows = ((number, *_row(answer)) for number, answer in sorted(answers.partition_results.items()))
+    return table_html(f"{len(answers.partition_results)} partition(s)", ["partition", "batch", "answer"], rows)
+
+
+def _row(answer: QueryResult) -> tuple[Any, Any]:
+    if answer.failure_reason is not None:
+        return answer.batch, f"{answer.failure_reason.value}: {answer.failure_message}"
+    found = answer.result
+    if not isinstance(found, list):
+        return answer.batch, shown(found)
+    few = ", ".join(str(shown(entry)) for entry in found[:3])
+    return answer.batch, f"{len(found):,} entries: {few}{', ...' if len(found) > 3 else ''}" if found else "no entries"

@@ -1,4 +1,4 @@
-"""What queries run over: the stores of an application, as one committed batch left them."""
+"""The source of queries: the stores of an application at the end of one commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from penstock.errors import StateError
 from penstock.query.position import Position
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["GLOBAL", "QUERYABLE", "Reading", "StateSource", "StoreInfo", "unknown_store"]
+__all__ = [
+    "GLOBAL",
+    "QUERYABLE",
+    "CommittedStores",
+    "Commits",
+    "NewestCommit",
+    "StateSource",
+    "StoreInfo",
+    "StoreSnapshot",
+    "unknown_store",
+]
 
 GLOBAL = -1  # the partition number of a global store's only copy
 QUERYABLE = ("key_value", "timestamped", "versioned", "lru", "window", "session")
@@ -24,10 +34,10 @@ class StoreInfo:
 
     Attributes:
         spec: Kind and serdes.
-        partitions: How many there are; 1 for a global one.
-        topics: The source topics of its sub-topology whose partitions are its own.
-        is_direct: Whether nothing else feeds it, no repartition topic.
-        is_global: Whether it is a global table's.
+        partitions: The number of partitions; 1 for a global store.
+        topics: The source topics of its sub-topology, whose partitions are the store's.
+        is_direct: Whether only source topics feed it, no repartition topic.
+        is_global: Whether it belongs to a global table.
     """
 
     spec: StoreSpec
@@ -38,16 +48,17 @@ class StoreInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Some partitions of a store, all at the end of the same batch.
+class StoreSnapshot:
+    """Open views of some partitions of a store, each at the end of one commit; with micro-batches, of the same batch.
 
     Attributes:
-        views: Partition -> typed view; `GLOBAL` for a global store.
-        batch: The batch; -1 before the first.
-        committed_ms: When it was committed; 0 before the first.
-        position: What is in the state.
-        sources: Partition -> where it is read: "worker", "own" or "memory".
-        is_shared: Whether no other reading can go on beside it, so that it should end soon.
+        views: The typed view of each partition; `GLOBAL` for a global store.
+        batch: The batch; -1 before the first, and in continuous mode.
+        committed_ms: The time of its commit; 0 before the first. In continuous mode: the time at which the views held
+            all that was committed.
+        position: The position of the state.
+        sources: The replica that each partition is read from: "worker", "own" or "memory".
+        is_shared: Whether it blocks other readers of the store, so that it should end soon.
     """
 
     views: Mapping[int, Any]
@@ -62,16 +73,73 @@ class StateSource(Protocol):
     """An application's committed state."""
 
     def stores(self) -> Mapping[str, StoreInfo]:
-        """All stores that can be queried."""
+        """Return all stores that can be queried."""
         ...
 
-    def reading(self, store: str, partitions: Collection[int] | None = None) -> AbstractContextManager[Reading]:
-        """The store as the newest committed batch left it; None: all partitions. Raises StateError."""
+    def reading(self, store: str, partitions: Collection[int] | None = None) -> AbstractContextManager[StoreSnapshot]:
+        """Open a store at the end of the newest commit; None: all partitions. Raises StateError."""
+        ...
+
+
+class NewestCommit(Protocol):
+    """The newest commit of an application."""
+
+    @property
+    def batch(self) -> int:
+        """Spark's number of the batch; -1 in continuous mode."""
+        ...
+
+    @property
+    def committed_ms(self) -> int:
+        """The time of the commit; in continuous mode the time at which nothing newer was committed."""
+        ...
+
+    @property
+    def ends(self) -> Mapping[str, Mapping[int, int]]:
+        """The offset after the last record that it includes, by topic and partition."""
+        ...
+
+    @property
+    def position(self) -> Position:
+        """The last record of each topic partition that all stores include."""
+        ...
+
+
+class Commits(Protocol):
+    """The commits of an application."""
+
+    def newest(self) -> NewestCommit | None:
+        """Return the newest one; None before the first."""
+        ...
+
+
+class CommittedStores(StateSource, Protocol):
+    """An application's committed state, with the facts that a query server shows.
+
+    Attributes:
+        checkpoint: The checkpoint location, where instances are noted.
+        application_id: The ``application.id``.
+    """
+
+    checkpoint: str
+    application_id: str
+
+    @property
+    def commits(self) -> Commits:
+        """The application's commits."""
+        ...
+
+    def store(self, name: str) -> StoreInfo:
+        """Return one store; raises StateError, with similar names, if it does not exist."""
+        ...
+
+    def close(self) -> None:
+        """Close all files."""
         ...
 
 
 def unknown_store(store: str, known: Collection[str]) -> StateError:
-    """The error for a store that is not there, with the nearest names."""
+    """Make the error for an unknown store, with similar names."""
     near = difflib.get_close_matches(store, known)
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"The stores are {sorted(known) or 'none'}."
     return StateError(

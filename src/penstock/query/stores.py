@@ -1,7 +1,7 @@
-"""Read-only stores over all partitions of an application: what ``KafkaStreams.store()`` gives.
+"""Read-only stores over all partitions of an application, returned by ``KafkaStreams.store()``.
 
-Each call sees one committed batch, the newest. A key is looked for first in the partition where Kafka's partitioner
-puts it, then in the others, for a topic may have been written with another partitioner.
+Each call reads the newest committed batch. A key is looked up first in its partition by Kafka's partitioner, then in
+the others, as its topic may have been written with another partitioner.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.durations import TimestampLike, timestamp_ms
-from penstock.errors import StateError
+from penstock.errors import PenstockError, StateError
+from penstock.java_names import with_java_names, with_java_names_of
 from penstock.query.execute import plain_entries
 from penstock.query.parameters import StoreQueryParameters, StoreType
-from penstock.query.source import GLOBAL, Reading, StateSource, StoreInfo, unknown_store
+from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
 from penstock.state.views import ValueAndTimestamp, VersionedRecord
-from penstock.state.views.keyvalue import key_bytes
+from penstock.state.views.keys import key_bytes
+from penstock.state.views.notebook import entries_html
+from penstock.terminal.html import MOST_ROWS, facts_html
 
 __all__ = [
     "Found",
@@ -38,17 +41,17 @@ Entries = Iterator[tuple[Any, Any]]
 
 
 class Found(NamedTuple):
-    """What a partition had under a key: None if none had anything. The reading is over."""
+    """The result of a lookup: None if no partition has the key. The snapshot is closed."""
 
     value: Any
     partition: int
-    reading: Reading
+    reading: StoreSnapshot
 
 
 def lookup(
     source: StateSource, info: StoreInfo, key: Any, read: Callable[[Any], Any], partition: int | None = None
 ) -> Found:
-    """The first thing that a partition has, the key's own partition first."""
+    """Read a key from the first partition that has it, beginning with the key's own."""
     own = partition_for(key_bytes(info.spec, key), info.partitions)
     if partition is not None or info.is_global or info.partitions == 1:
         order = [[partition or 0]]
@@ -65,9 +68,9 @@ def lookup(
 
 
 def merged_entries(
-    reading: Reading, read: Callable[[Any], Iterable[Any]], sort: Callable[[Any], Any] | None, *, reverse: bool
+    reading: StoreSnapshot, read: Callable[[Any], Iterable[Any]], sort: Callable[[Any], Any] | None, *, reverse: bool
 ) -> Iterator[Any]:
-    """The entries of all partitions of a reading, in one order if ``sort`` gives one, else one after the other."""
+    """Return the entries of all partitions of a snapshot, ordered by ``sort``, else partition by partition."""
     parts = [iter(read(view)) for _, view in sorted(reading.views.items())]
     if sort is None or len(parts) < 2:
         return chain.from_iterable(parts)
@@ -80,8 +83,8 @@ class _Composite:
     Args:
         source: The state.
         info: The store.
-        partition: The only one to read.
-        has_timestamps: Whether values come with their timestamps.
+        partition: The only partition to read.
+        has_timestamps: Whether values have their timestamps.
     """
 
     def __init__(
@@ -94,6 +97,15 @@ class _Composite:
         self._partition = partition
         self._has_timestamps = has_timestamps
 
+    def _repr_html_(self) -> str:
+        """Render the first entries, partition by partition, for a notebook."""
+
+        def read(most: int) -> Entries:
+            entries = self._entries(lambda view: view.first(most), None, reverse=False)
+            return ((key, self._value(value)) for key, value in entries)
+
+        return _store_html(self.name, read)
+
     def _value(self, value: Any) -> Any:
         return value.value if isinstance(value, ValueAndTimestamp) and not self._has_timestamps else value
 
@@ -103,10 +115,10 @@ class _Composite:
     def _entries(
         self, read: Callable[[Any], Iterable[Any]], sort: Callable[[Any], Any] | None, *, reverse: bool
     ) -> Any:
-        """The entries of all partitions as one committed batch left them, in one order if ``sort`` gives one."""
+        """Yield the entries of all partitions at the end of one committed batch, ordered by ``sort`` if given."""
         with ExitStack() as stack:
             wanted = None if self._partition is None else [self._partition]
-            reading: Reading = stack.enter_context(self._source.reading(self.name, wanted))
+            reading: StoreSnapshot = stack.enter_context(self._source.reading(self.name, wanted))
             found = merged_entries(reading, read, sort, reverse=reverse)
             if reading.is_shared:
                 found = iter(list(found))
@@ -117,15 +129,16 @@ class _Composite:
         return key_bytes(self._spec, entry[0])
 
 
+@with_java_names
 class ReadOnlyKeyValueStore(_Composite):
     """Kafka's ``ReadOnlyKeyValueStore``; entries of all partitions come in the order of their keys' bytes."""
 
     def get(self, key: Any) -> Any:
-        """The value under the key, or None."""
+        """Return the value of a key, or None."""
         return self._value(self._lookup(key, lambda view: view.get(key)))
 
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
-        """The values under the keys, all of one batch; None where there is none."""
+        """Return the values of keys, all of one batch; None for missing keys."""
         with self._source.reading(self.name, None if self._partition is None else [self._partition]) as reading:
             found: list[Any] = [None] * len(keys)
             for view in reading.views.values():
@@ -135,27 +148,27 @@ class ReadOnlyKeyValueStore(_Composite):
             return [self._value(value) for value in found]
 
     def range(self, low: Any = None, high: Any = None) -> Entries:
-        """Entries from ``low`` to ``high``, both included; None is open."""
+        """Return the entries from ``low`` to ``high``, both included; None is open."""
         return self._ordered(lambda view: view.range(low, high), reverse=False)
 
     def reverse_range(self, low: Any = None, high: Any = None) -> Entries:
-        """As `range`, the last first."""
+        """Like `range`, in reverse order."""
         return self._ordered(lambda view: view.reverse_range(low, high), reverse=True)
 
     def prefix_scan(self, prefix: Any, serde: Any = None) -> Entries:
-        """Entries whose key bytes begin with those of ``prefix`` (by ``serde``, else by the key serde)."""
+        """Return the entries whose key bytes begin with those of ``prefix`` (by ``serde``, else by the key serde)."""
         return self._ordered(lambda view: view.prefix_scan(prefix, serde), reverse=False)
 
     def all(self) -> Entries:
-        """All entries."""
+        """Return all entries."""
         return self._ordered(lambda view: view.all(), reverse=False)
 
     def reverse_all(self) -> Entries:
-        """All entries, the last first."""
+        """Return all entries in reverse order."""
         return self._ordered(lambda view: view.reverse_all(), reverse=True)
 
     def approximate_num_entries(self) -> int:
-        """How many entries there are."""
+        """Return the approximate number of entries."""
         with self._source.reading(self.name, None if self._partition is None else [self._partition]) as reading:
             return sum(view.approximate_num_entries() for view in reading.views.values())
 
@@ -167,41 +180,42 @@ class ReadOnlyKeyValueStore(_Composite):
         return found
 
 
+@with_java_names
 class ReadOnlyWindowStore(_Composite):
     """Kafka's ``ReadOnlyWindowStore``; times are starts of windows, both ends of a range are included."""
 
     def fetch(self, key: Any, time_from: TimestampLike, time_to: TimestampLike | None = None) -> Any:
-        """The value of the window that starts then; given two times, the (start, value) of the windows between."""
+        """Return the value of the window that starts then; with two times, (start, value) of the windows between."""
         low = timestamp_ms(time_from)
         if time_to is None:
             return self._value(self._lookup(key, lambda view: view.fetch(key, low)))
         return iter(self._windows(key, low, timestamp_ms(time_to), reverse=False))
 
     def backward_fetch(self, key: Any, time_from: TimestampLike, time_to: TimestampLike) -> Entries:
-        """As `fetch` with two times, the newest first."""
+        """Like `fetch` with two times, the newest first."""
         return iter(self._windows(key, timestamp_ms(time_from), timestamp_ms(time_to), reverse=True))
 
     def fetch_key_range(self, low: Any, high: Any, time_from: TimestampLike, time_to: TimestampLike) -> Entries:
-        """(windowed key, value) of the keys from ``low`` to ``high``; None is open."""
+        """Return (windowed key, value) of the keys from ``low`` to ``high``; None is open."""
         first, last = timestamp_ms(time_from), timestamp_ms(time_to)
         return self._all(lambda view: view.fetch_key_range(low, high, first, last))
 
     def fetch_all(self, time_from: TimestampLike, time_to: TimestampLike) -> Entries:
-        """(windowed key, value) of all windows that start in this time."""
+        """Return (windowed key, value) of all windows that start in this time range."""
         first, last = timestamp_ms(time_from), timestamp_ms(time_to)
         return self._all(lambda view: view.fetch_all(first, last))
 
     def backward_fetch_all(self, time_from: TimestampLike, time_to: TimestampLike) -> Entries:
-        """As `fetch_all`, the last first."""
+        """Like `fetch_all`, in reverse order."""
         first, last = timestamp_ms(time_from), timestamp_ms(time_to)
         return self._all(lambda view: view.fetch_all(first, last, reverse=True))
 
     def all(self) -> Entries:
-        """All windows that have not expired."""
+        """Return all windows that have not expired."""
         return self._all(lambda view: view.all())
 
     def backward_all(self) -> Entries:
-        """All windows, the last first."""
+        """Return all windows in reverse order."""
         return self._all(lambda view: view.all(reverse=True))
 
     def _windows(self, key: Any, low: int, high: int, *, reverse: bool) -> list[tuple[int, Any]]:
@@ -212,44 +226,46 @@ class ReadOnlyWindowStore(_Composite):
         return ((key, self._value(value)) for key, value in self._entries(read, None, reverse=False))
 
 
+@with_java_names
 class ReadOnlySessionStore(_Composite):
     """Kafka's ``ReadOnlySessionStore``."""
 
     def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All sessions of the key, by end."""
+        """Return all sessions of a key, ordered by end."""
         return iter(self._lookup(key, lambda view: list(view.fetch(key)) or None) or ())
 
     def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
-        """As `fetch`, the newest first."""
+        """Like `fetch`, the newest first."""
         return iter(self._lookup(key, lambda view: list(view.fetch(key, reverse=True)) or None) or ())
 
     def fetch_session(self, key: Any, start: TimestampLike, end: TimestampLike) -> Any:
-        """The value of exactly this session, or None."""
+        """Return the value of exactly this session, or None."""
         first, last = timestamp_ms(start), timestamp_ms(end)
         return self._lookup(key, lambda view: view.fetch_session(key, first, last))
 
     def find_sessions(
         self, key: Any, earliest_end: TimestampLike, latest_start: TimestampLike
     ) -> Iterator[tuple[Windowed[Any], Any]]:
-        """The key's sessions that end at ``earliest_end`` or later and start at ``latest_start`` or before."""
+        """Return a key's sessions that end at ``earliest_end`` or later and start at ``latest_start`` or before."""
         first, last = timestamp_ms(earliest_end), timestamp_ms(latest_start)
         return iter(self._lookup(key, lambda view: list(view.find_sessions(key, first, last)) or None) or ())
 
     def fetch_key_range(self, low: Any = None, high: Any = None) -> Entries:
-        """All sessions of the keys from ``low`` to ``high``; None is open."""
+        """Return all sessions of the keys from ``low`` to ``high``; None is open."""
         found: Entries = self._entries(lambda view: view.fetch_key_range(low, high), None, reverse=False)
         return found
 
     def all(self) -> Entries:
-        """All sessions that have not expired."""
+        """Return all sessions that have not expired."""
         return self.fetch_key_range()
 
 
+@with_java_names_of("VersionedKeyValueStore")
 class ReadOnlyVersionedStore(_Composite):
-    """Versioned stores; Kafka reads them through its query types only."""
+    """A read-only versioned store; Kafka reads these only by its query types."""
 
     def get(self, key: Any, as_of: TimestampLike | None = None) -> VersionedRecord | None:
-        """The latest version of the key, or the one that was valid at a time."""
+        """Return the latest version of a key, or the one that was valid at a time."""
         time = None if as_of is None else timestamp_ms(as_of)
         found: VersionedRecord | None = self._lookup(key, lambda view: view.get(key, time))
         return found
@@ -257,12 +273,12 @@ class ReadOnlyVersionedStore(_Composite):
     def versions(
         self, key: Any, time_from: TimestampLike = 0, time_to: TimestampLike = 2**63 - 1
     ) -> Iterator[VersionedRecord]:
-        """The versions that were valid at some time of this range, the newest first."""
+        """Return the versions of a key that were valid in this time range, the newest first."""
         low, high = timestamp_ms(time_from), timestamp_ms(time_to)
         return iter(self._lookup(key, lambda view: list(view.between(key, low, high)) or None) or ())
 
     def all(self) -> Entries:
-        """The latest version of each key."""
+        """Return the latest version of each key."""
         found: Entries = self._entries(lambda view: view.all(), self._by_key, reverse=False)
         return found
 
@@ -278,8 +294,21 @@ _KINDS: dict[str, type[ReadOnlyStore]] = {
 }
 
 
+def _store_html(name: str, read: Callable[[int], Entries]) -> str:
+    """Render the first entries of a store, or the error if it cannot be read.
+
+    Args:
+        name: The name of the store.
+        read: Returns so many entries of each partition.
+    """
+    try:
+        return entries_html(name, islice(read(MOST_ROWS + 1), MOST_ROWS + 1))
+    except PenstockError as error:  # a cell that only displays something must not fail
+        return facts_html(name, {"cannot be read": error.message})
+
+
 def open_store(source: StateSource, parameters: StoreQueryParameters) -> ReadOnlyStore:
-    """A read-only store.
+    """Open a read-only store.
 
     Raises:
         StateError: There is no such store or partition, or it is of another type.
@@ -292,7 +321,7 @@ def open_store(source: StateSource, parameters: StoreQueryParameters) -> ReadOnl
     if kind is not None and not kind.fits(info.spec):
         raise StateError(
             f"store {name!r} is of kind {info.spec.kind!r}, not a {kind.name} store",
-            hint="Ask for it by its name alone, or with a type of QueryableStoreTypes that fits.",
+            hint="Open it by its name alone, or with a matching type of QueryableStoreTypes.",
             store=name,
         )
     partition = parameters.partition

@@ -1,11 +1,12 @@
-"""Avro's rules of schema resolution: what a reader's schema can make of a writer's data."""
+"""Avro's rules of schema resolution: whether a reader's schema can read a writer's data."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from penstock.registry.documents import parse_json
 
 __all__ = ["AvroSchema", "avro_differences", "type_of"]
 
@@ -20,26 +21,26 @@ _PROMOTIONS = {
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """A schema with all names written out, and the types that the names stand for."""
+    """A schema with full names, and the types that the names stand for."""
 
     root: Any
     names: dict[str, Any]
 
     @classmethod
     def of(cls, text: str, referred: Sequence[str] = ()) -> AvroSchema:
-        """Parses a text and those that it refers to.
+        """Parse a schema text and the texts that it refers to.
 
         Raises:
-            ValueError: It is no Avro schema.
+            ValueError: The text is no Avro schema.
         """
         from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
         names: dict[str, Any] = {}
         try:
             for other in referred:
-                parse_schema(json.loads(other), named_schemas=names)
-            root = parse_schema(json.loads(text), named_schemas=names)
-        except (SchemaParseException, UnknownType, KeyError, TypeError, AttributeError) as error:
+                parse_schema(parse_json(other), named_schemas=names)
+            root = parse_schema(parse_json(text), named_schemas=names)
+        except (SchemaParseException, UnknownType, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(str(error) or type(error).__name__) from error
         return cls(root, names)
 
@@ -49,7 +50,7 @@ class AvroSchema:
 
 
 def type_of(schema: Any, names: Mapping[str, Any]) -> tuple[str, Any]:
-    """What kind it is ("record", "union", "int", ...), and its definition.
+    """Return the kind of a schema ("record", "union", "int", ...) and its definition.
 
     Args:
         schema: A part of a parsed schema.
@@ -69,11 +70,11 @@ def type_of(schema: Any, names: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def avro_differences(reader: AvroSchema, writer: AvroSchema) -> list[str]:
-    """Why the reader cannot read the writer's data, each with the place in the reader's schema."""
-    return _Comparison(reader, writer).compare(reader.root, writer.root, "")
+    """List the reasons why the reader cannot read the writer's data, each with its place in the reader's schema."""
+    return _AvroComparison(reader, writer).compare(reader.root, writer.root, "")
 
 
-class _Comparison:
+class _AvroComparison:
     def __init__(self, reader: AvroSchema, writer: AvroSchema) -> None:
         self._reader = reader
         self._writer = writer
@@ -132,7 +133,7 @@ class _Comparison:
 
 
 def _same_name(reader: Any, writer: Any) -> bool:
-    """Names are compared without their namespaces, aliases in full."""
+    """Compare two names without their namespaces, and aliases in full."""
     name = writer["name"]
     short = name.rpartition(".")[2]
     return short == reader["name"].rpartition(".")[2] or any(

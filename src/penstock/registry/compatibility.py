@@ -1,12 +1,12 @@
-"""Whether data of one schema can be read with another, whatever kind they are of."""
+"""Compatibility of schemas: whether data written with one can be read with another, for all kinds of schemas."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from penstock.registry.avro_rules import AvroSchema, avro_differences
+from penstock.registry.documents import parse_json
 from penstock.registry.json_rules import json_differences
 from penstock.registry.model import Reference, Schema, refused
 from penstock.registry.protobuf_rules import ProtobufSchema, protobuf_differences
@@ -14,62 +14,88 @@ from penstock.registry.protobuf_rules import ProtobufSchema, protobuf_difference
 __all__ = ["Resolve", "differences", "parsed"]
 
 Resolve = Callable[[Reference], Schema]
+_MOST_REFERENCES = 100
+# What parsers and rules raise over a text that is JSON but no valid schema.
+_UNFIT = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, ArithmeticError)
 
 
 def parsed(schema: Schema, resolve: Resolve) -> Any:
-    """The schema as its rules want it.
+    """Parse a schema into the form that the rules of its kind compare.
 
     Raises:
-        SchemaRegistryError: 42201, the text is no schema of its kind.
+        SchemaRegistryError: 42201, the text is no schema of this kind.
     """
     try:
         if schema.kind == "AVRO":
-            return AvroSchema.of(schema.text, _referred(schema, resolve))
+            texts = [found.text for found in _referred(schema, resolve).values()]
+            return AvroSchema.of(schema.text, list(dict.fromkeys(texts)))
         if schema.kind == "JSON":
             return _json(schema, resolve)
         if schema.kind == "PROTOBUF":
             return ProtobufSchema.of(schema.text)
-    except ValueError as error:
-        raise refused(422, 42201, f"Invalid schema {schema.text[:200]}, details: {error}") from error
+    except _UNFIT as error:
+        details = str(error)[:500] or type(error).__name__
+        raise refused(422, 42201, f"Invalid schema {schema.text[:200]}, details: {details}") from error
     raise refused(422, 42201, f"Invalid schema type {schema.kind}")
 
 
 def differences(reader: Schema, writer: Schema, resolve: Resolve) -> list[str]:
-    """Why ``reader`` cannot read what ``writer`` wrote; nothing if it can."""
+    """List the reasons why ``reader`` cannot read what ``writer`` wrote; empty if it can."""
     if reader.kind != writer.kind:
         return [f"schema type changed from {writer.kind} to {reader.kind}"]
     new, old = parsed(reader, resolve), parsed(writer, resolve)
-    if reader.kind == "AVRO":
-        return avro_differences(new, old)
-    return json_differences(new, old) if reader.kind == "JSON" else protobuf_differences(new, old)
+    rules: dict[str, Callable[[Any, Any], list[str]]] = {
+        "AVRO": avro_differences, "JSON": json_differences, "PROTOBUF": protobuf_differences,
+    }  # fmt: skip
+    try:
+        return rules[reader.kind](new, old)
+    except _UNFIT as error:
+        details = str(error)[:500] or type(error).__name__
+        raise refused(422, 42201, f"The schemas cannot be compared, details: {details}") from error
 
 
-def _referred(schema: Schema, resolve: Resolve) -> list[str]:
-    """The texts of all schemas that this one builds on, those that need nothing first, each once."""
-    texts: dict[Reference, str] = {}
+def _referred(schema: Schema, resolve: Resolve) -> dict[Reference, Schema]:
+    """Collect all schemas that this one refers to, directly or not, each after those that it refers to itself.
+
+    Raises:
+        ValueError: The references form a circle, or are too many.
+    """
+    found: dict[Reference, Schema] = {}
+    open_ones: list[Reference] = []
 
     def visit(one: Schema) -> None:
         for reference in one.references:
-            if reference not in texts:
-                found = resolve(reference)
-                visit(found)
-                texts[reference] = found.text
+            if reference in found:
+                continue
+            if reference in open_ones:
+                raise ValueError(f"the reference {reference.name!r} leads back to itself")
+            if len(found) + len(open_ones) >= _MOST_REFERENCES:
+                raise ValueError(f"it builds on more than {_MOST_REFERENCES} other schemas")
+            open_ones.append(reference)
+            target = resolve(reference)
+            visit(target)
+            found[reference] = target
+            open_ones.pop()
 
     visit(schema)
-    return list(dict.fromkeys(texts.values()))
+    return found
 
 
 def _json(schema: Schema, resolve: Resolve) -> Any:
-    """The document, with what it refers to under ``$defs``."""
+    """Parse a JSON schema, with the schemas that it refers to under a key of their own."""
     from jsonschema import SchemaError
     from jsonschema.validators import validator_for
 
-    document = json.loads(schema.text)
-    try:
-        validator_for(document).check_schema(document)
-    except SchemaError as error:
-        raise ValueError(error.message) from error
-    others = {reference.name: _json(resolve(reference), resolve) for reference in schema.references}
+    def checked(one: Schema) -> Any:
+        document = parse_json(one.text)
+        try:
+            validator_for(document).check_schema(document)
+        except SchemaError as error:
+            raise ValueError(error.message) from error
+        return document
+
+    document = checked(schema)
+    others = {reference.name: checked(found) for reference, found in _referred(schema, resolve).items()}
     if others and isinstance(document, dict):
         document = {**document, "$penstock:references": others}
     return document

@@ -2,62 +2,56 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigError, EnvironmentProblemError
+from penstock.errors import ConfigError
+from penstock.registry.documents import BadDocumentError, parse_object
 from penstock.registry.routes import ROUTES, handle
 from penstock.registry.service import Registry
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from uvicorn import Server
+
+    from penstock.serving import Certificate, HttpServer
 
 __all__ = ["CONTENT_TYPE", "application", "server"]
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 _METHODS = ["GET", "POST", "PUT", "DELETE"]
+_BODY_BYTES = 4 << 20
 
 
-def application(registry: Registry, users: Mapping[str, str] | None = None) -> FastAPI:
-    """The registry as an ASGI application; ``/docs`` lists what it answers.
-
-    Args:
-        registry: What to serve.
-        users: Names and passwords of those who may ask; None lets everybody.
+def application(registry: Registry) -> FastAPI:
+    """Make the registry's ASGI application; ``/docs`` lists its endpoints.
 
     Raises:
         ConfigError: FastAPI is not installed.
     """
     try:
         from fastapi import FastAPI, Request, Response
+        from starlette.concurrency import run_in_threadpool
     except ImportError as error:
         raise ConfigError(
             f"the registry needs FastAPI: {error}", hint='Run: pip install "penstock[registry]"'
         ) from error
+    import json
 
     app = FastAPI(title="Schema registry", description="Confluent's REST interface, by Penstock.")
 
-    def shown(status: int, document: Any, headers: dict[str, str] | None = None) -> Response:
-        return Response(json.dumps(document), status, headers, CONTENT_TYPE)
-
     async def answer(request: Request) -> Response:
-        if users is not None and not _may(request.headers.get("authorization", ""), users):
-            refusal = {"error_code": 401, "message": "Unauthorized"}
-            return shown(401, refusal, {"WWW-Authenticate": 'Basic realm="registry"'})
-        body = await request.body()
         try:
-            document = json.loads(body) if body else {}
-        except ValueError:
-            return shown(400, {"error_code": 400, "message": "the body is no JSON"})
-        if not isinstance(document, dict):
-            return shown(400, {"error_code": 400, "message": "the body is no JSON object"})
-        path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii").partition("?")[0]
-        return shown(*handle(registry, request.method, path, dict(request.query_params), document))
+            document = parse_object(await request.body())
+        except BadDocumentError as error:
+            status, found = 400, shown_refusal(400, str(error))
+        else:
+            path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1").partition("?")[0]
+            query = dict(request.query_params)
+            # Comparing schemas takes a while, and must not hold up other requests.
+            status, found = await run_in_threadpool(handle, registry, request.method, path, query, document)
+        return Response(json.dumps(found), status, None, CONTENT_TYPE)
 
-    # FastAPI's own docs come first; a subject with a slash in it (%2F) fits none of the paths, but the last route.
+    # FastAPI's own docs come first; a subject with a slash in it (%2F) fits only the last route.
     answer.__annotations__ = {"request": Request, "return": Response}
     for route in ROUTES:
         name = f"{route.method} {route.path}"
@@ -68,18 +62,9 @@ def application(registry: Registry, users: Mapping[str, str] | None = None) -> F
     return app
 
 
-def _may(header: str, users: Mapping[str, str]) -> bool:
-    """Whether HTTP's basic authorisation names a user and the right password."""
-    import base64
-    import binascii
-
-    kind, _, encoded = header.partition(" ")
-    try:
-        name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return False
-    wanted = users.get(name)
-    return kind.lower() == "basic" and wanted is not None and secrets.compare_digest(password.encode(), wanted.encode())
+def shown_refusal(status: int, message: str) -> dict[str, Any]:
+    """Make the JSON document of a refusal in the form of Confluent's registry."""
+    return {"error_code": status, "message": message}
 
 
 def server(
@@ -88,36 +73,30 @@ def server(
     port: int = 8081,
     *,
     users: Mapping[str, str] | None = None,
-    certificate: str | None = None,
-    key: str | None = None,
-) -> Server:
-    """A server that is not running yet: call its ``run()``.
+    certificate: Certificate | None = None,
+) -> HttpServer:
+    """Make a server that listens and does not serve yet: call its ``run()`` or ``start()``.
 
     Args:
-        registry: What to serve.
-        host: Where to listen.
-        port: Where to listen; 0 takes a free one.
-        users: Names and passwords of those who may ask; None lets everybody.
-        certificate: A PEM file: serve HTTPS.
-        key: Its private key, unless the certificate's file has it.
+        registry: The registry to serve.
+        host: The address to listen on.
+        port: The port to listen on; 0 takes a free one.
+        users: Passwords by user name, also for ``/docs``; None serves requests without a password.
+        certificate: The server's certificate, to serve HTTPS; None serves HTTP.
 
     Raises:
-        EnvironmentProblemError: The port is taken.
+        ConfigError: FastAPI is not installed.
+        EnvironmentProblemError: The port is taken, or the certificate cannot be read.
     """
-    import socket
+    app = application(registry)
+    from penstock.serving import AccessRules, HttpServer, Limits, listen
 
-    app = application(registry, users)
-    import uvicorn
-
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise EnvironmentProblemError(
-                f"the registry cannot listen on {host}:{port}: {error.strerror}", hint="Choose another --port."
-            ) from error
-    config = uvicorn.Config(
-        app, host, port, log_level="warning", ssl_certfile=certificate, ssl_keyfile=key, lifespan="off"
+    return HttpServer(
+        app,
+        listen(host, port, "registry"),
+        access=AccessRules(frozenset({host.lower()}), users, realm="registry"),
+        limits=Limits(body_bytes=_BODY_BYTES),
+        certificate=certificate,
+        shown=shown_refusal,
+        content_type=CONTENT_TYPE,
     )
-    return uvicorn.Server(config)

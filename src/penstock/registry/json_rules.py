@@ -1,7 +1,7 @@
-"""Rules for JSON Schema: whether every document of the old schema is one of the new.
+"""Compatibility rules for JSON Schema: every document of the old schema must be valid under the new one.
 
-They cover types, values, bounds, properties, items and combinations by comparing keyword with keyword, as Confluent's
-do. A keyword that none of the rules knows must be the same in both.
+The rules compare types, values, bounds, properties, items and combinations keyword by keyword, as Confluent's do. A
+keyword that no rule covers must be the same in both.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ _UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties
 _LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _EXACT = ("pattern", "multipleOf", "uniqueItems", "not", "if", "then", "else", "patternProperties", "dependencies")
 _NESTING = 40
+_MOST_COMPARISONS = 50_000
 
 
 def json_differences(new: Any, old: Any) -> list[str]:
-    """Why the new schema refuses documents of the old one, each with its place; nothing if it takes all."""
-    return _Comparison(new, old).compare(new, old, "#", 0)
+    """List the reasons why the new schema rejects documents of the old one, each with its place.
+
+    Raises:
+        ValueError: The schemas have so many combinations that comparing them would take too long.
+    """
+    return _JsonComparison(new, old).compare(new, old, "#", 0)
 
 
 def _types(schema: dict[str, Any]) -> set[str] | None:
@@ -30,13 +35,41 @@ def _types(schema: dict[str, Any]) -> set[str] | None:
     return {kinds} if isinstance(kinds, str) else set(kinds)
 
 
-class _Comparison:
+class _JsonComparison:
+    """A comparison of two documents; each pair of their parts once, as parts may refer to each other in circles.
+
+    A pair that is being compared counts as compatible: its differences are reported at the place where its comparison
+    began. Results that rest on this assumption are dropped when it turns out wrong.
+    """
+
     def __init__(self, new: Any, old: Any) -> None:
         self._new = new
         self._old = old
+        self._found: dict[tuple[int, int], tuple[Any, Any, list[str]]] = {}  # by identity, so the parts are kept, too
+        self._compatible: list[tuple[int, int]] = []
+        self._compared = 0
 
     def compare(self, new: Any, old: Any, place: str, depth: int) -> list[str]:
-        new, old = _followed(new, self._new), _followed(old, self._old)
+        new, old = _resolved(new, self._new), _resolved(old, self._old)
+        pair = (id(new), id(old))
+        known = self._found.get(pair)
+        if known is not None:
+            return known[2]
+        self._compared += 1
+        if self._compared > _MOST_COMPARISONS:
+            raise ValueError(f"they combine in more than {_MOST_COMPARISONS:,} ways; split the schema")
+        assumed = len(self._compatible)
+        self._found[pair] = (new, old, [])
+        self._compatible.append(pair)
+        found = self._differences(new, old, place, depth)
+        if found:
+            for doubtful in self._compatible[assumed:]:
+                self._found.pop(doubtful, None)
+            del self._compatible[assumed:]
+            self._found[pair] = (new, old, found)
+        return found
+
+    def _differences(self, new: Any, old: Any, place: str, depth: int) -> list[str]:
         if new in (True, {}) or old is False or new == old or depth > _NESTING:
             return []
         if new is False:
@@ -54,7 +87,7 @@ class _Comparison:
         ]
 
     def _combined(self, new: Any, old: Any, place: str, depth: int) -> list[str] | None:
-        """Alternatives: each of the old ones must fit one of the new; None if neither schema has any."""
+        """Compare alternatives: each old one must fit one of the new; return None if neither schema has any."""
         new_key, old_key = _alternatives(new), _alternatives(old)
         if new_key is None and old_key is None:
             return None
@@ -87,7 +120,7 @@ class _Comparison:
         found = [
             f"{place}/required: property {name!r} is required now"
             for name in new.get("required", [])
-            if name not in old.get("required", []) and not _has_default(_followed(have.get(name, {}), self._new))
+            if name not in old.get("required", []) and not _has_default(_resolved(have.get(name, {}), self._new))
         ]
         rest, old_rest = new.get("additionalProperties", True), old.get("additionalProperties", True)
         for name, schema in have.items():
@@ -116,8 +149,8 @@ def _alternatives(schema: dict[str, Any]) -> str | None:
     return next((key for key in ("oneOf", "anyOf", "allOf") if key in schema), None)
 
 
-def _followed(schema: Any, root: Any) -> Any:
-    """What a ``$ref`` inside the document, or to a registered reference, stands for."""
+def _resolved(schema: Any, root: Any) -> Any:
+    """Resolve a ``$ref`` within the document or to a registered reference."""
     for _ in range(_NESTING):
         if not isinstance(schema, dict) or "$ref" not in schema:
             return schema
@@ -132,7 +165,7 @@ def _followed(schema: Any, root: Any) -> Any:
             name = step.replace("~1", "/").replace("~0", "~")
             if name:
                 found = found.get(name, {}) if isinstance(found, dict) else {}
-        schema = found
+        schema = found if isinstance(found, dict | bool) else {}
     return schema
 
 

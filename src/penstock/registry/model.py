@@ -1,4 +1,4 @@
-"""What a registry holds: schemas, and the versions of subjects that point to them."""
+"""The contents of a registry: schemas, and the versions of subjects that point to them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Any
 from uuid import UUID
 
 from penstock.errors import SchemaRegistryError
+from penstock.registry.documents import BadDocumentError, parse_json
 
-__all__ = ["Reference", "Schema", "Version", "refused"]
+__all__ = ["Reference", "Schema", "SubjectVersion", "refused"]
 
 
 def refused(status: int, code: int, message: str) -> SchemaRegistryError:
-    """The error that the REST interface answers with: HTTP status, Confluent's error code, text."""
+    """Make the error of the REST interface: HTTP status, Confluent's error code, text."""
     return SchemaRegistryError(message, status=status, code=code)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema of another subject by the name under which it is used."""
+    """A reference to a schema of another subject, with the name under which it is used."""
 
     name: str
     subject: str
@@ -34,9 +35,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class Schema:
-    """One schema: its text, kind (``AVRO``, ``JSON``, ``PROTOBUF``) and references.
+    """A schema: its text, kind (``AVRO``, ``JSON``, ``PROTOBUF``) and references.
 
-    ``metadata`` and ``rule_set`` are kept and given back, not acted upon.
+    ``metadata`` and ``rule_set`` are stored and returned, but have no effect.
     """
 
     text: str
@@ -47,37 +48,40 @@ class Schema:
 
     @classmethod
     def of_request(cls, body: Mapping[str, Any]) -> Schema:
-        """The schema of a request's body.
+        """Read the schema from the body of a request.
 
         Raises:
-            SchemaRegistryError: 42201, the body has none.
+            SchemaRegistryError: 42201, the body has no schema.
         """
         text, kind = body.get("schema"), str(body.get("schemaType") or "AVRO").upper()
         if not isinstance(text, str) or not text.strip():
             raise refused(422, 42201, "Empty schema")
-        references = tuple(
-            Reference(str(r["name"]), str(r["subject"]), int(r["version"])) for r in body.get("references") or ()
-        )
-        return cls(text, kind, references, _json(body.get("metadata")), _json(body.get("ruleSet")))
+        try:
+            references = tuple(
+                Reference(str(r["name"]), str(r["subject"]), int(r["version"])) for r in body.get("references") or ()
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise refused(422, 42201, "references is a list of objects with name, subject and version") from error
+        return cls(text, kind, references, _json(body, "metadata"), _json(body, "ruleSet"))
 
     @cached_property
     def canonical(self) -> str:
-        """Equal for texts that differ only in white space, or in the order of a JSON object's names."""
+        """The text in a form that is equal for texts which differ only in white space or in the order of JSON keys."""
         if self.kind == "PROTOBUF":
             return " ".join(self.text.split())
         try:
-            return json.dumps(json.loads(self.text), sort_keys=True, separators=(",", ":"))
-        except ValueError:
+            return json.dumps(parse_json(self.text), sort_keys=True, separators=(",", ":"))
+        except BadDocumentError:
             return self.text.strip()
 
     @cached_property
     def guid(self) -> str:
-        """The same for equal schemas in every registry."""
+        """An id that equal schemas share in every registry."""
         parts = [self.kind, self.canonical, repr(self.references), self.metadata or "", self.rule_set or ""]
         return str(UUID(bytes=hashlib.md5("\0".join(parts).encode(), usedforsecurity=False).digest()))
 
     def document(self) -> dict[str, Any]:
-        """As the REST interface shows it; what is usual is left out."""
+        """Make the document of the REST interface, which leaves defaults out."""
         shown: dict[str, Any] = {"schema": self.text}
         if self.kind != "AVRO":
             shown["schemaType"] = self.kind
@@ -91,8 +95,8 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """A subject's version."""
+class SubjectVersion:
+    """A version of a subject."""
 
     subject: str
     number: int
@@ -110,5 +114,8 @@ class Version:
         }
 
 
-def _json(value: Any) -> str | None:
+def _json(body: Mapping[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise refused(422, 42201, f"{name} is a JSON object")
     return json.dumps(value, sort_keys=True) if value else None

@@ -1,7 +1,7 @@
-"""Rules for Protobuf: fields are told by their numbers, and a number must keep its wire type.
+"""Compatibility rules for Protobuf: fields are identified by their numbers, and a number must keep its wire type.
 
 Schemas in the form that Python clients register (a descriptor in base64) are compared in full. A ``.proto`` text,
-which Java clients register, is kept and given back as it is; it is compared by text only, as nothing here parses it.
+which Java clients register, is stored and returned as it is, and never found incompatible, as nothing here parses it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class ProtobufSchema:
-    """A file; ``descriptor`` is None where only the ``.proto`` text is known."""
+    """A Protobuf file; ``descriptor`` is None if only the ``.proto`` text is known."""
 
     text: str
     descriptor: Any
 
     @classmethod
     def of(cls, text: str) -> ProtobufSchema:
-        """Takes both forms.
+        """Parse a schema text of either form.
 
         Raises:
-            ValueError: It is neither.
+            ValueError: The text has neither form.
         """
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
         from google.protobuf.message import DecodeError
@@ -50,7 +50,7 @@ class ProtobufSchema:
             raise ValueError("neither a .proto text nor a file descriptor in base64") from error
 
     def messages(self) -> dict[str, Any]:
-        """All messages by their names below the package."""
+        """Collect all messages by their names within the package."""
         found: dict[str, Any] = {}
 
         def visit(prefix: str, message: Any) -> None:
@@ -65,7 +65,7 @@ class ProtobufSchema:
 
 
 def protobuf_differences(new: ProtobufSchema, old: ProtobufSchema) -> list[str]:
-    """Why messages of the old schema cannot be read with the new one."""
+    """List the reasons why messages of the old schema cannot be read with the new one."""
     if new.descriptor is None or old.descriptor is None:
         return []
     found: list[str] = []
@@ -109,7 +109,7 @@ def _fields(message: str, now: Any, before: Any) -> list[str]:
 
 
 def _kind(field: Any) -> str:
-    """The type's name; for messages that of the message."""
+    """Return the name of a field's type; for messages, the name of the message."""
     name = str(type(field).Type.Name(field.type)).removeprefix("TYPE_").lower()
     return field.type_name if name in {"message", "group"} else name
 

@@ -1,17 +1,18 @@
-"""The registry itself: registers, finds, deletes, and refuses what is not compatible."""
+"""The registry: registering, looking up and deleting schemas, with the compatibility checks."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from penstock.registry.compatibility import differences, parsed
-from penstock.registry.model import Reference, Schema, Version, refused
-from penstock.registry.store import Store
+from penstock.registry.model import Reference, Schema, SubjectVersion, refused
+from penstock.registry.store import SchemaStore
 
-__all__ = ["LEVELS", "Registry"]
+__all__ = ["LEVELS", "Registry", "forget", "named"]
 
 LEVELS = (
     "NONE",
@@ -26,7 +27,7 @@ _MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 
 
 class Registry:
-    """Subjects with versions of schemas, as Confluent's registry has them.
+    """A schema registry: subjects, each with versions of schemas, by the rules of Confluent's registry.
 
     >>> registry = Registry()
     >>> version = registry.register("orders-value", Schema('"string"'))
@@ -38,7 +39,7 @@ class Registry:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._store = Store(path)
+        self._store = SchemaStore(path)
 
     def close(self) -> None:
         self._store.close()
@@ -58,27 +59,27 @@ class Registry:
             raise refused(404, 40403, f"Schema {guid} not found")
         return found
 
-    def uses(self, schema_id: int, *, deleted: bool = False) -> list[Version]:
-        """The versions that have a schema."""
+    def uses(self, schema_id: int, *, deleted: bool = False) -> list[SubjectVersion]:
+        """List the versions that use a schema."""
         self.schema(schema_id)
         return [version for version in self._store.uses(schema_id) if deleted or not version.deleted]
 
-    def all_versions(self) -> list[Version]:
+    def all_versions(self) -> list[SubjectVersion]:
         return [version for version in self._store.all_versions() if not version.deleted]
 
-    def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """The versions of a subject, oldest first.
+    def versions(self, subject: str, *, deleted: bool = False) -> list[SubjectVersion]:
+        """List the versions of a subject, oldest first.
 
         Raises:
-            SchemaRegistryError: 40401, there is none.
+            SchemaRegistryError: 40401, the subject has no version.
         """
         found = [version for version in self._store.versions(subject) if deleted or not version.deleted]
         if not found:
             raise refused(404, 40401, f"Subject '{subject}' not found.")
         return found
 
-    def version(self, subject: str, number: str | int, *, deleted: bool = False) -> Version:
-        """One version; "latest" or -1 is the newest.
+    def version(self, subject: str, number: str | int, *, deleted: bool = False) -> SubjectVersion:
+        """Return one version of a subject; "latest" or -1 is the newest.
 
         Raises:
             SchemaRegistryError: 40401, 40402 or 42202.
@@ -90,13 +91,13 @@ class Registry:
         for version in found:
             if version.number == wanted:
                 return version
-        raise refused(404, 40402, f"Version {wanted} not found.")
+        raise refused(404, 40402, f"SubjectVersion {wanted} not found.")
 
-    def register(self, subject: str, schema: Schema, schema_id: int | None = None) -> Version:
-        """Makes the schema the subject's newest version, unless the subject has it.
+    def register(self, subject: str, schema: Schema, schema_id: int | None = None) -> SubjectVersion:
+        """Make a schema the subject's newest version; return the existing version if the subject has it already.
 
         Raises:
-            SchemaRegistryError: 42201, it is no schema; 409, it is not compatible; 42205, the mode forbids it.
+            SchemaRegistryError: 42201, the text is no schema; 409, it is not compatible; 42205, the mode forbids it.
         """
         mode = self.mode(subject)
         parsed(schema, self._resolve)
@@ -117,12 +118,16 @@ class Registry:
                     f"details: {problems}",
                 )
             number = everything[-1].number + 1 if everything else 1
-            found = self._store.add_schema(schema, schema_id if mode == "IMPORT" else None)
+            wanted = schema_id if mode == "IMPORT" else None
+            taken = None if wanted is None else self._store.schema(wanted)
+            if taken is not None and taken.guid != schema.guid:
+                raise refused(422, 42205, f"Overwrite new schema with id {wanted} is not permitted.")
+            found = self._store.add_schema(schema, wanted)
             self._store.add_version(subject, number, found)
-        return Version(subject, number, found, schema, deleted=False)
+        return SubjectVersion(subject, number, found, schema, deleted=False)
 
-    def lookup(self, subject: str, schema: Schema, *, deleted: bool = False) -> Version:
-        """The version of a subject that has this schema.
+    def lookup(self, subject: str, schema: Schema, *, deleted: bool = False) -> SubjectVersion:
+        """Find the version of a subject with this schema.
 
         Raises:
             SchemaRegistryError: 40401 or 40403.
@@ -133,7 +138,7 @@ class Registry:
         raise refused(404, 40403, "Schema not found")
 
     def delete_subject(self, subject: str, *, permanently: bool = False) -> list[int]:
-        """Deletes all versions; for good only those that have been deleted before."""
+        """Delete all versions of a subject; return their numbers. ``permanently``: only if all were deleted before."""
         with self._store.transaction():
             found = self._store.versions(subject)
             if not found:
@@ -150,27 +155,27 @@ class Registry:
         return [version.number for version in doomed]
 
     def delete_version(self, subject: str, number: str | int, *, permanently: bool = False) -> int:
-        """Deletes one version; for good only if it has been deleted before."""
+        """Delete one version; return its number. ``permanently``: only if it was deleted before."""
         with self._store.transaction():
             found = self.version(subject, number, deleted=True)
             if permanently and not found.deleted:
                 raise refused(
                     404,
                     40407,
-                    f"Subject '{subject}' Version {found.number} was not deleted first "
+                    f"Subject '{subject}' SubjectVersion {found.number} was not deleted first "
                     "before being permanently deleted",
                 )
             if not permanently and found.deleted:
                 raise refused(
                     404,
                     40406,
-                    f"Subject '{subject}' Version {found.number} was soft deleted. "
+                    f"Subject '{subject}' SubjectVersion {found.number} was soft deleted. "
                     "Set permanent=true to delete permanently",
                 )
             self._delete([found], permanently=permanently)
         return found.number
 
-    def _delete(self, versions: Sequence[Version], *, permanently: bool) -> None:
+    def _delete(self, versions: Sequence[SubjectVersion], *, permanently: bool) -> None:
         for version in versions:
             if self.mode(version.subject).startswith("READONLY"):
                 raise refused(422, 42205, f"Subject {version.subject} is in read-only mode")
@@ -179,8 +184,8 @@ class Registry:
                 raise refused(422, 42206, f"One or more references exist to the schema: {sorted(users)}")
             self._store.delete(version, permanently=permanently)
 
-    def referenced_by(self, version: Version) -> list[int]:
-        """Ids of the schemas that refer to a version."""
+    def referenced_by(self, version: SubjectVersion) -> list[int]:
+        """List the ids of the schemas that refer to a version."""
         return sorted(
             {
                 user.schema_id
@@ -190,19 +195,19 @@ class Registry:
         )
 
     def problems(self, subject: str, schema: Schema, number: str | int | None = None) -> list[str]:
-        """Why a schema could not become the subject's next version; none if it could.
+        """List the reasons why a schema cannot become the subject's next version; empty if it can.
 
         Args:
             subject: The subject.
             schema: The new schema.
-            number: The one version to compare with; None takes those that the level asks for.
+            number: The one version to compare with; None compares with those that the compatibility level asks for.
         """
         parsed(schema, self._resolve)
         if number is not None:
             return self._problems(subject, schema, [self.version(subject, number)])
         return self._problems(subject, schema, [v for v in self._store.versions(subject) if not v.deleted])
 
-    def _problems(self, subject: str, schema: Schema, live: list[Version]) -> list[str]:
+    def _problems(self, subject: str, schema: Schema, live: list[SubjectVersion]) -> list[str]:
         level = self.level(subject)
         if level == "NONE" or not live:
             return []
@@ -222,14 +227,14 @@ class Registry:
         return self.version(reference.subject, reference.version, deleted=True).schema
 
     def level(self, subject: str = "") -> str:
-        """The compatibility level of a subject (default: of all)."""
+        """Return the compatibility level of a subject; of the empty subject, the global one."""
         return str(self.config(subject, inherit=True)["compatibilityLevel"])
 
     def config(self, subject: str = "", *, inherit: bool = False) -> dict[str, Any]:
-        """The settings of a subject as the REST interface shows them.
+        """Return the settings of a subject in the form of the REST interface.
 
         Raises:
-            SchemaRegistryError: 40408, the subject has none of its own.
+            SchemaRegistryError: 40408, the subject has no settings of its own.
         """
         own = self._store.setting(subject, "config")
         if own is None and subject and not inherit:
@@ -239,10 +244,10 @@ class Registry:
         return {"compatibilityLevel": "BACKWARD"} if own is None else dict(json.loads(own))
 
     def set_config(self, subject: str, config: dict[str, Any]) -> dict[str, Any]:
-        """Sets a subject's compatibility (the empty subject: that of all); other settings are kept and given back.
+        """Set the compatibility level of a subject (of the empty one: globally); other settings are only stored.
 
         Raises:
-            SchemaRegistryError: 42203, there is no such level.
+            SchemaRegistryError: 42203, the level does not exist.
         """
         level = str(config.get("compatibility") or config.get("compatibilityLevel") or self.level(subject)).upper()
         if level not in LEVELS:
@@ -257,11 +262,11 @@ class Registry:
         return before
 
     def mode(self, subject: str = "") -> str:
-        """READWRITE, READONLY or IMPORT; a subject without a mode has that of all."""
+        """Return the mode of a subject (READWRITE, READONLY, IMPORT), by default the global one."""
         return self._store.setting(subject, "mode") or self._store.setting("", "mode") or _MODES[0]
 
     def own_mode(self, subject: str) -> str:
-        """The subject's own mode; 40409 if it has none."""
+        """Return the subject's own mode; raise SchemaRegistryError 40409 if it has none."""
         found = self._store.setting(subject, "mode")
         if found is None:
             raise refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
@@ -281,7 +286,7 @@ class Registry:
 
 
 def _version_number(number: str | int) -> int | None:
-    """The number; None for the latest."""
+    """Parse a version number; None stands for the latest."""
     if str(number) in {"latest", "-1"}:
         return None
     try:
@@ -296,3 +301,21 @@ def _version_number(number: str | int) -> int | None:
             '[1, 2^31-1] and the string "latest"',
         )
     return wanted
+
+
+_registries: dict[str, Registry] = {}
+_lock = threading.Lock()
+
+
+def named(name: str) -> Registry:
+    """Return this process's registry of a name (``mock://name``), made on first use."""
+    with _lock:
+        if name not in _registries:
+            _registries[name] = Registry()
+        return _registries[name]
+
+
+def forget(name: str) -> None:
+    """Drop a registry of this process with its contents."""
+    with _lock:
+        _registries.pop(name, None)

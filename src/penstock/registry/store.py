@@ -1,4 +1,4 @@
-"""Where a registry keeps its schemas: an SQLite file, or memory."""
+"""Storage of a registry's schemas: an SQLite file, or memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import SchemaRegistryError
-from penstock.registry.model import Reference, Schema, Version
+from penstock.registry.model import Reference, Schema, SubjectVersion
 
-__all__ = ["Store"]
+__all__ = ["SchemaStore"]
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS schemas (
@@ -29,11 +29,11 @@ _COLUMNS = "v.subject, v.number, v.schema_id, v.deleted, s.text, s.kind, s.refs,
 _FROM = f"SELECT {_COLUMNS} FROM versions v JOIN schemas s ON s.id = v.schema_id"  # noqa: S608 - constants
 
 
-class Store:
-    """Schemas by id, versions by subject, settings by subject (the empty one: of all).
+class SchemaStore:
+    """The stored schemas by id, versions by subject, and settings by subject (global ones under the empty subject).
 
     Args:
-        path: An SQLite file, made if missing; None keeps everything in memory.
+        path: An SQLite file, created if missing; None keeps everything in memory.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -58,7 +58,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing, and nobody in between; may be nested."""
+        """Run the block as one exclusive transaction; transactions may be nested."""
         with self._lock:
             if self._database.in_transaction:
                 yield
@@ -87,7 +87,7 @@ class Store:
         return None if row is None else _schema(*row)
 
     def add_schema(self, schema: Schema, schema_id: int | None = None) -> int:
-        """The id of the schema, a new one if it is new."""
+        """Store a schema unless it is known; return its id."""
         found = self.schema_by_guid(schema.guid)
         if found is not None:
             return found[0]
@@ -101,27 +101,27 @@ class Store:
         return added.lastrowid
 
     def subjects(self) -> list[tuple[str, bool]]:
-        """Every subject and whether all its versions are deleted."""
+        """List all subjects, each with whether all of its versions are deleted."""
         with self._lock:
             rows = self._database.execute("SELECT subject, MIN(deleted) FROM versions GROUP BY subject ORDER BY 1")
             return [(subject, bool(deleted)) for subject, deleted in rows]
 
-    def versions(self, subject: str) -> list[Version]:
-        """All versions, also deleted ones, oldest first."""
+    def versions(self, subject: str) -> list[SubjectVersion]:
+        """List all versions of a subject, deleted ones included, oldest first."""
         return self._versions(f"{_FROM} WHERE v.subject = ? ORDER BY v.number", (subject,))
 
-    def uses(self, schema_id: int) -> list[Version]:
-        """All versions that have this schema."""
+    def uses(self, schema_id: int) -> list[SubjectVersion]:
+        """List all versions that use this schema."""
         return self._versions(f"{_FROM} WHERE v.schema_id = ? ORDER BY v.subject, v.number", (schema_id,))
 
-    def all_versions(self) -> list[Version]:
+    def all_versions(self) -> list[SubjectVersion]:
         return self._versions(f"{_FROM} ORDER BY v.subject, v.number", ())
 
-    def _versions(self, query: str, values: tuple[object, ...]) -> list[Version]:
+    def _versions(self, query: str, values: tuple[object, ...]) -> list[SubjectVersion]:
         with self._lock:
             rows = self._database.execute(query, values).fetchall()
         return [
-            Version(subject, number, schema_id, _schema(*schema), bool(deleted))
+            SubjectVersion(subject, number, schema_id, _schema(*schema), bool(deleted))
             for subject, number, schema_id, deleted, *schema in rows
         ]
 
@@ -132,7 +132,7 @@ class Store:
                 (subject, number, schema_id),
             )
 
-    def delete(self, version: Version, *, permanently: bool) -> None:
+    def delete(self, version: SubjectVersion, *, permanently: bool) -> None:
         verb = "DELETE FROM versions" if permanently else "UPDATE versions SET deleted = 1"
         with self._lock:
             self._database.execute(f"{verb} WHERE subject = ? AND number = ?", (version.subject, version.number))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import reprlib
+import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from penstock.errors import ProcessingError, SerializationError, TopologyError
-from penstock.runtime.handlers import DeadLetter, ErrorContext, Handler, handler_of
-from penstock.runtime.inputs import RecordContext, TaskInput
-from penstock.runtime.place import Place
+from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
+from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
+from penstock.runtime.record import RecordContext
+from penstock.runtime.row_order import Place
+from penstock.runtime.sensor import Sensor
 from penstock.state.memory import MemoryTaskState
 from penstock.state.views import open_view
 
@@ -26,21 +30,57 @@ if TYPE_CHECKING:
     from penstock.runtime.global_stores import GlobalViews
     from penstock.runtime.operator import TableView
     from penstock.runtime.rows import Rows
-    from penstock.runtime.sensor import Sensor
     from penstock.state.base import TaskState
     from penstock.topology.functions import Function
     from penstock.topology.topology import Topology
 
-__all__ = ["RunningContext"]
+__all__ = ["Failure", "Surroundings", "TaskContext"]
 
 _Shared = TypeVar("_Shared")
 _LOG = logging.getLogger("penstock.runtime")
 _FOREVER_MS = 1 << 61
+_MOST_OF_A_REASON = 1_000  # characters
 _SHOWN = 200  # characters of a record in a message
 
 
-class RunningContext:
-    """`penstock.runtime.operator.TaskContext` of a real task; also what readers and sinks report to."""
+@dataclass(frozen=True)
+class Surroundings:
+    """The parts of a process that a task uses beside its own state.
+
+    Attributes:
+        sensor: Its methods are called for each event.
+        wall_clock_ms: The time at which the task starts; None takes the system's.
+        global_stores: The stores that another task keeps up to date; None for that task itself.
+    """
+
+    sensor: Sensor = field(default_factory=Sensor)
+    wall_clock_ms: int | None = None
+    global_stores: GlobalViews | None = None
+
+    def start_ms(self) -> int:
+        """Return the time at which the task starts."""
+        return int(time.time() * 1000) if self.wall_clock_ms is None else self.wall_clock_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error of one record in an operator.
+
+    Attributes:
+        node: The operator's node.
+        source: The source record.
+        place: The place of the record's row, for the order of dead letters.
+        error: The error.
+    """
+
+    node: str
+    source: RecordContext
+    place: Place
+    error: Exception
+
+
+class TaskContext:
+    """The task as its operators, readers and sinks see it: stores, tables, time, failures."""
 
     def __init__(
         self,
@@ -48,14 +88,12 @@ class RunningContext:
         config: StreamsConfig,
         task_id: str,
         state: TaskState,
-        sensor: Sensor,
-        wall_clock_ms: int,
-        global_stores: GlobalViews | None = None,
+        surroundings: Surroundings,
     ) -> None:
         self.topology = topology
         self.task_id = task_id
-        self.sensor = sensor
-        self.wall_clock_ms = wall_clock_ms
+        self.sensor = surroundings.sensor
+        self.wall_clock_ms = surroundings.start_ms()
         self.batch = 0
         self.stream_queue = PunctuationQueue()
         self.wall_clock_queue = PunctuationQueue()
@@ -65,7 +103,7 @@ class RunningContext:
         self.letters: list[tuple[Place, DeadLetter]] = []
         self._config = config
         self._state = state
-        self._globals = global_stores
+        self._globals = surroundings.global_stores
         # In Kafka's test driver a cached window stays visible when the store below it has long expired.
         self._never_evicts = isinstance(state, MemoryTaskState)
         self._views: dict[str, Any] = {}
@@ -75,29 +113,40 @@ class RunningContext:
         self._caching = int(config["statestore.cache.max.bytes"]) > 0
         dead_letters = config.get("errors.dead.letter.queue.topic.name")
         self._handlers: dict[str, Handler] = {
-            kind: handler_of(config[f"{kind}.exception.handler"], f"{kind}.exception.handler", dead_letters)
-            for kind in ("deserialization", "processing", "production")
+            setting.partition(".")[0]: handler_of(config[setting], setting, dead_letters)
+            for setting in (
+                "deserialization.exception.handler",
+                "processing.exception.handler",
+                "production.exception.handler",
+            )
         }
+
+    def serve_global_stores(self) -> None:
+        """Let errors of processors fail, as Kafka does in global stores, unless the setting says otherwise."""
+        if not self._config["processing.exception.handler.global.enabled"]:
+            self._handlers["processing"] = handler_of("fail", "processing.exception.handler", None)
 
     @property
     def config(self) -> StreamsConfig:
+        """The application's settings."""
         return self._config
 
     def physical_name(self, topic: str) -> str:
-        """A topic's name in the log; internal ones have the application's prefix."""
+        """Return a topic's name in the log; internal ones have the application's prefix."""
         return f"{self._config['application.id']}-{topic}" if topic in self.topology.internal_topics else topic
 
     @property
     def caching(self) -> bool:
+        """Whether table operators send one change per key and batch."""
         return self._caching
 
     @property
     def stream_time(self) -> int:
-        """The task's stream time at the end of what has been read."""
+        """The task's stream time at the end of its input so far."""
         return self.get_meta("stream_time", -1)
 
     def begin(self, batch: TaskInput) -> None:
-        """Starts a batch: its stream times, and none of what was kept for the one before."""
+        """Start a batch: set its stream times, and clear everything kept for the one before."""
         self.batch += 1
         self.input = batch
         before = self.stream_time
@@ -107,7 +156,7 @@ class RunningContext:
             self.put_meta("stream_time", int(self.input_stream_times[-1]))
 
     def end(self) -> None:
-        """Counts what the stores have dropped, and logs what the batch has."""
+        """Count the records that the stores have dropped, and log the drops of the batch."""
         for name, view in self._views.items():
             late = view.take_dropped() if hasattr(view, "take_dropped") else 0
             if late:
@@ -118,6 +167,7 @@ class RunningContext:
         self._why.clear()
 
     def store(self, name: str) -> Any:
+        """Return the typed store view (`penstock.state.views`) of that name."""
         view = self._views.get(name)
         if view is None and self._globals is not None and name in self.topology.global_stores:
             view = self._views[name] = self._globals.view(self.topology.stores[name])
@@ -134,6 +184,7 @@ class RunningContext:
         return view
 
     def table(self, node: str) -> TableView:
+        """Return the view of a table node."""
         found = self._tables.get(node)
         if found is None:
             raise TopologyError(
@@ -142,48 +193,56 @@ class RunningContext:
         return found
 
     def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
+        """Return an object that several operators of the task share, made by the first that asks."""
         if name not in self._shared:
             self._shared[name] = make()
         return cast("_Shared", self._shared[name])
 
     def register_table(self, node: str, view: TableView) -> None:
+        """Register the view of a table node; operators of tables call it when they are made."""
         self._tables[node] = view
 
     def drop(self, node: str, count: int, why: str) -> None:
+        """Count dropped records (Kafka's ``dropped-records-total``) and log the reason once per batch."""
         self.dropped += count
         self._why[node, why] += count
 
     def get_meta(self, name: str, default: int) -> int:
+        """Return a number that an operator keeps with the state (its stream time), committed with the batch."""
         return self._state.meta.get(name, default)
 
     def put_meta(self, name: str, value: int) -> None:
         self._state.meta[name] = value
 
     def record_context(self, rows: Rows, row: int) -> RecordContext:
-        """The source record behind a row, with the row's own time and headers."""
+        """Return the source record behind a row, with the row's own time and headers."""
         source = rows.origin(row) or self.input.record(int(rows.place.inputs[row]))
         headers = rows.headers[row] if rows.headers is not None else ()
         return source._replace(timestamp=int(rows.timestamps[row]), headers=headers)
 
     def failed(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> None:
+        """Report that a user's function raised for one row.
+
+        Raises ProcessingError, unless the processing exception handler says to continue: then the record is counted as
+        dropped (and sent to the dead letter queue) and the caller leaves that row out.
+        """
         record = {
             "key": rows.keys.items()[row],
             "value": rows.values.items()[row],
             "timestamp": int(rows.timestamps[row]),
         }
-        place = rows.place.take(np.array([row]))
-        self.processing_failed(node, function, self.record_context(rows, row), record, place, error)
+        failure = Failure(node, self.record_context(rows, row), rows.place.take(np.array([row])), error)
+        self.processing_failed(failure, function, record)
 
-    def processing_failed(
-        self,
-        node: str,
-        function: Function | None,
-        source: RecordContext,
-        record: dict[str, Any] | None,
-        place: Place,
-        error: Exception,
-    ) -> None:
-        """Asks the processing handler; raises ProcessingError when it says fail."""
+    def processing_failed(self, failure: Failure, function: Function | None, record: dict[str, Any] | None) -> None:
+        """Ask the processing handler; raise ProcessingError when it says fail.
+
+        Args:
+            failure: The failure.
+            function: The user's function that raised, if it is known.
+            record: The record, for the message; None for a punctuation.
+        """
+        node, source, error = failure.node, failure.source, failure.error
         if isinstance(error, ProcessingError) and "record" in error.facts:
             raise error  # it has been asked about already, further down
 
@@ -205,10 +264,10 @@ class RunningContext:
                 offset=source.offset,
             )
 
-        self._decide("processing", node, source, place, error, wrapped)
+        self._decide("processing", failure, wrapped)
 
     def undecodable(self, node: str, source: RecordContext, error: Exception) -> None:
-        """Asks the deserialization handler about a record whose bytes do not decode."""
+        """Ask the deserialization handler about a record whose bytes do not decode."""
 
         def wrapped() -> SerializationError:
             return SerializationError(
@@ -222,10 +281,11 @@ class RunningContext:
             )
 
         # All dead letters of records that never were input come first, in the order in which they were read.
-        self._decide("deserialization", node, source, Place((-1, len(self.letters)), 1), error, wrapped)
+        place = Place((-1, len(self.letters)), 1)
+        self._decide("deserialization", Failure(node, source, place, error), wrapped)
 
     def unencodable(self, node: str, topic: str, rows: Rows, row: int, error: Exception) -> None:
-        """Asks the production handler about a record that does not encode."""
+        """Ask the production handler about a record that does not encode."""
         source = self.record_context(rows, row)
 
         def wrapped() -> SerializationError:
@@ -237,17 +297,10 @@ class RunningContext:
                 topic=topic,
             )
 
-        self._decide("production", node, source, rows.place.take(np.array([row])), error, wrapped)
+        self._decide("production", Failure(node, source, rows.place.take(np.array([row])), error), wrapped)
 
-    def _decide(
-        self,
-        kind: str,
-        node: str,
-        source: RecordContext,
-        place: Place,
-        error: Exception,
-        wrapped: Callable[[], Exception],
-    ) -> None:
+    def _decide(self, kind: str, failure: Failure, wrapped: Callable[[], Exception]) -> None:
+        node, source, error = failure.node, failure.source, failure.error
         facts = ErrorContext(
             self.task_id,
             node,
@@ -260,20 +313,24 @@ class RunningContext:
             source.raw_value,
         )
         response = self._handlers[kind](facts, error)
-        self.letters += [(place.extend(number), letter) for number, letter in enumerate(response.dead_letters)]
+        self.letters += [(failure.place.extend(number), letter) for number, letter in enumerate(response.dead_letters)]
         self.sensor.on_error(self.task_id, node, error, response.action)
         if response.action == "fail":
             raise wrapped() from error
-        self.drop(node, 1, f"{type(error).__name__}: {error}")
+        why = f"{type(error).__name__}: {error}"[:_MOST_OF_A_REASON]
+        self.drop(node, 1, why.encode("utf-8", "backslashreplace").decode())  # quoted text may not be printable
 
 
 def _shorten(record: dict[str, Any]) -> str:
-    text = repr(record)
+    try:
+        text = repr(record)
+    except Exception:  # noqa: BLE001 - a value may be nested too deep, or a user's own __repr__ fail
+        text = reprlib.repr(record)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _origin(function: Function | None, error: Exception) -> tuple[str, str, int]:
-    """What raised: the user's function as the topology knows it, else the line in the traceback that is not ours."""
+    """Return what raised: the user's function as the topology knows it, else the user's line in the traceback."""
     if function is not None and function.file:  # one that stands for several has none
         return function.name, function.file, function.line
     frames = []

@@ -1,7 +1,8 @@
 """Records one by one, each through all operators before the next: the exact order of Kafka Streams.
 
-The same operators as in the pass over columns, called with single rows. A record has two phases: first everything that
-it causes, then the stream-time punctuations that it has made due.
+The same operators as in the pass over columns, called with single rows. A record has three phases: first everything
+that it causes, then the stream-time punctuations that it has made due, then the changes that leave the caches of
+tables.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.runtime.place import Place
 from penstock.runtime.processors import ProcessOperator, single_row
+from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
+from penstock.runtime.serde_errors import naming_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.api.processor import Record
-    from penstock.runtime.context import RunningContext
+    from penstock.runtime.context import TaskContext
     from penstock.runtime.graph import Graph
+    from penstock.runtime.missing_fields import MissingFields
     from penstock.runtime.operator import Operator
     from penstock.runtime.punctuation import Schedule
     from penstock.runtime.sinks import Sink
@@ -31,25 +34,32 @@ class DepthFirst:
     """Runs the operators of a task depth first."""
 
     def __init__(
-        self, graph: Graph, operators: Mapping[str, Operator], sinks: Mapping[str, Sink], context: RunningContext
+        self,
+        graph: Graph,
+        operators: Mapping[str, Operator],
+        sinks: Mapping[str, Sink],
+        context: TaskContext,
+        missing: MissingFields,
     ) -> None:
         self._children = graph.children
         self._order = graph.order
         self._operators = operators
         self._sinks = sinks
         self._context = context
+        self._missing = missing
         self._position = 0
         self._step = 0
+        self._flushes: dict[int, list[tuple[str, Rows]]] = {}  # by the number of the store
         self._processors: dict[str, ProcessOperator] = {}
         self._timed: dict[str, Operator] = {}
         for name, operator in operators.items():
             if isinstance(operator, ProcessOperator):
                 self._processors[name] = operator
-            elif getattr(operator, "runs_without_rows", False):
+            elif operator.runs_without_rows:
                 self._timed[name] = operator
 
     def run(self, sources: list[tuple[str, Rows]]) -> None:
-        """All records in order of their positions, then what wall-clock time has made due."""
+        """Process all records in order of their positions, then the punctuations that wall-clock time has made due."""
         for processor in self._processors.values():
             processor.dispatch = self._forward
         try:
@@ -71,12 +81,20 @@ class DepthFirst:
             now = int(context.input_stream_times[position])
             if now >= 0:
                 context.stream_queue.fire(now, self._punctuate_at(now))
+            self._flush()
         self._position = context.input.length
         wall_clock = context.wall_clock_ms
         context.wall_clock_queue.fire(wall_clock, self._punctuate_at(wall_clock))
         for name in self._order:
             if name in self._timed:
                 self._call(name, self._timed[name], Rows.empty(), "")
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send on the changes that tables have in their caches; a table may thereby fill the cache of a later one."""
+        while self._flushes:
+            for name, rows in self._flushes.pop(min(self._flushes)):
+                self._send_each(name, None, rows)
 
     def _punctuate_at(self, now_ms: int) -> Callable[[Schedule], None]:
         return lambda schedule: self._processors[schedule.node].run(schedule, now_ms, self._position)
@@ -85,7 +103,7 @@ class DepthFirst:
         self._send(node, child, single_row(Place((self._position,), 1), record, self._processors[node].origin))
 
     def _send(self, node: str, wanted: str | None, rows: Rows) -> None:
-        """One row to the children, each of which is done with it before the next one gets it."""
+        """Send one row to the children, each of which is done with it before the next one gets it."""
         for child, _ in self._children[node]:
             if wanted is not None and wanted != child:
                 continue
@@ -102,10 +120,20 @@ class DepthFirst:
         if isinstance(operator, ProcessOperator):
             operator.process_directly(rows)
             return
-        result = operator.process(rows, parent)
+        if name in self._missing.nodes:
+            self._missing.look(name, rows)
+        with naming_stores(self._context.topology, name, self._context.task_id):
+            result = operator.process(rows, parent)
         for wanted, out in [(None, result)] if isinstance(result, Rows) else result:
-            if len(out) == 1:
-                self._send(name, wanted, out)
+            flush = out.place.flush
+            if flush is None:
+                self._send_each(name, wanted, out)
             else:
-                for row in range(len(out)):
-                    self._send(name, wanted, out.take(np.array([row])))
+                self._flushes.setdefault(flush, []).append((name, out))
+
+    def _send_each(self, name: str, wanted: str | None, rows: Rows) -> None:
+        if len(rows) == 1:
+            self._send(name, wanted, rows)
+        else:
+            for row in range(len(rows)):
+                self._send(name, wanted, rows.take(np.array([row])))

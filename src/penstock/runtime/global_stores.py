@@ -1,4 +1,4 @@
-"""What tasks see of global stores: the rows that another task keeps up to date, and nothing to write to."""
+"""The view of tasks on global stores: the rows that another task keeps up to date, read-only."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class GlobalViews:
         self._meta = meta
 
     def rebase(self, maps: Mapping[str, ReadableMap]) -> None:
-        """Shows other rows, also through views that have been opened."""
+        """Show other rows, also through views that have been opened."""
         for name, shown in self._maps.items():
             shown.base = maps[name]
 
     def view(self, spec: StoreSpec) -> Any:
-        """The typed view of a store; the specification has the serdes that the reading task uses."""
-        meta: MutableMapping[str, int] = ChainMap({}, self._meta)  # type: ignore[arg-type] # what is written goes nowhere
+        """Return the typed view of a store; the specification has the serdes that the reading task uses."""
+        meta: MutableMapping[str, int] = ChainMap({}, self._meta)  # type: ignore[arg-type] # writes are discarded
         return open_view(spec, self._maps[spec.name], meta)
 
 
@@ -69,15 +69,15 @@ class _ReadOnlyMap:
         return self.base.read(start, end, limit)
 
     def put(self, key: bytes, value: bytes | None) -> None:  # noqa: ARG002
-        """Refused."""
+        """Refuse the write."""
         self._refuse()
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:  # noqa: ARG002
-        """Refused."""
+        """Refuse the writes."""
         self._refuse()
 
     def _refuse(self) -> None:
-        if self._spec.kind != "lru":  # whose gets note what was used; here that has no effect
+        if self._spec.kind != "lru":  # whose gets record uses; here that has no effect
             raise StateError(
                 f"global store {self._spec.name!r} is only written by the processor of its topic",
                 hint=f"Write a record to the topic {self._spec.changelog_topic!r} instead.",

@@ -75,7 +75,7 @@ def _ordered(nodes: dict[str, Node], parents: dict[str, list[str]]) -> tuple[str
 
 
 def _tables_read(node: Node, nodes: dict[str, Node]) -> list[str]:
-    """The nodes that an operation names: tables whose values it looks up, beside its parents."""
+    """Return the nodes that an operation names: tables whose values it looks up, beside its parents."""
     if not isinstance(node, ProcessorNode) or isinstance(node.operation, Branch):
         return []
     return [text for text in _texts(node.operation) if text in nodes and text != node.name]
@@ -95,7 +95,7 @@ def _texts(operation: Operation) -> list[str]:
 
 
 def stores_of(node: ProcessorNode) -> set[str]:
-    """The stores that a processor may touch."""
+    """Return the stores that a processor may touch."""
     found = set(node.stores)
     if isinstance(node.operation, Process):
         found.update(node.operation.stores)
@@ -106,7 +106,7 @@ def stores_of(node: ProcessorNode) -> set[str]:
 
 
 def has_expressions(graph: Graph) -> bool:
-    """Whether any function in this part of the topology is a Polars expression."""
+    """Return whether any function in this part of the topology is a Polars expression."""
     return any(
         isinstance(function, Function) and function.is_expression
         for node in graph.processors()

@@ -1,9 +1,10 @@
-"""What every operator is, and what it may ask of its task."""
+"""The base of all operators, and the interface by which one operator reads the table of another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -13,12 +14,8 @@ from penstock.serde.column import Column
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.config import StreamsConfig
-    from penstock.topology.functions import Function
 
-_Shared = TypeVar("_Shared")
-
-__all__ = ["Operator", "TableView", "TaskContext"]
+__all__ = ["Operator", "TableView"]
 
 
 class TableView(Protocol):
@@ -28,94 +25,39 @@ class TableView(Protocol):
     """
 
     def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        """For each row (its place counts) the value under the key of that row, and its timestamp (-1 for null)."""
+        """Return for each row (its place counts) the value under that row's key, and its timestamp (-1 for null)."""
         ...
 
     def sent_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        """As `values_at`, but of a cached table what it has sent on by then: one value a key and batch, the last.
+        """Return the values that the table has sent on by then; of a cached table one per key and batch, the last.
 
-        Joined tables see each other so: what one has joined, the other then tells of when it goes.
+        Joined tables read each other in this way: one sees what the other has sent, not what it still holds in its
+        cache.
         """
         ...
 
 
-class TaskContext(Protocol):
-    """The task, as an operator sees it."""
+class Operator(ABC):
+    """One processor of one task. Called once per batch with the rows of all its parents in order of place.
 
-    @property
-    def task_id(self) -> str:
-        """``<sub-topology>_<partition>``."""
-        ...
+    Attributes:
+        runs_without_rows: Whether it is called in a batch without rows for it: for punctuations, or for windows that
+            close with time alone.
+        sliced_reason: The reason why its task has to process batches record by record; None: it need not.
+    """
 
-    @property
-    def input_stream_times(self) -> NDArray[np.int64]:
-        """The task's stream time after each input position of this batch."""
-        ...
+    runs_without_rows: bool = False
+    sliced_reason: str | None = None
 
-    @property
-    def caching(self) -> bool:
-        """Whether table operators give one change per key and batch."""
-        ...
-
-    def store(self, name: str) -> Any:
-        """The typed store view (`penstock.state.views`) of that name."""
-        ...
-
-    def table(self, node: str) -> TableView:
-        """The view of a table node."""
-        ...
-
-    def register_table(self, node: str, view: TableView) -> None:
-        """Makes the view of a table node known; operators of tables call it when they are made."""
-        ...
-
-    def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
-        """What several operators of the task have in common, made by the first that asks."""
-        ...
-
-    def failed(self, node: str, function: Function | None, rows: Rows, row: int, error: Exception) -> None:
-        """Tells the task that a user's function raised for one row.
-
-        Raises ProcessingError, unless the processing exception handler says to continue: then the record is counted as
-        dropped (and sent to the dead letter queue) and the caller leaves that row out.
-        """
-        ...
-
-    @property
-    def config(self) -> StreamsConfig:
-        """The application's settings."""
-        ...
-
-    @property
-    def batch(self) -> int:
-        """A number that differs for every call of the task's ``process``: what was kept for the batch is then stale."""
-        ...
-
-    @property
-    def wall_clock_ms(self) -> int:
-        """The wall-clock time of this batch."""
-        ...
-
-    def drop(self, node: str, count: int, why: str) -> None:
-        """Counts dropped records (Kafka's ``dropped-records-total``) and logs once per batch why."""
-        ...
-
-    def get_meta(self, name: str, default: int) -> int:
-        """A number that an operator keeps with the state (its stream time), committed with the batch."""
-        ...
-
-    def put_meta(self, name: str, value: int) -> None: ...
-
-
-class Operator(Protocol):
-    """One processor of one task. Called once per batch with the rows of all its parents in order of place."""
-
+    @abstractmethod
     def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:
-        """Gives the rows for all children, or (child name or None for all, rows) pairs.
+        """Process a batch; return the rows for all children, or (child name or None for all, rows) pairs.
 
         Depth first, each pair reaches the children before the next one is asked for.
 
         Rows must be in order of place. A row that comes from one input row keeps its place; several rows from one get
         ``place.extend(number)``.
         """
-        ...
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Release all resources that it holds open."""

@@ -11,20 +11,23 @@ import numpy as np
 from penstock.api.processor import FixedKeyProcessor, FixedKeyRecord, Record, RecordMetadata
 from penstock.durations import duration_ms
 from penstock.errors import TopologyError
-from penstock.runtime.inputs import RecordContext
-from penstock.runtime.place import AFTER, Place
+from penstock.java_names import with_java_names_of
+from penstock.runtime.context import Failure
+from penstock.runtime.operator import Operator
 from penstock.runtime.punctuation import PunctuationQueue, Schedule
+from penstock.runtime.record import RecordContext
+from penstock.runtime.row_order import AFTER, Place
 from penstock.runtime.rows import Rows
 from penstock.serde.column import Column
 from penstock.state.views import ExpiringView
+from penstock.topology.functions import Function
 from penstock.topology.operations import Operation, Process
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.durations import DurationLike
-    from penstock.runtime.context import RunningContext
-    from penstock.runtime.operator import Operator, TaskContext
+    from penstock.runtime.context import TaskContext
     from penstock.topology.nodes import ProcessorNode
     from penstock.topology.topology import Topology
 
@@ -35,7 +38,7 @@ Forward = tuple[str | None, Record[Any, Any]]
 
 
 def single_row(place: Place, record: Record[Any, Any], origin: RecordContext | None = None) -> Rows:
-    """One record as rows; ``origin`` as in `Rows.origins`."""
+    """Return one record as rows; ``origin`` as in `Rows.origins`."""
     return Rows(
         place,
         np.array([record.timestamp], np.int64),
@@ -46,11 +49,12 @@ def single_row(place: Place, record: Record[Any, Any], origin: RecordContext | N
     )
 
 
+@with_java_names_of("ProcessorContext")
 class NodeContext:
     """`penstock.api.processor.ProcessorContext` of one processor."""
 
     def __init__(
-        self, operator: ProcessOperator, node: ProcessorNode, task: RunningContext, children: frozenset[str]
+        self, operator: ProcessOperator, node: ProcessorNode, task: TaskContext, children: frozenset[str]
     ) -> None:
         self._operator = operator
         self._node = node
@@ -79,7 +83,7 @@ class NodeContext:
         if not isinstance(record, self._operator.record_type):
             raise TopologyError(
                 f"{self._node.name} forwards {record!r}, which is no {self._operator.record_type.__name__}",
-                hint="Forward what process() got, changed by its with_ methods; Processors may make a new Record(...).",
+                hint="Forward the record of process(), or one made by its with_ methods; Processors may make any.",
                 node=self._node.name,
             )
         self._operator.forward(child, record)
@@ -104,6 +108,8 @@ class NodeContext:
             raise TopologyError(
                 f"{self._node.name}: {type!r} is no punctuation type", hint='Give "stream_time" or "wall_clock_time".'
             )
+        callback_of = f"{self._node.name}: schedule"
+        Function.wrap(callback, verb=callback_of, allowed=(1,), passed="(timestamp in ms)", expression=False)
         meta_name = f"punctuate:{self._node.name}:{self._schedules}"
         self._schedules += 1
         first = 0 if type == "stream_time" else self._task.wall_clock_ms + interval_ms
@@ -123,10 +129,10 @@ class NodeContext:
         return None if source.topic is None else RecordMetadata(source.topic, source.partition, source.offset)
 
     def commit(self) -> None:
-        """Every batch ends with a commit, so there is nothing to hasten."""
+        """Do nothing: every batch ends with a commit, which cannot be hastened."""
 
 
-class ProcessOperator:
+class ProcessOperator(Operator):
     """Runs one processor over the rows of a batch, and its punctuations between them.
 
     ``dispatch`` is set when the task goes depth first: then a forwarded record goes to the children at once.
@@ -146,7 +152,7 @@ class ProcessOperator:
         self.stream_queue = stream_queue
         self.wall_clock_queue = wall_clock_queue
         self.dispatch: Callable[[str, str | None, Record[Any, Any]], None] | None = None
-        self._task = cast("RunningContext", context)
+        self._task = context
         self._globals = topology.global_stores
         self._context = NodeContext(self, node, self._task, frozenset(topology.children(node.name)))
         self._out: list[Forward] = []
@@ -160,7 +166,7 @@ class ProcessOperator:
         self.processor.init(self._context)
 
     def close(self) -> None:
-        """Closes the user's processor."""
+        """Close the user's processor."""
         self.processor.close()
 
     def is_global(self, store: str) -> bool:
@@ -174,7 +180,7 @@ class ProcessOperator:
         self._at.append((self._row, self._context.position))
 
     def process(self, rows: Rows, parent: str) -> Sequence[tuple[str | None, Rows]]:  # noqa: ARG002
-        """Rows in order, each stream-time punctuation after the last row of the record that makes it due."""
+        """Process rows in order, each stream-time punctuation after the last row of the record that makes it due."""
         times = self._task.input_stream_times
         positions = rows.place.inputs.tolist()
         keys, values, stamps = rows.keys.items(), rows.values.items(), rows.timestamps.tolist()
@@ -191,7 +197,7 @@ class ProcessOperator:
         return self._taken(rows)
 
     def process_directly(self, rows: Rows) -> None:
-        """Rows only: the task itself runs the punctuations, between records."""
+        """Process rows only: the task itself runs the punctuations, between records."""
         keys, values, stamps = rows.keys.items(), rows.values.items(), rows.timestamps.tolist()
         for row, position in enumerate(rows.place.inputs.tolist()):
             self._process_row(rows, row, position, keys[row], values[row], stamps[row])
@@ -211,7 +217,7 @@ class ProcessOperator:
             self.origin = before_origin
 
     def _next_due(self, times: NDArray[np.int64], start: int) -> int | None:
-        """The first input position from ``start`` on after which a stream-time punctuation of this processor runs."""
+        """Return the first input position from ``start`` on after which a stream-time punctuation is due."""
         next_ms = self.stream_queue.next_ms(self.name)
         if next_ms is None or self._task.input.length == 0:
             return None
@@ -219,12 +225,12 @@ class ProcessOperator:
         return at if at < self._task.input.length else None
 
     def punctuate(self, queue: PunctuationQueue, now_ms: int, position: int, node: str | None) -> None:
-        """Runs what is due; ``position`` is the record after which that is."""
+        """Run the punctuations that are due; ``position`` is the record after which that is."""
         if now_ms >= 0:
             queue.fire(now_ms, lambda schedule: self.run(schedule, now_ms, position), node)
 
     def run(self, schedule: Schedule, now_ms: int, position: int) -> None:
-        """Calls back; the schedule's next time is kept with the state, so that it goes on after a restart."""
+        """Call back; the schedule's next time is kept with the state, so that it goes on after a restart."""
         context = self._context
         before = (context.position, context.source, self._row)
         context.position, context.source, self._row = position, _NO_RECORD, -1
@@ -232,7 +238,7 @@ class ProcessOperator:
             schedule.callback(now_ms)
         except Exception as error:  # noqa: BLE001 - whatever a user's punctuator raises
             source = _NO_RECORD._replace(timestamp=now_ms)
-            self._task.processing_failed(self.name, None, source, None, Place((position, AFTER), 1), error)
+            self._task.processing_failed(Failure(self.name, source, Place((position, AFTER), 1), error), None, None)
         finally:
             context.position, context.source, self._row = before
         self._task.sensor.on_punctuation(self._task.task_id, self.name, now_ms)
@@ -240,7 +246,7 @@ class ProcessOperator:
         self._task.put_meta(schedule.meta_name, following)
 
     def _taken(self, rows: Rows) -> Sequence[tuple[str | None, Rows]]:
-        """What was forwarded in this batch, by the child that was named."""
+        """Return the records forwarded in this batch, by the child that was named."""
         out, at = self._out, self._at
         self._out, self._at = [], []
         by_child: dict[str | None, list[int]] = {}
@@ -274,8 +280,7 @@ def _as_rows(records: list[Record[Any, Any]], place: Place) -> Rows:
 
 
 def _factory(node: ProcessorNode, topology: Topology, context: TaskContext) -> Operator:
-    task = cast("RunningContext", context)
-    return ProcessOperator(node, topology, context, task.stream_queue, task.wall_clock_queue)
+    return ProcessOperator(node, topology, context, context.stream_queue, context.wall_clock_queue)
 
 
 FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {Process: _factory}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.runtime.priority import PriorityQueue
+from penstock.runtime.priority_queue import PriorityQueue
 
 __all__ = ["PunctuationQueue", "Schedule"]
 
 
 @dataclass(slots=True, eq=False)
 class Schedule:
-    """One scheduled callback of one processor; also what cancels it."""
+    """One scheduled callback of one processor, and Kafka's ``Cancellable`` for it."""
 
     node: str
     next_ms: int
@@ -22,11 +22,11 @@ class Schedule:
     cancelled: bool = field(default=False)
 
     def cancel(self) -> None:
-        """Kafka's ``Cancellable.cancel``."""
+        """Cancel the schedule: Kafka's ``Cancellable.cancel``."""
         self.cancelled = True
 
     def advance(self, now_ms: int) -> None:
-        """To the next multiple of the interval after ``now_ms``; those that were missed are skipped."""
+        """Move to the next multiple of the interval after ``now_ms``; those that were missed are skipped."""
         following = self.next_ms + self.interval_ms
         if now_ms >= following:
             following = self.next_ms + ((now_ms - self.next_ms) // self.interval_ms + 1) * self.interval_ms
@@ -43,18 +43,24 @@ class PunctuationQueue:
     def add(self, schedule: Schedule) -> None:
         self._queue.add(schedule)
 
+    @property
+    def first_ms(self) -> int | None:
+        """The time of the next punctuation of any processor."""
+        first = self._queue.peek()
+        return None if first is None else first.next_ms
+
     def nodes(self) -> set[str]:
-        """The processors that have a schedule."""
+        """Return the processors that have a schedule."""
         return {s.node for s in self._queue.entries() if not s.cancelled}
 
     def next_ms(self, node: str) -> int | None:
-        """When the processor's next punctuation is due."""
+        """Return the time of the processor's next punctuation."""
         if self.is_held:
             return None
         return min((s.next_ms for s in self._queue.entries() if s.node == node and not s.cancelled), default=None)
 
     def fire(self, now_ms: int, run: Callable[[Schedule], None], node: str | None = None) -> None:
-        """Runs all schedules (of the node, if given) that are due; those that are not cancelled come again."""
+        """Run all schedules (of the node, if one is named) that are due; those that are not cancelled come again."""
         while not self.is_held and (schedule := self._take(now_ms, node)) is not None:
             if schedule.cancelled:
                 continue

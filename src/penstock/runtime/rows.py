@@ -1,4 +1,4 @@
-"""The rows that travel between operators: one batch of a stream, or of a table's changes."""
+"""Rows that travel between operators: one batch of a stream, or of a table's changes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.runtime.place import Place
+from penstock.runtime.row_order import Place
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.runtime.inputs import RecordContext
+    from penstock.runtime.record import Headers, RecordContext
 
-__all__ = ["Headers", "Rows"]
-
-Headers = tuple[tuple[str, bytes | None], ...]
+__all__ = ["Rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class Rows:
     ``olds`` is None for a stream; for a table the old values (all null when the node does not send old values), and
     ``values`` the new ones. ``headers`` is None when no row has any. ``timestamps`` are int64 milliseconds.
     The record that caused a row (topic, partition, offset) is found by ``place.inputs`` in the task's input.
-    ``latest`` says of a table's changes whether each is the newest version of its key; None: all are, as it is unless a
+    ``latest`` marks a table's changes that are the newest version of their key; None: all are, as always unless a
     versioned store takes out-of-order records (Kafka's ``Change.isLatest``).
     ``origins`` has the source records of rows that waited in a buffer, where they are not those of the place.
     """
@@ -46,7 +44,7 @@ class Rows:
         return len(self.timestamps)
 
     def take(self, index: NDArray[np.int64]) -> Rows:
-        """The rows at these positions."""
+        """Return the rows at these positions."""
         return Rows(
             self.place.take(index),
             self.timestamps[index],
@@ -59,7 +57,7 @@ class Rows:
         )
 
     def filter(self, mask: NDArray[np.bool_]) -> Rows:
-        """The rows where the mask is true; self when all are."""
+        """Return the rows where the mask is true; self when all are."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def with_values(self, values: Column) -> Rows:
@@ -72,17 +70,17 @@ class Rows:
         return replace(self, place=place)
 
     def origin(self, row: int) -> RecordContext | None:
-        """The source record of a row that waited in a buffer; None: it is found by the row's place."""
+        """Return the source record of a row that waited in a buffer; None: it is found by the row's place."""
         return None if self.origins is None else self.origins[row]
 
     @staticmethod
     def empty() -> Rows:
-        """No rows."""
+        """Return no rows."""
         return Rows(Place((np.empty(0, np.int64),), 0), np.empty(0, np.int64), Column.nulls(0), Column.nulls(0))
 
     @staticmethod
     def merge(batches: Sequence[Rows]) -> Rows:
-        """All rows of the batches in depth-first order."""
+        """Return all rows of the batches in depth-first order."""
         batches = [b for b in batches if len(b)] or list(batches[:1])
         if len(batches) == 1:
             return batches[0]

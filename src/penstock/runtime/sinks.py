@@ -1,4 +1,4 @@
-"""What a task writes: encoded once, partitioned by the column, in Kafka's order per topic."""
+"""The output of a task: encoded once, partitioned by the column, in Kafka's order per topic."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.log.base import HEADERS_TYPE
-from penstock.runtime.place import Place
-from penstock.runtime.rows import Headers, Rows
-from penstock.serde.binding import bound, has_schema, header_frame, split
+from penstock.runtime.record import Headers
+from penstock.runtime.row_order import Place
+from penstock.runtime.rows import Rows
+from penstock.serde.binding import bound, header_frame, split
 from penstock.serde.buffers import cut
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.runtime.context import RunningContext
-    from penstock.runtime.handlers import DeadLetter
+    from penstock.runtime.context import TaskContext
+    from penstock.runtime.exception_handlers import DeadLetter
     from penstock.serde.base import Serde
+    from penstock.serde.binding import TopicSerdes
     from penstock.topology.nodes import SinkNode
 
 __all__ = ["OUTPUT_SCHEMA", "Collector", "Sink"]
@@ -58,25 +60,34 @@ class _Chunk:
 
 
 class Collector:
-    """What all sinks of a task have written in this batch, by topic."""
+    """The output of all sinks of a task in this batch, by topic.
 
-    def __init__(self) -> None:
+    Args:
+        partitions: Topic -> number of partitions, for the topics that are written.
+    """
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        self._partitions = partitions
         self._chunks: dict[str, list[_Chunk]] = {}
+
+    def partition_count(self, topic: str) -> int:
+        """Return a topic's number of partitions; 0 if it is not known."""
+        return self._partitions.get(topic, 0)
 
     def add(self, topic: str, chunk: _Chunk) -> None:
         self._chunks.setdefault(topic, []).append(chunk)
 
-    def add_letters(self, letters: list[tuple[Place, DeadLetter]], partitions: Mapping[str, int]) -> None:
-        """Records for dead letter topics."""
+    def add_letters(self, letters: list[tuple[Place, DeadLetter]]) -> None:
+        """Add records for dead letter topics."""
         for place, letter in letters:
             key = pa.array([letter.key], pa.large_binary())
-            target = _partitions(key, partitions.get(letter.topic, 0))
+            target = _partitions(key, self.partition_count(letter.topic))
             value = pa.array([letter.value], pa.large_binary())
             stamp = np.array([letter.timestamp], np.int64)
             self.add(letter.topic, _Chunk(place, target, stamp, key, value, [letter.headers]))
 
-    def take(self) -> tuple[dict[str, pa.RecordBatch], dict[str, Place]]:
-        """Everything, in order of place within each topic; the collector is empty afterwards."""
+    def drain(self) -> tuple[dict[str, pa.RecordBatch], dict[str, Place]]:
+        """Return everything, in order of place within each topic, and empty the collector."""
         records: dict[str, pa.RecordBatch] = {}
         places: dict[str, Place] = {}
         for topic, chunks in self._chunks.items():
@@ -139,25 +150,19 @@ class Sink:
     def __init__(
         self,
         node: SinkNode,
-        key_serde: Serde[Any],
-        value_serde: Serde[Any],
-        partitions: Mapping[str, int],
+        serdes: TopicSerdes,
         collector: Collector,
-        context: RunningContext,
+        context: TaskContext,
     ) -> None:
         self._node = node
-        self._key_serde = key_serde
-        self._value_serde = value_serde
-        self._partitions = partitions
+        self._serdes = serdes
         self._collector = collector
         self._context = context
         # Kafka's WindowedStreamPartitioner: a windowed key goes where its plain key goes.
-        self._windowed = key_serde if isinstance(key_serde, TimeWindowedSerde | SessionWindowedSerde) else None
-        self._has_schema = has_schema(key_serde) or has_schema(value_serde)
-        self._by_topic: dict[str, tuple[Serde[Any], Serde[Any]]] = {}
+        self._windowed = serdes.key if isinstance(serdes.key, TimeWindowedSerde | SessionWindowedSerde) else None
 
     def write(self, rows: Rows) -> None:
-        """Sends rows to the topic; with a topic function, to the topics that it names."""
+        """Send rows to the topic; with a topic function, to the topics that it names."""
         if self._node.topic is not None:
             self._write(self._node.topic, rows)
             return
@@ -167,7 +172,7 @@ class Sink:
                 self._write(topic, rows.filter(np.fromiter((t == topic for t in topics), np.bool_, len(topics))))
 
     def _topics(self, rows: Rows) -> list[str | None]:
-        """Each row's topic; None where the function failed and the handler said to continue."""
+        """Return each row's topic; None where the function failed and the handler said to continue."""
         function = self._node.topic_fn
         assert function is not None, "a sink has a topic or a topic function"  # noqa: S101
         keys, values = rows.keys.items(), rows.values.items()
@@ -187,7 +192,7 @@ class Sink:
 
     def _write(self, topic: str, rows: Rows) -> None:
         failures: dict[int, Exception] = {}
-        key_serde, value_serde = self._bound(topic) if self._has_schema else (self._key_serde, self._value_serde)
+        key_serde, value_serde = self._serdes.of(topic)
         keys = _encode(key_serde, rows.keys, failures)
         if isinstance(value_serde, ChangeSerde):
             values = _encode_changes(value_serde, rows, failures)
@@ -202,25 +207,16 @@ class Sink:
         if not len(rows):
             return
         headers = rows.headers
-        if self._has_schema:
+        if self._serdes.has_schema:
             for part, serde in (("key", key_serde), ("value", value_serde)):
                 frame = header_frame(serde)
                 if frame is not None and part == "key":
                     keys, headers = split(keys, frame, headers, part)
                 elif frame is not None:
                     values, headers = split(values, frame, headers, part)
-        count = self._partitions.get(topic, 0)
+        count = self._collector.partition_count(topic)
         targets = self._targets(topic, rows, keys, count)
         self._collector.add(topic, _Chunk(rows.place, targets, rows.timestamps, keys, values, headers))
-
-    def _bound(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
-        """The serdes for a topic; with schemas they differ, as subjects are named after topics."""
-        found = self._by_topic.get(topic)
-        if found is None:
-            name = self._context.physical_name(topic)
-            found = bound(self._key_serde, name, "key"), bound(self._value_serde, name, "value")
-            self._by_topic[topic] = found
-        return found
 
     def _targets(self, topic: str, rows: Rows, keys: pa.Array, count: int) -> NDArray[np.int32]:
         function = self._node.partitioner
@@ -241,7 +237,7 @@ class Sink:
                 target = default[row]
             if count > 0 and not 0 <= target < count:
                 raise SerializationError(
-                    f"{self._node.name}: the partitioner {function.location} gave partition {target} of {topic!r}",
+                    f"{self._node.name}: the partitioner {function.location} returned partition {target} of {topic!r}",
                     hint=f"The topic has partitions 0 to {count - 1}; return None for the default.",
                     node=self._node.name,
                     topic=topic,
@@ -251,7 +247,7 @@ class Sink:
 
 
 def _answered(wanted: NDArray[np.int32], keys: pa.Array, count: int) -> NDArray[np.int32]:
-    """A response goes to the partition from which its subscription came, where that is known."""
+    """Send a response to the partition from which its subscription came, where that is known."""
     if count <= 0:
         return np.full(len(keys), -1, np.int32)
     known = (wanted >= 0) & (wanted < count)
@@ -277,7 +273,7 @@ def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -
 
 
 def _encode_changes(serde: ChangeSerde, rows: Rows, failures: dict[int, Exception]) -> pa.Array:
-    """New and old values as one, for the repartition topic of a regrouped table."""
+    """Encode new and old values as one, for the repartition topic of a regrouped table."""
     olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
     if len(rows) > _SMALL:
         try:

@@ -1,4 +1,4 @@
-"""Which topologies a pass over the columns cannot do exactly, and why."""
+"""The topologies that a pass over the columns cannot run exactly, and the reasons."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.topology.table_operations import TableTransformValues
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.runtime.context import RunningContext
+    from penstock.runtime.context import TaskContext
     from penstock.runtime.operator import Operator
 
 __all__ = ["shared_stores", "slicing_reason"]
 
 
-def slicing_reason(graph: Graph, operators: Mapping[str, Operator], context: RunningContext) -> str | None:
-    """Why records must go through one by one; None when whole batches give the same.
+def slicing_reason(graph: Graph, operators: Mapping[str, Operator], context: TaskContext) -> str | None:
+    """Return why records must go through one by one; None when whole batches have the same result.
 
-    An operator that cannot work on batches says so in an attribute ``sliced_reason``.
+    An operator that cannot work on batches says so in its ``sliced_reason``.
     """
     shared = shared_stores(graph)
     if shared:
@@ -29,9 +29,8 @@ def slicing_reason(graph: Graph, operators: Mapping[str, Operator], context: Run
             f"store {store!r} is shared by {' and '.join(users)}, which must see each other's writes record by record"
         )
     for name, operator in operators.items():
-        reason = getattr(operator, "sliced_reason", None)
-        if reason is not None:
-            return f"{name}: {reason}"
+        if operator.sliced_reason is not None:
+            return f"{name}: {operator.sliced_reason}"
     for queue, kind in ((context.stream_queue, "stream-time"), (context.wall_clock_queue, "wall-clock")):
         scheduled = sorted(queue.nodes())
         if len(scheduled) > 1:
@@ -40,7 +39,7 @@ def slicing_reason(graph: Graph, operators: Mapping[str, Operator], context: Run
 
 
 def shared_stores(graph: Graph) -> dict[str, list[str]]:
-    """Stores that a processor of the user's shares with another node."""
+    """Return the stores that a processor of the user's shares with another node."""
     users: dict[str, list[str]] = {}
     by_processors: set[str] = set()
     for node in graph.processors():

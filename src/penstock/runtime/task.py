@@ -1,4 +1,4 @@
-"""One task: a sub-topology (or several) for one partition, fed with batches."""
+"""One task: a sub-topology (or several) for one partition, run over batches."""
 
 from __future__ import annotations
 
@@ -10,32 +10,39 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from penstock.errors import TopologyError
-from penstock.runtime.context import RunningContext
+from penstock.runtime.context import Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
+from penstock.runtime.factories import operator_for
 from penstock.runtime.graph import Graph, has_expressions
-from penstock.runtime.inputs import SourceReader, TaskInput, TopicBatch, reader_for
-from penstock.runtime.place import Place
-from penstock.runtime.registry import operator_for
+from penstock.runtime.inputs import TaskInput
+from penstock.runtime.missing_fields import MissingFields
+from penstock.runtime.record import TopicBatch
+from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
-from penstock.runtime.sensor import Sensor
+from penstock.runtime.serde_errors import naming_stores
 from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, Sink
 from penstock.runtime.slicing import slicing_reason
-from penstock.topology.configured_serdes import with_serdes
+from penstock.runtime.source_reader import SourceReader, reader_for
+from penstock.serde.binding import TopicSerdes
+from penstock.topology.configured import with_settings
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from penstock.config import StreamsConfig
-    from penstock.runtime.global_stores import GlobalViews
     from penstock.runtime.operator import Operator
     from penstock.serde.base import Serde
     from penstock.state.base import TaskState
+    from penstock.topology.nodes import SinkNode, SourceNode
     from penstock.topology.topology import Topology
 
-__all__ = ["OUTPUT_SCHEMA", "StreamTask", "TaskOutput", "TopicBatch"]
+__all__ = ["OUTPUT_SCHEMA", "StreamTask", "TaskOutput", "TaskPart", "TopicBatch"]
 
 
 @dataclass(frozen=True)
 class TaskOutput:
-    """What a batch gave.
+    """The output of a batch.
 
     ``records``: topic -> OUTPUT_SCHEMA rows in order. ``places``: the same rows' places, by which rows of several
     topics can be put into the order in which Kafka Streams would have written them.
@@ -46,65 +53,64 @@ class TaskOutput:
     places: dict[str, Place] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class TaskPart:
+    """The part of a topology that a task runs.
+
+    Attributes:
+        task_id: ``<sub-topology>_<partition>``.
+        partitions: Topic -> number of partitions, for the topics that the sinks write.
+        nodes: The names of the nodes; None for all.
+    """
+
+    task_id: str
+    partitions: Mapping[str, int]
+    nodes: Collection[str] | None = None
+
+
 class StreamTask:
     """Kafka's ``StreamTask`` over batches. With caching off, how the input is cut into batches changes nothing.
 
     Args:
         topology: The whole topology.
         config: The application's settings.
-        task_id: ``<sub-topology>_<partition>``.
+        part: The part of the topology that the task runs.
         state: The task's stores.
-        nodes: The nodes that this task runs; None for all.
-        partitions: Topic -> number of partitions, for the topics that the sinks write.
-        sensor: Is told what happens.
-        wall_clock_ms: The time at which the task starts; None takes the system's.
-        global_stores: The stores that another task keeps up to date; None for that task itself.
+        surroundings: The parts of the process that the task uses.
     """
 
     def __init__(
         self,
         topology: Topology,
         config: StreamsConfig,
-        task_id: str,
+        part: TaskPart,
         state: TaskState,
-        *,
-        nodes: Collection[str] | None = None,
-        partitions: Mapping[str, int],
-        sensor: Sensor | None = None,
-        wall_clock_ms: int | None = None,
-        global_stores: GlobalViews | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
-        topology = with_serdes(topology, config)
-        self.task_id = task_id
-        self._sensor = sensor or Sensor()
-        self._partitions = partitions
+        topology = with_settings(topology, config)
+        surroundings = surroundings or Surroundings()
+        self.task_id = task_id = part.task_id
+        self._sensor = surroundings.sensor
         self._config = config
-        self._graph = Graph.of(topology, nodes)
-        now = int(time.time() * 1000) if wall_clock_ms is None else wall_clock_ms
-        self._context = RunningContext(topology, config, task_id, state, self._sensor, now, global_stores)
-        self._collector = Collector()
+        self._graph = Graph.of(topology, part.nodes)
+        self._context = TaskContext(topology, config, task_id, state, surroundings)
+        if any(source.global_store for source in self._graph.sources()):
+            self._context.serve_global_stores()
+        self._collector = Collector(part.partitions)
         self._operators: dict[str, Operator] = {
             node.name: operator_for(node, topology, self._context) for node in self._graph.processors()
         }
         self._sinks = {node.name: self._sink(node) for node in self._graph.sinks()}
         by_column = has_expressions(self._graph)
         self._readers = [
-            SourceReader(
-                node,
-                self._serde(node.key_serde, "default.key.serde", node.name),
-                self._serde(node.value_serde, "default.value.serde", node.name),
-                self._context,
-                by_column=by_column,
-            )
-            for node in self._graph.sources()
+            SourceReader(node, self._serdes(node), self._context, by_column=by_column) for node in self._graph.sources()
         ]
         self._physical_names = {name: f"{config['application.id']}-{name}" for name in topology.internal_topics}
         self._readers_by_topic: dict[str, SourceReader] = {}
         self.sliced_reason = slicing_reason(self._graph, self._operators, self._context)
-        self._depth_first = DepthFirst(self._graph, self._operators, self._sinks, self._context)
-        self._runs_without_rows = [
-            name for name, operator in self._operators.items() if getattr(operator, "runs_without_rows", False)
-        ]
+        self._missing = MissingFields(self._graph, topology, task_id, self._sensor)
+        self._depth_first = DepthFirst(self._graph, self._operators, self._sinks, self._context, self._missing)
+        self._runs_without_rows = [name for name, operator in self._operators.items() if operator.runs_without_rows]
 
     def process(
         self,
@@ -115,7 +121,7 @@ class StreamTask:
         depth_first: bool = False,
         hold_punctuation: bool = False,
     ) -> TaskOutput:
-        """Processes a batch; an empty one runs only what wall-clock time has made due.
+        """Process a batch; an empty one runs only the punctuations that wall-clock time has made due.
 
         Args:
             batch: The input, one entry a partition.
@@ -140,10 +146,15 @@ class StreamTask:
         else:
             self._run(rows)
         context.end()
+        self._missing.report()
         return self._output(sum(b.records.num_rows for b in batch), context.dropped - dropped, started)
 
+    def times(self, batch: TopicBatch, partition_time: int | None = None) -> tuple[NDArray[np.int64], int]:
+        """Return the times by which `process` will order records; see `SourceReader.times`."""
+        return self._reader(batch.topic).times(batch, partition_time)
+
     def store(self, name: str) -> Any:
-        """The typed view of a store."""
+        """Return the typed view of a store."""
         return self._context.store(name)
 
     @property
@@ -156,15 +167,19 @@ class StreamTask:
         """The largest timestamp that the task has seen; -1 before the first record."""
         return self._context.stream_time
 
+    @property
+    def next_punctuation_ms(self) -> int | None:
+        """The wall-clock time of the next punctuation; None if none is scheduled."""
+        return self._context.wall_clock_queue.first_ms
+
     def close(self) -> None:
-        """Closes the user's processors and transformers, and what else operators keep open."""
+        """Close the user's processors and transformers, and other resources that operators keep open."""
+        self._missing.report(closing=True)
         for operator in self._operators.values():
-            close = getattr(operator, "close", None)
-            if close is not None:
-                close()
+            operator.close()
 
     def _run(self, sources: list[tuple[str, Rows]]) -> None:
-        """One pass over the columns: every node once, after its parents and the tables that it reads."""
+        """Make one pass over the columns: every node once, after its parents and the tables that it reads."""
         inbox: dict[str, list[tuple[str, Rows]]] = {}
         for source, rows in sources:
             self._deliver(inbox, source, [(None, rows)])
@@ -179,8 +194,12 @@ class StreamTask:
             if operator is None:
                 self._sinks[name].write(rows)
                 continue
+            if name in self._missing.nodes:
+                self._missing.look(name, rows)
+            self._sensor.on_node_start(self.task_id, name)
             started = time.perf_counter()
-            result = operator.process(rows, arrived[0][0])
+            with naming_stores(self._context.topology, name, self.task_id):
+                result = operator.process(rows, arrived[0][0])
             out = [(None, result)] if isinstance(result, Rows) else list(result)
             seconds = time.perf_counter() - started
             self._sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
@@ -200,14 +219,15 @@ class StreamTask:
 
     def _output(self, records_in: int, dropped: int, started: float) -> TaskOutput:
         if self._context.letters:
-            self._collector.add_letters(self._context.letters, self._partitions)
+            self._collector.add_letters(self._context.letters)
             self._context.letters = []
-        records, places = self._collector.take()
+        records, places = self._collector.drain()
         seconds = time.perf_counter() - started
         metrics: dict[str, int | float] = {
             "records_in": records_in,
             "records_out": sum(r.num_rows for r in records.values()),
             "dropped": dropped,
+            "fields_never_found": self._missing.never_found,
             "stream_time_ms": self._context.stream_time,
             "process_seconds": seconds,
         }
@@ -220,10 +240,13 @@ class StreamTask:
             reader = self._readers_by_topic[topic] = reader_for(self._readers, topic)
         return reader
 
-    def _sink(self, node: Any) -> Sink:
-        key_serde = self._serde(node.key_serde, "default.key.serde", node.name)
-        value_serde = self._serde(node.value_serde, "default.value.serde", node.name)
-        return Sink(node, key_serde, value_serde, self._partitions, self._collector, self._context)
+    def _sink(self, node: SinkNode) -> Sink:
+        return Sink(node, self._serdes(node), self._collector, self._context)
+
+    def _serdes(self, node: SourceNode | SinkNode) -> TopicSerdes:
+        key = self._serde(node.key_serde, "default.key.serde", node.name)
+        value = self._serde(node.value_serde, "default.value.serde", node.name)
+        return TopicSerdes(key, value, self._context.physical_name)
 
     def _serde(self, serde: Any, setting: str, node: str) -> Serde[Any]:
         if serde is None:

@@ -1,6 +1,6 @@
-"""Values that say themselves what they are: for internal topics and stores whose types nobody has declared.
+"""Self-describing values, for internal topics and stores whose types are not declared.
 
-One byte of tag, then the value; inside lists and dicts a length goes before what has no fixed width.
+One byte of tag, then the value; inside lists and dicts a length goes before values without a fixed width.
 No pickle: bytes from a topic must never run code.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -29,6 +29,7 @@ __all__ = ["AutoSerde"]
 _LONG = struct.Struct(">q")
 _DOUBLE = struct.Struct(">d")
 _MICROSECOND = timedelta(microseconds=1)
+_MOST_DEPTH = 100  # of containers in each other: each takes a few of Python's own levels to write and to read
 _CONSTANTS: dict[bytes, Any] = {b"n": None, b"t": True, b"f": False}
 _READERS: dict[bytes, Callable[[bytes], Any]] = {
     b"s": lambda body: body.decode(),
@@ -42,12 +43,14 @@ _READERS: dict[bytes, Callable[[bytes], Any]] = {
     b"T": lambda body: datetime.fromisoformat(body.decode()),
     b"D": lambda body: date.fromisoformat(body.decode()),
     b"P": lambda body: int.from_bytes(body, "big", signed=True) * _MICROSECOND,
-    b"l": lambda body: list(_unpack(body)),
-    b"u": lambda body: tuple(_unpack(body)),
-    b"e": lambda body: set(_unpack(body)),
-    b"E": lambda body: frozenset(_unpack(body)),
-    b"m": lambda body: _pairs(*_unpack(body)),
-    b"w": lambda body: _windowed(*_unpack(body)),
+}
+_CONTAINERS: dict[bytes, Callable[[list[Any]], Any]] = {
+    b"l": list,
+    b"u": tuple,
+    b"e": set,
+    b"E": frozenset,
+    b"m": lambda items: dict(zip(items[::2], items[1::2], strict=True)),
+    b"w": lambda items: _windowed(*items),
 }
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _JSON_SCALARS = {str, int, bool, type(None)}
@@ -65,7 +68,7 @@ class AutoSerde(BaseSerde):
             return None
         try:
             return _write(value)
-        except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             self.refuse(value, f"plain Python values ({error})", error)
 
     def deserialize(self, data: bytes | None) -> Any:
@@ -73,11 +76,11 @@ class AutoSerde(BaseSerde):
             return None
         try:
             return _read(data)
-        except (KeyError, ValueError, TypeError, IndexError, struct.error, ArithmeticError) as error:
+        except (KeyError, ValueError, TypeError, IndexError, struct.error, ArithmeticError, RecursionError) as error:
             self.reject(data, "values that it has written itself", error)
 
     def encode(self, column: Column) -> pa.Array:
-        if column.is_columnar:
+        if column.is_columnar and not column.is_padded:
             encoded = _encode_series(column.series())
             return super().encode(column) if encoded is None else encoded
         kinds = set(map(type, column.items())) - {type(None)}
@@ -130,7 +133,7 @@ def _encode_series(series: pl.Series) -> pa.Array | None:
 
 
 def _encode_numbers(series: pl.Series) -> pa.Array:
-    """The tag and eight bytes."""
+    """Return the tag and eight bytes of each number."""
     tag, wide = (b"d", ">f8") if series.dtype == pl.Float64 else (b"i", ">i8")
     valid = series.is_not_null().to_numpy() if series.null_count() else None
     values = series.drop_nulls().to_numpy().astype(wide).view(np.uint8).reshape(-1, 8)
@@ -140,7 +143,7 @@ def _encode_numbers(series: pl.Series) -> pa.Array:
     return from_fixed_width(matrix, valid)
 
 
-def _write(value: Any) -> bytes:
+def _write(value: Any, depth: int = 0) -> bytes:
     kind = type(value)
     if kind is str:
         return b"".join((b"s", value.encode()))
@@ -155,23 +158,23 @@ def _write(value: Any) -> bytes:
     if kind is dict:
         if all(type(k) is str for k in value) and set(map(type, value.values())) <= _JSON_SCALARS:
             return b"j" + _JSON(value).encode()
-        return b"m" + _pack([item for pair in value.items() for item in pair])
-    return _write_rare(value)
+        return b"m" + _pack([item for pair in value.items() for item in pair], depth)
+    return _write_rare(value, depth)
 
 
-def _write_rare(value: Any) -> bytes:
+def _write_rare(value: Any, depth: int) -> bytes:
     if value is None:
         return b"n"
     if isinstance(value, bytes | bytearray | memoryview):
         raw: bytes = bytes(value)
         return b"b" + raw
     if isinstance(value, list):
-        return b"l" + _pack(value)
+        return b"l" + _pack(value, depth)
     if type(value) is tuple:
-        return b"u" + _pack(value)
-    if isinstance(value, set | frozenset):  # sorted: equal sets must give equal bytes, they may be keys
+        return b"u" + _pack(value, depth)
+    if isinstance(value, set | frozenset):  # sorted: equal sets must have equal bytes, they may be keys
         tag = b"E" if isinstance(value, frozenset) else b"e"
-        return tag + b"".join(sorted(_sized(_write(item)) for item in value))
+        return tag + b"".join(sorted(_pieces(value, depth)))
     if isinstance(value, datetime):
         return b"T" + value.isoformat().encode()
     if isinstance(value, date):
@@ -184,32 +187,44 @@ def _write_rare(value: Any) -> bytes:
     if isinstance(value, UUID):
         return b"U" + value.bytes
     if isinstance(value, Windowed):
-        return b"w" + _pack([value.key, value.window.start, value.window.end])
+        return b"w" + _pack([value.key, value.window.start, value.window.end], depth)
     if isinstance(value, np.generic):
-        return _write(value.item())
+        return _write(value.item(), depth)
     raise TypeError(f"{type(value).__name__} is none of them")
 
 
-def _read(data: bytes) -> Any:
+def _read(data: bytes, depth: int = 0) -> Any:
     tag = data[:1]
     if tag in _CONSTANTS:
         if len(data) > 1:
             raise ValueError("bytes after the value")
         return _CONSTANTS[tag]
-    return _READERS[tag](data[1:])
+    make = _CONTAINERS.get(tag)
+    return _READERS[tag](data[1:]) if make is None else make(_unpack(data[1:], _deeper(depth)))
 
 
-def _pack(items: Any) -> bytes:
-    return b"".join(_sized(_write(item)) for item in items)
+def _deeper(depth: int) -> int:
+    if depth >= _MOST_DEPTH:
+        raise ValueError(f"more than {_MOST_DEPTH} containers in each other")
+    return depth + 1
+
+
+def _pack(items: Iterable[Any], depth: int) -> bytes:
+    return b"".join(_pieces(items, depth))
+
+
+def _pieces(items: Iterable[Any], depth: int) -> list[bytes]:
+    inside = _deeper(depth)
+    return [_sized(_write(item, inside)) for item in items]
 
 
 def _sized(piece: bytes) -> bytes:
-    """The piece after its length: one byte below 255, else 255 and four bytes."""
+    """Return the piece after its length: one byte below 255, else 255 and four bytes."""
     size = len(piece)
     return (bytes((size,)) if size < 255 else b"\xff" + size.to_bytes(4, "big")) + piece
 
 
-def _unpack(body: bytes) -> list[Any]:
+def _unpack(body: bytes, depth: int) -> list[Any]:
     items, position = [], 0
     while position < len(body):
         size = body[position]
@@ -219,13 +234,9 @@ def _unpack(body: bytes) -> list[Any]:
             position += 4
         if position + size > len(body):
             raise ValueError("cut short")
-        items.append(_read(body[position : position + size]))
+        items.append(_read(body[position : position + size], depth))
         position += size
     return items
-
-
-def _pairs(*items: Any) -> dict[Any, Any]:
-    return dict(zip(items[::2], items[1::2], strict=True))
 
 
 def _windowed(key: Any, start: int, end: int) -> Windowed[Any]:

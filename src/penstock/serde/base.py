@@ -1,4 +1,4 @@
-"""What a serde is: bytes to values and back, one at a time and by the column."""
+"""The interface of serdes: bytes to values and back, one at a time and by the column."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Serde(Protocol[T]):
     """Kafka's ``Serde``: null stays null in both directions.
 
-    The column methods must give what the single ones give, row by row; ``decode`` and ``encode`` raise
+    The column methods must return the results of the single ones, row by row; ``decode`` and ``encode`` raise
     SerializationError if any row fails, and the caller then goes row by row to find it.
     Bytes columns are Arrow ``large_binary``. Equal serdes compare and hash equal, and all of them pickle.
     """
@@ -27,10 +27,18 @@ class Serde(Protocol[T]):
         """A stable name with parameters, e.g. ``string``, ``list<long>``, ``windowed<string>``."""
         ...
 
-    def serialize(self, value: T | None) -> bytes | None: ...
+    def serialize(self, value: T | None) -> bytes | None:
+        """Encode one value."""
+        ...
 
-    def deserialize(self, data: bytes | None) -> T | None: ...
+    def deserialize(self, data: bytes | None) -> T | None:
+        """Decode the bytes of one value."""
+        ...
 
-    def encode(self, column: Column) -> pa.Array: ...
+    def encode(self, column: Column) -> pa.Array:
+        """Encode a column of values to ``large_binary``."""
+        ...
 
-    def decode(self, data: pa.Array) -> Column: ...
+    def decode(self, data: pa.Array) -> Column:
+        """Decode a column of bytes to values."""
+        ...

@@ -1,13 +1,13 @@
-"""Telling serdes what they serve: the topic after which subjects are named, and the application's settings.
+"""The binding of serdes to their use: the topic after which subjects are named, and the application's settings.
 
-Kafka passes the topic with every call; here a serde that wants it is bound once, so that all others pay nothing.
+Kafka passes the topic with every call; here a serde that needs it is bound once, so that all others pay nothing.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,26 +15,67 @@ from penstock.serde.buffers import cut, join, large_binary
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["bound", "configured", "has_schema", "header_frame", "joined", "schema_at_front", "split"]
+if TYPE_CHECKING:
+    from penstock.serde.base import Serde
+
+__all__ = [
+    "TopicSerdes",
+    "ask_again",
+    "bound",
+    "configured",
+    "has_schema",
+    "header_frame",
+    "joined",
+    "schema_at_front",
+    "split",
+]
 
 Headers = tuple[tuple[str, bytes | None], ...]
 HEADER_NAMES = {"key": "__key_schema_id", "value": "__value_schema_id"}
 
 
 def has_schema(serde: Any) -> bool:
-    """Whether it is, or holds, a serde with a schema."""
+    """Return whether it is, or holds, a serde with a schema."""
     if hasattr(serde, "for_topic"):
         return True
     return isinstance(serde, BaseSerde) and any(has_schema(inner) for inner in vars(serde).values())
 
 
 def bound(serde: Any, topic: str, part: str) -> Any:
-    """The serde for the keys or values (``part``) of a topic."""
+    """Return the serde for the keys or values (``part``) of a topic."""
     return _changed(serde, lambda one: one.for_topic(topic, part))
 
 
+class TopicSerdes:
+    """The serdes of keys and values of a source or a sink, bound to each topic on its first use.
+
+    Args:
+        key: The serde of keys.
+        value: The serde of values.
+        physical_name: Returns the name of a topic in the log, after which subjects are named.
+    """
+
+    def __init__(self, key: Serde[Any], value: Serde[Any], physical_name: Callable[[str], str]) -> None:
+        self.key = key
+        self.value = value
+        self.has_schema = has_schema(key) or has_schema(value)
+        self._physical_name = physical_name
+        self._by_topic: dict[str, tuple[Serde[Any], Serde[Any]]] = {}
+
+    def of(self, topic: str) -> tuple[Serde[Any], Serde[Any]]:
+        """Return the serdes for a topic; only those with schemas differ from topic to topic."""
+        if not self.has_schema:
+            return self.key, self.value
+        found = self._by_topic.get(topic)
+        if found is None:
+            name = self._physical_name(topic)
+            found = bound(self.key, name, "key"), bound(self.value, name, "value")
+            self._by_topic[topic] = found
+        return found
+
+
 def configured(serde: Any, config: Mapping[str, Any]) -> Any:
-    """The serde with an application's settings where it has none of its own."""
+    """Return the serde with an application's settings where it has none of its own."""
     return _changed(serde, lambda one: one.configured(config))
 
 
@@ -50,15 +91,28 @@ def _changed(serde: Any, change: Callable[[Any], Any]) -> Any:
     return made
 
 
+def ask_again(serde: Any) -> None:
+    """Let a serde ask its registry once more for schemas that were missing.
+
+    A caller that has fetched records and then finds that a schema is missing knows it for these records: they were
+    written after their schemas. Later records may have schemas that were registered since.
+    """
+    if hasattr(serde, "ask_again"):
+        serde.ask_again()
+    elif isinstance(serde, BaseSerde):
+        for inner in vars(serde).values():
+            ask_again(inner)
+
+
 def schema_at_front(serde: Any) -> Any:
-    """The serde whose frame is the first thing in the bytes; None if there is none."""
+    """Return the serde whose frame is the first part of the bytes; None if there is none."""
     while isinstance(serde, TimeWindowedSerde | SessionWindowedSerde):
         serde = serde.inner
     return serde if hasattr(serde, "for_topic") and serde.framing != "none" else None
 
 
 def joined(data: pa.Array, headers: Sequence[Headers], part: str) -> tuple[pa.Array, list[Headers]]:
-    """The bytes with the frames that headers hold before them, and the other headers."""
+    """Return the bytes with the frames that headers hold before them, and the other headers."""
     name = HEADER_NAMES[part]
     frames = [next((value for key, value in reversed(one) if key == name), None) for one in headers]
     if not any(frames):
@@ -69,13 +123,13 @@ def joined(data: pa.Array, headers: Sequence[Headers], part: str) -> tuple[pa.Ar
 
 
 def header_frame(serde: Any) -> bytes | None:
-    """What goes into the header of each record; None where the frame stays before the value."""
+    """Return the frame for the header of each record; None where the frame stays before the value."""
     found = schema_at_front(serde)
     return found.write_frame if found is not None and found.framing == "header" else None
 
 
 def split(data: pa.Array, frame: bytes, headers: Sequence[Headers] | None, part: str) -> tuple[pa.Array, list[Headers]]:
-    """The bytes without their frame, and the headers with it; null rows have none."""
+    """Return the bytes without their frame, and the headers with it; null rows have none."""
     name = HEADER_NAMES[part]
     there = data.is_valid().to_pylist()
     before: Sequence[Headers] = headers if headers is not None else [()] * len(data)

@@ -30,7 +30,7 @@ LARGE_BINARY = pa.large_binary()
 
 
 def large_binary(data: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The same bytes as one ``large_binary`` array, whatever binary or string type they came in."""
+    """Return the same bytes as one ``large_binary`` array, from any binary or string type."""
     if isinstance(data, pa.ChunkedArray):
         data = data.combine_chunks() if data.num_chunks != 1 else data.chunk(0)
     if data.type == LARGE_BINARY:
@@ -41,12 +41,12 @@ def large_binary(data: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def bytes_column(rows: list[bytes | None]) -> pa.Array:
-    """A ``large_binary`` array of these rows."""
+    """Return a ``large_binary`` array of these rows."""
     return pa.array(rows, LARGE_BINARY)
 
 
 def from_ends(body: object, ends: list[int], items: list[object]) -> pa.Array:
-    """Rows that stand one after the other in ``body``; ``ends`` begins with 0, and rows of no item are null."""
+    """Return rows that stand one after the other in ``body``; ``ends`` begins with 0, and rows of no item are null."""
     offsets = np.array(ends, np.int64)
     valid = None
     if None in items:
@@ -57,7 +57,7 @@ def from_ends(body: object, ends: list[int], items: list[object]) -> pa.Array:
 
 
 def parts(data: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """All bytes of the buffer, and the n + 1 offsets of the rows in it; what lies under a null row is undefined."""
+    """Return all bytes of the buffer, and the n + 1 offsets of the rows in it; bytes under a null row are undefined."""
     data = large_binary(data)
     if not len(data):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -67,7 +67,7 @@ def parts(data: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def fixed_width(data: pa.Array, width: int) -> tuple[NDArray[np.uint8] | None, NDArray[np.bool_] | None, int]:
-    """Rows of one width as a matrix of the rows that are not null.
+    """Return rows of one width as a matrix of the rows that are not null.
 
     Returns:
         The matrix (None if some row has another width), the mask of present rows (None: all), and the first row
@@ -85,7 +85,7 @@ def fixed_width(data: pa.Array, width: int) -> tuple[NDArray[np.uint8] | None, N
 
 
 def from_fixed_width(matrix: NDArray[np.uint8], valid: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Rows of one width as ``large_binary``; ``matrix`` has the present rows only, ``valid`` says where they stand."""
+    """Return rows of one width as ``large_binary``; ``matrix`` has the present rows only, ``valid`` is their mask."""
     count, width = matrix.shape
     body = pa.py_buffer(np.ascontiguousarray(matrix))
     if valid is None:
@@ -98,12 +98,12 @@ def from_fixed_width(matrix: NDArray[np.uint8], valid: NDArray[np.bool_] | None 
 
 
 def without_suffix(data: pa.Array, suffix: int) -> pa.Array:
-    """The rows without their last ``suffix`` bytes; every row that is not null must have as many."""
+    """Return the rows without their last ``suffix`` bytes; every row that is not null must have as many."""
     return cut(data, 0, suffix)
 
 
 def cut(data: pa.Array, before: NDArray[np.int64] | int, after: NDArray[np.int64] | int) -> pa.Array:
-    """The rows without their first ``before`` and last ``after`` bytes; rows that are not null must have as many."""
+    """Return the rows without their first ``before`` and last ``after`` bytes; null rows stay null."""
     data = large_binary(data)
     if not len(data):
         return data
@@ -119,14 +119,14 @@ def cut(data: pa.Array, before: NDArray[np.int64] | int, after: NDArray[np.int64
 
 
 def join(*pieces: pa.Array | bytes) -> pa.Array:
-    """Row by row, the pieces one after the other; null where any piece is."""
+    """Join the pieces row by row, one after the other; null where any piece is."""
     empty = pa.scalar(b"", LARGE_BINARY)
     columns = [pa.scalar(piece, LARGE_BINARY) if isinstance(piece, bytes) else large_binary(piece) for piece in pieces]
     return pc.binary_join_element_wise(*columns, empty)
 
 
 def series_of(data: pa.Array) -> pl.Series:
-    """An Arrow array as a Polars series."""
+    """Return an Arrow array as a Polars series."""
     series = pl.from_arrow(data)
-    assert isinstance(series, pl.Series)  # noqa: S101 - for the type checker: an array never gives a frame
+    assert isinstance(series, pl.Series)  # noqa: S101 - for the type checker: an array never becomes a frame
     return series

@@ -1,4 +1,4 @@
-"""Changes of a table as one value: what a regrouped table sends through its repartition topic.
+"""Changes of a table as one value, as a regrouped table sends them through its repartition topic.
 
 old value, 0
 new value, 1
@@ -35,22 +35,25 @@ class ChangeSerde(BaseSerde):
 
     @property
     def name(self) -> str:
+        """The serde's name, ``change<inner>``."""
         return f"change<{self.inner.name}>"
 
     def serialize(self, value: Change | None) -> bytes | None:
+        """Encode one pair of new and old value."""
         if value is None:
             return None
         new, old = value
         return self._join(self.inner.serialize(new), self.inner.serialize(old))
 
     def deserialize(self, data: bytes | None) -> Change | None:
+        """Decode the bytes of one change to its new and old value."""
         if data is None:
             return None
         new, old, _ = self._split(data)
         return self.inner.deserialize(new), self.inner.deserialize(old)
 
     def encode_changes(self, values: Column, olds: Column) -> pa.Array:
-        """The bytes of all changes, ``values`` being the new ones.
+        """Return the bytes of all changes, ``values`` being the new ones.
 
         Raises:
             SerializationError: Both values of a change are null.
@@ -69,7 +72,7 @@ class ChangeSerde(BaseSerde):
         return bytes_column(rows)
 
     def decode_changes(self, data: pa.Array) -> tuple[Column, Column, NDArray[np.bool_]]:
-        """New values, old values, and whether each change is the latest of its key; null rows give two nulls."""
+        """Return new values, old values, and whether each change is the latest of its key; null rows have two."""
         data = large_binary(data)
         if len(data) and not data.null_count:
             flags = series_of(data).bin.slice(-1).unique().to_list()
@@ -91,6 +94,7 @@ class ChangeSerde(BaseSerde):
         return self.inner.decode(bytes_column(news)), self.inner.decode(bytes_column(olds)), latest
 
     def encode(self, column: Column) -> pa.Array:
+        """Encode a column of pairs."""
         items = column.items()
         if None in items:
             return super().encode(column)
@@ -99,6 +103,7 @@ class ChangeSerde(BaseSerde):
         )
 
     def decode(self, data: pa.Array) -> Column:
+        """Decode a column of changes to pairs of new and old value."""
         news, olds, _ = self.decode_changes(data)
         rows = zip(news.items(), olds.items(), large_binary(data).is_valid().to_pylist(), strict=True)
         return Column.of_items([(new, old) if there else None for new, old, there in rows])
@@ -111,7 +116,7 @@ class ChangeSerde(BaseSerde):
         return new + b"\x01" if old is None else b"".join((_varint(len(new)), new, old, b"\x02"))
 
     def _split(self, data: bytes) -> tuple[bytes | None, bytes | None, bool]:
-        """New bytes, old bytes, and whether the change is the latest."""
+        """Return new bytes, old bytes, and whether the change is the latest."""
         flag = data[-1] if data else -1
         if not 0 <= flag <= 5 or (flag >= 3 and (len(data) < 2 or data[-2] > 1)):
             self.reject(data, "a change, which ends with its kind (0 to 5)")
@@ -128,7 +133,7 @@ class ChangeSerde(BaseSerde):
 
 
 def _varint(number: int) -> bytes:
-    """Kafka's zigzag varint of a length."""
+    """Return Kafka's zigzag varint of a length."""
     rest = number << 1
     out = bytearray()
     while rest >= 0x80:
@@ -139,7 +144,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """The number (negative if there is none) and where it ends."""
+    """Return the number (negative if there is none) and its end."""
     number = 0
     for i, byte in enumerate(data[:5]):
         number |= (byte & 0x7F) << (7 * i)

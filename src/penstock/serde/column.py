@@ -1,4 +1,4 @@
-"""One column of a batch, in whichever of its two forms it has been needed so far.
+"""One column of a batch, in the form that has been needed so far: series, list, or both.
 
 A column of keys or values is a Polars series (vectorised work) or a Python list (user functions).
 It converts lazily, and keeps both forms once it has them, so each direction is paid at most once.
@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from penstock.errors import SerializationError
+from penstock.serde.series import series_of_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,22 +28,36 @@ class Column:
     Subclasses (windowed keys) keep other forms and override the conversions.
     """
 
-    __slots__ = ("_items", "_series")
+    __slots__ = ("_items", "_series", "is_loose", "is_padded")
 
-    def __init__(self, items: list[Any] | None, series: pl.Series | None) -> None:
+    def __init__(
+        self,
+        items: list[Any] | None,
+        series: pl.Series | None,
+        *,
+        is_loose: bool | None = None,
+        is_padded: bool = False,
+    ) -> None:
         self._items = items
         self._series = series
+        # Made of Python objects: which fields its struct type has is a matter of the values that happen to be there.
+        self.is_loose = series is None if is_loose is None else is_loose
+        # The series has nulls where the objects have no such field; then the objects are written.
+        self.is_padded = is_padded
 
     @classmethod
     def of_items(cls, items: list[Any]) -> Column:
+        """Make a column of Python values."""
         return Column(items, None)
 
     @classmethod
     def of_series(cls, series: pl.Series) -> Column:
+        """Make a column of a Polars series."""
         return Column(None, series)
 
     @classmethod
     def nulls(cls, length: int) -> Column:
+        """Make a column of ``length`` nulls."""
         return Column([None] * length, None)
 
     def __len__(self) -> int:
@@ -54,32 +69,25 @@ class Column:
         return self._series is not None
 
     def items(self) -> list[Any]:
-        """The values as Python objects; do not change the list."""
+        """Return the values as Python objects; do not change the list."""
         if self._items is None:
             self._items = self._series.to_list()  # type: ignore[union-attr]
         return self._items
 
     def series(self) -> pl.Series:
-        """The values as a Polars series; raises SerializationError for objects that have no column type."""
+        """Return the values as a Polars series; raise SerializationError for objects that have no column type."""
         if self._series is None:
             try:
-                series = pl.Series("", self._items, strict=True)
+                self._series, self.is_padded = series_of_items(self.items())
             except (TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
                 raise SerializationError(
                     f"these values have no column type: {error}",
                     hint="Give a Python function instead of an expression, or a serde with a schema.",
                 ) from error
-            if series.dtype == pl.Object:
-                odd = next(v for v in self.items() if v is not None)
-                raise SerializationError(
-                    f"values of type {type(odd).__name__} have no column type",
-                    hint="Give a Python function instead of an expression, or a serde with a schema.",
-                )
-            self._series = series
         return self._series
 
     def null_mask(self) -> NDArray[np.bool_]:
-        """True where the value is null."""
+        """Return the mask of nulls."""
         if self._series is not None:
             if not self._series.null_count():  # known without a look; asking Polars is dear for a few rows
                 return np.zeros(len(self._series), np.bool_)
@@ -87,29 +95,30 @@ class Column:
         return np.fromiter((v is None for v in self._items), np.bool_, len(self._items))  # type: ignore[union-attr,arg-type]
 
     def take(self, index: NDArray[np.int64]) -> Column:
-        """The rows at these positions, in this order."""
+        """Return the rows at these positions, in this order."""
         if len(index) == 1 == len(self):
             return self
         items = None if self._items is None else [self._items[i] for i in index.tolist()]
         series = None if self._series is None else self._series[index]  # not gather(): that is a query
-        return Column(items, series)
+        return Column(items, series, is_loose=self.is_loose, is_padded=self.is_padded)
 
     def filter(self, mask: NDArray[np.bool_]) -> Column:
-        """The rows where the mask is true."""
+        """Return the rows where the mask is true."""
         return self.take(np.flatnonzero(mask))
 
     @classmethod
     def concat(cls, columns: Sequence[Column]) -> Column:
-        """All rows of the columns, one after the other."""
+        """Return all rows of the columns, one after the other."""
         if len(columns) == 1:
             return columns[0]
         first = columns[0]
         if type(first) is not Column and all(type(c) is type(first) for c in columns):
             return first.concat_same(columns)
-        if all(c.is_columnar for c in columns) and len({c.series().dtype for c in columns}) == 1:
-            return Column.of_series(pl.concat([c.series() for c in columns]))
+        if all(c.is_columnar and not c.is_padded for c in columns) and len({c.series().dtype for c in columns}) == 1:
+            series = pl.concat([c.series() for c in columns])
+            return Column(None, series, is_loose=any(c.is_loose for c in columns))
         return Column.of_items([item for c in columns for item in c.items()])
 
     def concat_same(self, columns: Sequence[Column]) -> Column:
-        """Concatenates columns that are all of this class; subclasses keep their own form."""
+        """Concatenate columns that are all of this class; subclasses keep their own form."""
         return Column.of_items([item for column in columns for item in column.items()])

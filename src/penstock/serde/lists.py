@@ -17,6 +17,8 @@ from penstock.serde.text import UuidSerde
 __all__ = ["ListSerde"]
 
 _INT = struct.Struct(">i")
+_FIXED_HEAD = 9  # kind, number of nulls, number of values
+_VARIABLE_HEAD = 5
 
 
 class ListSerde(BaseSerde):
@@ -49,39 +51,44 @@ class ListSerde(BaseSerde):
         if data is None:
             return None
         try:
-            rows, end = (self._fixed if data[0] == 0 else self._variable)(data)
-        except (struct.error, IndexError) as error:
+            rows = (self._fixed if self._width and data[:1] == b"\0" else self._variable)(data)
+        except (struct.error, ValueError) as error:
             self.reject(data, "a list in Kafka's format", error)
-        if end != len(data) or data[0] > 1:
-            self.reject(data, "a list in Kafka's format")
         return [self.inner.deserialize(row) for row in rows]
 
-    def _fixed(self, data: bytes) -> tuple[list[bytes | None], int]:
+    def _fixed(self, data: bytes) -> list[bytes | None]:
         (null_count,) = _INT.unpack_from(data, 1)
-        nulls = set(struct.unpack_from(f">{max(null_count, 0)}i", data, 5))
-        (count,) = _INT.unpack_from(data, 5 + 4 * len(nulls))
-        position = 9 + 4 * len(nulls)
+        if not 0 <= 4 * null_count <= len(data) - _FIXED_HEAD:
+            raise ValueError("a number of nulls that cannot be")
+        nulls = set(struct.unpack_from(f">{null_count}i", data, 5))
+        (count,) = _INT.unpack_from(data, 5 + 4 * null_count)
+        position = _FIXED_HEAD + 4 * null_count
+        if len(nulls) != null_count or (count - null_count) * self._width != len(data) - position:
+            raise ValueError("a number of values that does not fill it")
+        if nulls and not (min(nulls) >= 0 and max(nulls) < count):
+            raise ValueError("nulls outside of the list")
         rows: list[bytes | None] = []
-        if count * min(self._width, 1) > len(data) + len(nulls):
-            return rows, -1
         for i in range(count):
             if i in nulls:
                 rows.append(None)
             else:
                 rows.append(data[position : position + self._width])
                 position += self._width
-        return rows, position
+        return rows
 
-    def _variable(self, data: bytes) -> tuple[list[bytes | None], int]:
+    def _variable(self, data: bytes) -> list[bytes | None]:
         (count,) = _INT.unpack_from(data, 1)
-        position = 5
+        if data[0] != 1 or not 0 <= 4 * count <= len(data) - _VARIABLE_HEAD:
+            raise ValueError("a number of values that cannot be")
+        position = _VARIABLE_HEAD
         rows: list[bytes | None] = []
         for _ in range(count):
             (length,) = _INT.unpack_from(data, position)
             position += 4
-            if length < 0:
-                rows.append(None)
-            else:
-                rows.append(data[position : position + length])
-                position += length
-        return rows, position
+            if length < -1 or position + length > len(data):
+                raise ValueError("a value that is longer than the list")
+            rows.append(None if length < 0 else data[position : position + length])
+            position += max(length, 0)
+        if position != len(data):
+            raise ValueError("bytes after the list")
+        return rows

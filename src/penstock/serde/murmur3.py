@@ -1,4 +1,4 @@
-"""The 128-bit murmur3 hash by which Kafka Streams tells whether a value has changed, also of whole columns."""
+"""The 128-bit murmur3 hash by which Kafka Streams detects a changed value, also of whole columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG_VALUE_BYTES = 4096  # so many rounds over a column for the sake of one lon
 
 
 def hash128(data: bytes) -> bytes:
-    """Java's ``Murmur3.hash128``: both longs, big-endian.
+    """Return Java's ``Murmur3.hash128``: both longs, big-endian.
 
     >>> hash128(b"kafka").hex()
     'c1ba8801115a620ca8402311f6596740'
@@ -66,7 +66,7 @@ def _finished(number: int) -> int:
 
 
 def hash128_many(values: pa.Array) -> NDArray[np.uint8]:
-    """`hash128` of every row, one row of 16 bytes each; rows that are null get some hash."""
+    """Return `hash128` of every row, one row of 16 bytes each; the hash of null rows is undefined."""
     values = large_binary(values)
     body, offsets = parts(values)
     starts, lengths = offsets[:-1], np.diff(offsets)
@@ -88,7 +88,7 @@ def hash128_many(values: pa.Array) -> NDArray[np.uint8]:
 
 
 def _hash(words: NDArray[np.uint64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """``words[i]`` is the word that begins at byte i; one gather takes a word of every value."""
+    """Hash all rows; ``words[i]`` is the word that begins at byte i, so one gather takes a word of every value."""
     h1 = np.full(len(starts), _SEED, np.uint64)
     h2 = h1.copy()
     blocks = lengths >> 4
@@ -112,7 +112,7 @@ def _hash(words: NDArray[np.uint64], starts: NDArray[np.int64], lengths: NDArray
 
 
 def _low_bytes(counts: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Masks of this many low bytes, 0 to 8."""
+    """Return masks of this many low bytes, 0 to 8."""
     masks = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
     return masks[counts]
 

@@ -77,7 +77,7 @@ class NumberSerde(BaseSerde):
         return from_fixed_width(matrix, valid)
 
     def _series(self, column: Column) -> pl.Series | None:
-        """The column as numbers of this type; None if only the rows can tell what is wrong with it."""
+        """Return the column as numbers of this type; None if only a loop over the rows can find the wrong one."""
         if column.is_columnar:
             series = column.series()
             kind = series.dtype
@@ -186,5 +186,5 @@ class TextLongSerde(BaseSerde):
             if texts.str.contains(r"^-?[0-9]{1,19}$").all():
                 return Column.of_series(texts.cast(pl.Int64, strict=True))
         except (pa.ArrowInvalid, pl.exceptions.PolarsError):
-            pass  # the rows below tell which one is wrong
+            pass  # the loop over the rows below finds the bad one
         return super().decode(data)

@@ -1,28 +1,36 @@
-"""What all serdes share: identity by name, column methods that go row by row, errors that name the row."""
+"""The base of all serdes: identity by name, column methods that go row by row, errors that name the row."""
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import polars as pl
 import pyarrow as pa
 
 from penstock.errors import SerializationError
 from penstock.serde.buffers import bytes_column, large_binary
 from penstock.serde.column import Column
 
-__all__ = ["BaseSerde", "show"]
+__all__ = ["UNDECODABLE", "BaseSerde", "as_exception", "show"]
+
+# A user's serde may raise anything; a panic in Rust is no Exception.
+UNDECODABLE: tuple[type[BaseException], ...] = (Exception, pl.exceptions.PanicException)
 
 
 def show(value: object) -> str:
-    """A value for an error's text, cut short."""
-    text = repr(value)
+    """Return a value for an error's text, cut short."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a value may be nested too deep, or a user's own __repr__ fail
+        text = reprlib.repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 class BaseSerde(ABC):
-    """The row-by-row serde: subclasses give ``serialize`` and ``deserialize`` and override what can be vectorised.
+    """The row-by-row serde: subclasses implement ``serialize`` and ``deserialize`` and override vectorisable methods.
 
     Two serdes are equal if their classes and their names with parameters are.
     """
@@ -44,7 +52,7 @@ class BaseSerde(ABC):
         return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()))
 
     def serialize_rows(self, items: Sequence[Any]) -> list[bytes | None]:
-        """Row by row; the error of a bad row carries its number as ``row``."""
+        """Serialize row by row; the error of a bad row carries its number as ``row``."""
         rows: list[bytes | None] = []
         serialize = self.serialize
         try:
@@ -55,7 +63,7 @@ class BaseSerde(ABC):
         return rows
 
     def deserialize_rows(self, rows: Sequence[bytes | None]) -> list[Any]:
-        """Row by row; the error of a bad row carries its number as ``row``."""
+        """Deserialize row by row; the error of a bad row carries its number as ``row``."""
         items: list[Any] = []
         deserialize = self.deserialize
         try:
@@ -66,10 +74,11 @@ class BaseSerde(ABC):
         return items
 
     def at_row(self, error: SerializationError, row: int) -> SerializationError:
+        """Return the same error with the number of its row."""
         return SerializationError(f"row {row}: {error.message}", hint=error.hint, **{**error.facts, "row": row})
 
     def refuse(self, value: object, wanted: str, cause: BaseException | None = None) -> NoReturn:
-        """Raises for a value that this serde cannot write."""
+        """Raise the error for a value that this serde cannot write."""
         raise SerializationError(
             f"the {self.name} serde writes {wanted}, not {type(value).__name__} {show(value)}",
             hint="Give the operator a serde that fits its values (Consumed, Grouped, Produced, Materialized).",
@@ -77,7 +86,7 @@ class BaseSerde(ABC):
         ) from cause
 
     def reject(self, data: bytes, wanted: str, cause: BaseException | None = None) -> NoReturn:
-        """Raises for bytes that this serde cannot read."""
+        """Raise the error for bytes that this serde cannot read."""
         raise SerializationError(
             f"the {self.name} serde reads {wanted}, not {len(data)} bytes {show(data)}",
             hint="Give the topic the serde it was written with, or set deserialization.exception.handler.",
@@ -92,3 +101,8 @@ class BaseSerde(ABC):
 
     def __repr__(self) -> str:
         return f"<serde {self.name}>"
+
+
+def as_exception(error: BaseException) -> Exception:
+    """Return the error itself, or an exception that handlers can take in place of a panic."""
+    return error if isinstance(error, Exception) else SerializationError(f"{type(error).__name__}: {error}")

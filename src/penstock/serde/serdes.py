@@ -1,81 +1,91 @@
-"""Where users get serdes: ``Serdes.string()``, or ``Serdes.of("string")``."""
+"""The serdes for users: ``Serdes.string()``, or ``Serdes.of("string")``."""
 
 from __future__ import annotations
 
+import builtins
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+from uuid import UUID
 
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import ConfigError
+from penstock.java_names import with_java_names
 from penstock.serde.auto import AutoSerde
 from penstock.serde.base import Serde
 from penstock.serde.changes import ChangeSerde
-from penstock.serde.json_serde import JsonSerde, StructSerde
+from penstock.serde.json_serde import JsonSerde
+from penstock.serde.json_struct import StructSerde
 from penstock.serde.lists import ListSerde
 from penstock.serde.numbers import BooleanSerde, NumberSerde, TextLongSerde
 from penstock.serde.text import BytesSerde, StringSerde, UuidSerde, VoidSerde
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["Serdes"]
+if TYPE_CHECKING:
+    from penstock.serde.windowed import Windowed
+
+__all__ = ["NESTED_NAMES", "SIMPLE_NAMES", "Serdes"]
+
+T = TypeVar("T")
 
 
+@with_java_names
 class Serdes:
-    """Kafka's ``Serdes``: every method gives a serde."""
+    """Kafka's ``Serdes``: every method returns a serde."""
 
     @staticmethod
     def string() -> Serde[str]:
-        """UTF-8 text."""
+        """Return the serde of UTF-8 text."""
         return StringSerde()
 
     @staticmethod
     def bytes() -> Serde[bytes]:
-        """The bytes as they are (Kafka: ``ByteArray``)."""
+        """Return the serde of bytes as they are (Kafka: ``ByteArray``)."""
         return BytesSerde()
 
     @staticmethod
     def long() -> Serde[int]:
-        """Integers of 8 bytes."""
+        """Return the serde of integers of 8 bytes."""
         return NumberSerde("long")
 
     @staticmethod
     def integer() -> Serde[int]:
-        """Integers of 4 bytes."""
+        """Return the serde of integers of 4 bytes."""
         return NumberSerde("integer")
 
     @staticmethod
     def short() -> Serde[int]:
-        """Integers of 2 bytes."""
+        """Return the serde of integers of 2 bytes."""
         return NumberSerde("short")
 
     @staticmethod
-    def double() -> Serde[float]:
-        """Floats of 8 bytes."""
+    def double() -> Serde[builtins.float]:
+        """Return the serde of floats of 8 bytes."""
         return NumberSerde("double")
 
     @staticmethod
-    def float() -> Serde[Any]:
-        """Floats of 4 bytes."""
+    def float() -> Serde[builtins.float]:
+        """Return the serde of floats of 4 bytes."""
         return NumberSerde("float")
 
     @staticmethod
     def boolean() -> Serde[bool]:
-        """One byte."""
+        """Return the serde of booleans of one byte."""
         return BooleanSerde()
 
     @staticmethod
-    def uuid() -> Serde[Any]:
-        """UUIDs as text of 36 characters."""
+    def uuid() -> Serde[UUID]:
+        """Return the serde of UUIDs as text of 36 characters."""
         return UuidSerde()
 
     @staticmethod
     def void() -> Serde[None]:
-        """Null only."""
+        """Return the serde of null only."""
         return VoidSerde()
 
     @staticmethod
     def json(schema: Any = None) -> Serde[Any]:
-        """JSON values; with a schema, objects that become a struct column.
+        """Return the serde of JSON values; with a schema, of objects that become a struct column.
 
         Args:
             schema: Names and types, e.g. ``{"user": str, "amount": float}``, a Polars schema, or an Arrow schema.
@@ -86,7 +96,7 @@ class Serdes:
     def avro(
         schema: Any = None, *, framing: str | None = None, registry: str | Mapping[str, Any] | None = None
     ) -> Serde[Any]:
-        """Avro values (Kafka: ``GenericAvroSerde``); records are dicts.
+        """Return the serde of Avro values (Kafka: ``GenericAvroSerde``); records are dicts.
 
         >>> hit = {"type": "record", "name": "Hit", "fields": [{"name": "status", "type": "int"}]}
         >>> serde = Serdes.avro(hit, framing="none")
@@ -98,7 +108,7 @@ class Serdes:
                 they were written with.
             framing: Where the id of the schema in the registry goes: "prefix" (the default) or "header"; "none": there
                 is no registry, the bytes are bare.
-            registry: The registry's URL, or settings by Kafka's names; the application's config gives the rest.
+            registry: The registry's URL, or settings by Kafka's names; the application's config adds the rest.
         """
         from penstock.serde.schemas.avro import AvroSerde
 
@@ -106,9 +116,9 @@ class Serdes:
 
     @staticmethod
     def protobuf(
-        message: type, *, framing: str | None = None, registry: str | Mapping[str, Any] | None = None
-    ) -> Serde[Any]:
-        """Protobuf messages (Kafka: ``KafkaProtobufSerde``); dicts are written too.
+        message: type[T], *, framing: str | None = None, registry: str | Mapping[str, Any] | None = None
+    ) -> Serde[T]:
+        """Return the serde of Protobuf messages (Kafka: ``KafkaProtobufSerde``); dicts are written too.
 
         Args:
             message: The class that protoc generated.
@@ -123,7 +133,7 @@ class Serdes:
     def json_schema(
         schema: Any = None, *, framing: str | None = None, registry: str | Mapping[str, Any] | None = None
     ) -> Serde[Any]:
-        """JSON values with a JSON Schema (Kafka: ``KafkaJsonSchemaSerde``).
+        """Return the serde of JSON values with a JSON Schema (Kafka: ``KafkaJsonSchemaSerde``).
 
         Args:
             schema: JSON text, a dict, or the path of a file; without one, any value is read.
@@ -134,60 +144,94 @@ class Serdes:
 
         return JsonSchemaSerde(schema, framing, registry)
 
+    @overload
     @staticmethod
-    def list(inner: Serde[Any] | str) -> Serde[Any]:
-        """Lists of one type (Kafka: ``ListSerde`` of ``ArrayList``)."""
-        return ListSerde(Serdes.of(inner))
+    def list(inner: str) -> Serde[builtins.list[Any]]: ...
+
+    @overload
+    @staticmethod
+    def list(inner: Serde[T] | type[T]) -> Serde[builtins.list[T]]: ...
 
     @staticmethod
-    def time_windowed(inner: Serde[Any] | str, size_ms: DurationLike | None = None) -> Serde[Any]:
-        """Keys of time windows; without the size, windows read back end at the end of time."""
+    def list(inner: Serde[Any] | type | str) -> Serde[Any]:
+        """Return the serde of lists of one type (Kafka: ``ListSerde`` of ``ArrayList``)."""
+        return ListSerde(Serdes.of(inner))
+
+    @overload
+    @staticmethod
+    def time_windowed(inner: str, size_ms: DurationLike | None = None) -> Serde[Windowed[Any]]: ...
+
+    @overload
+    @staticmethod
+    def time_windowed(inner: Serde[T] | type[T], size_ms: DurationLike | None = None) -> Serde[Windowed[T]]: ...
+
+    @staticmethod
+    def time_windowed(inner: Serde[Any] | type | str, size_ms: DurationLike | None = None) -> Serde[Any]:
+        """Return the serde of keys of time windows; without the size, windows read back end at the end of time."""
         if size_ms is None:
             return TimeWindowedSerde(Serdes.of(inner))
         return TimeWindowedSerde(Serdes.of(inner), duration_ms(size_ms, "window size"))
 
+    @overload
     @staticmethod
-    def session_windowed(inner: Serde[Any] | str) -> Serde[Any]:
-        """Keys of session windows."""
+    def session_windowed(inner: str) -> Serde[Windowed[Any]]: ...
+
+    @overload
+    @staticmethod
+    def session_windowed(inner: Serde[T] | type[T]) -> Serde[Windowed[T]]: ...
+
+    @staticmethod
+    def session_windowed(inner: Serde[Any] | type | str) -> Serde[Any]:
+        """Return the serde of keys of session windows."""
         return SessionWindowedSerde(Serdes.of(inner))
 
     @staticmethod
     def text_long() -> Serde[int]:
-        """A long as decimal text."""
+        """Return the serde of a long as decimal text."""
         return TextLongSerde()
 
     @staticmethod
     def auto() -> Serde[Any]:
-        """Plain Python values that say themselves what they are; not Kafka's, for internal topics and stores."""
+        """Return the serde of self-describing Python values; not Kafka's, for internal topics and stores."""
         return AutoSerde()
+
+    @overload
+    @staticmethod
+    def of(serde: str) -> Serde[Any]: ...
+
+    @overload
+    @staticmethod
+    def of(serde: Serde[T] | type[T]) -> Serde[T]: ...
 
     @staticmethod
     def of(serde: Serde[Any] | str | type) -> Serde[Any]:
-        """A serde itself, or one by its name.
+        """Return a serde itself, or one by its name.
 
         >>> Serdes.of("list<long>").name
         'list<long>'
 
         Args:
             serde: A serde, a name ("string", "list<long>", "windowed<string,60000>"), a Python type (str, int, float,
-                bool, bytes, dict) or the name of Kafka's Java class.
+                bool, bytes, UUID; dict and list are JSON) or the name of Kafka's Java class.
 
         Raises:
             ConfigError: There is no serde of that name.
         """
         if isinstance(serde, type):
-            if isinstance(serde, type) and serde in _PYTHON:
+            if serde in _PYTHON:
                 return _SIMPLE[_PYTHON[serde]]()
-            made = serde()
-            if isinstance(made, Serde):
-                return made
+            if hasattr(serde, "serialize"):
+                made = serde()
+                if isinstance(made, Serde):
+                    return made
         elif isinstance(serde, str):
             return _by_name(serde.strip())
         elif isinstance(serde, Serde):
             return serde
         raise ConfigError(
             f"{serde!r} is no serde",
-            hint='Give Serdes.string(), a name such as "long", or an object with all methods of Serde.',
+            hint='Give Serdes.string(), a name such as "long", an object with all methods of Serde, or a Python type: '
+            "str, int, float, bool, bytes, UUID, dict or list.",
         )
 
 
@@ -215,6 +259,8 @@ _PYTHON: dict[type, str] = {
     bool: "boolean",
     bytes: "bytes",
     dict: "json",
+    builtins.list: "json",
+    UUID: "uuid",
     type(None): "void",
 }
 _ALIASES = {
@@ -235,6 +281,9 @@ _NESTED: dict[str, Callable[[Serde[Any]], Serde[Any]]] = {
     "session_windowed": SessionWindowedSerde,
     "change": ChangeSerde,
 }
+
+SIMPLE_NAMES = tuple(_SIMPLE)
+NESTED_NAMES = tuple(name for name in _NESTED if name != "change")  # that one is for internal topics
 
 
 def _by_name(name: str) -> Serde[Any]:

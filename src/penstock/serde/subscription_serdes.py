@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import SerializationError
+from penstock.serde.auto import AutoSerde
 from penstock.serde.base import Serde
 from penstock.serde.buffers import LARGE_BINARY, cut, from_fixed_width, join, large_binary, parts
 from penstock.serde.column import Column
 from penstock.serde.murmur3 import HASH_BYTES
 from penstock.serde.rowwise import BaseSerde
-from penstock.serde.subscriptions import Hashes, Response, ResponseColumn, Subscription, SubscriptionColumn
+from penstock.serde.subscriptions import Hashes, ResponseColumn, Subscription, SubscriptionColumn, SubscriptionResponse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +38,7 @@ def _big_endian(numbers: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _hash_bytes(hashes: Hashes) -> pa.Array:
-    """The hashes, no bytes where there is none."""
+    """Return the hashes, no bytes where there is none."""
     if hashes.present.all():
         return from_fixed_width(hashes.data)
     return from_fixed_width(hashes.data[hashes.present], hashes.present).fill_null(b"")
@@ -115,34 +116,44 @@ class SubscriptionSerde(BaseSerde):
 
 
 class ResponseSerde(BaseSerde):
-    """Kafka's ``SubscriptionResponseWrapperSerde``."""
+    """Kafka's ``SubscriptionResponseWrapperSerde``.
+
+    As in Kafka, a foreign value of no bytes, such as an empty string, arrives as null. That holds for undeclared types
+    too, whose bytes begin with a tag, so that a join does not depend on whether its types are declared.
+    """
 
     def __init__(self, inner: Serde[Any]) -> None:
         self.inner = inner
+        self._empty = [inner.serialize(value) for value in ("", b"")] if isinstance(inner, AutoSerde) else []
 
     @property
     def name(self) -> str:
         return f"response<{self.inner.name}>"
 
-    def serialize(self, value: Response | None) -> bytes | None:
+    def serialize(self, value: SubscriptionResponse | None) -> bytes | None:
         if value is None:
             return None
         foreign = self.inner.serialize(value.foreign_value) if value.foreign_value is not None else None
+        if foreign in self._empty:
+            foreign = None
         return (bytes((_NO_HASH,)) if value.hash is None else b"\x00" + value.hash) + (foreign or b"")
 
-    def deserialize(self, data: bytes | None) -> Response | None:
+    def deserialize(self, data: bytes | None) -> SubscriptionResponse | None:
         if data is None:
             return None
         start = 1 if data[:1] >= b"\x80" else 1 + HASH_BYTES
         if len(data) < start or data[0] & 0x7F:
             self.reject(data, "a response of version 0")
         foreign = self.inner.deserialize(data[start:]) if len(data) > start else None
-        return Response(data[1:start] or None, foreign)
+        return SubscriptionResponse(data[1:start] or None, foreign)
 
     def encode(self, column: Column) -> pa.Array:
         rows = ResponseColumn.of(column)
         head = np.where(rows.hashes.present, 0, _NO_HASH).astype(np.uint8).reshape(-1, 1)
         values = large_binary(self.inner.encode(rows.inner)).fill_null(b"")
+        if self._empty:
+            empty = pc.is_in(values, pa.array(self._empty, LARGE_BINARY))
+            values = pc.if_else(empty, pa.scalar(b"", LARGE_BINARY), values)
         return join(from_fixed_width(head), _hash_bytes(rows.hashes), values)
 
     def decode(self, data: pa.Array) -> Column:
@@ -165,18 +176,18 @@ class ResponseSerde(BaseSerde):
 
 
 def foreign_prefixes(foreign: pa.Array) -> pa.Array:
-    """What the combined keys of each foreign key begin with; no row is null."""
+    """Return the prefix of each foreign key's combined keys; no row is null."""
     foreign = large_binary(foreign)
     return join(from_fixed_width(_big_endian(np.diff(parts(foreign)[1]))), foreign)
 
 
 def combined_keys(foreign: pa.Array, primary: pa.Array) -> pa.Array:
-    """The keys of the subscription store: foreign key and primary key, row by row; no row is null."""
+    """Return the keys of the subscription store: foreign key and primary key, row by row; no row is null."""
     return join(foreign_prefixes(foreign), large_binary(primary))
 
 
 def primary_keys(combined: pa.Array) -> pa.Array:
-    """The primary keys' bytes of keys of the subscription store."""
+    """Return the primary keys' bytes in keys of the subscription store."""
     body, offsets = parts(combined)
     lengths = np.ascontiguousarray(body[offsets[:-1, None] + np.arange(_INT_BYTES)]).view(">i4").reshape(-1)
     return cut(combined, lengths.astype(np.int64) + _INT_BYTES, np.zeros(len(combined), np.int64))

@@ -1,4 +1,4 @@
-"""What the two sides of a foreign-key join send each other, one at a time and by the column."""
+"""Messages between the two sides of a foreign-key join, one at a time and by the column."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["Hashes", "Instruction", "Response", "ResponseColumn", "Subscription", "SubscriptionColumn"]
+__all__ = ["Hashes", "Instruction", "SubscriptionResponse", "ResponseColumn", "Subscription", "SubscriptionColumn"]
 
 
 class Instruction(IntEnum):
-    """What the right side is to do with a subscription; Kafka's ``SubscriptionWrapper.Instruction``."""
+    """The right side's task with a subscription; Kafka's ``SubscriptionWrapper.Instruction``."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     DELETE_KEY_AND_PROPAGATE = 1
@@ -31,7 +31,7 @@ class Instruction(IntEnum):
 class Subscription(NamedTuple):
     """Kafka's ``SubscriptionWrapper``: a left row's interest in a foreign key.
 
-    ``hash`` is that of the left value (None: it is null), ``partition`` where the answer goes (-1: unknown).
+    ``hash`` is that of the left value (None: it is null), ``partition`` the one of the answer (-1: unknown).
     """
 
     hash: bytes | None
@@ -40,8 +40,8 @@ class Subscription(NamedTuple):
     partition: int = -1
 
 
-class Response(NamedTuple):
-    """Kafka's ``SubscriptionResponseWrapper``; ``partition`` is where it goes and is not written."""
+class SubscriptionResponse(NamedTuple):
+    """Kafka's ``SubscriptionResponseWrapper``; ``partition`` is its destination and is not written."""
 
     hash: bytes | None
     foreign_value: Any
@@ -57,7 +57,7 @@ class Hashes:
 
     @classmethod
     def of_values(cls, encoded: pa.Array) -> Hashes:
-        """Of a column of bytes; null rows have none."""
+        """Return the hashes of a column of bytes; null rows have none."""
         present = np.asarray(encoded.is_valid())
         data = hash128_many(encoded)
         data[~present] = 0
@@ -76,7 +76,7 @@ class Hashes:
         return Hashes(self.data[index], self.present[index])
 
     def equal(self, other: Hashes) -> NDArray[np.bool_]:
-        """Row by row; two that are absent are equal."""
+        """Compare row by row; two that are absent are equal."""
         same: NDArray[np.bool_] = (self.present == other.present) & (self.data == other.data).all(axis=1)
         return same
 
@@ -117,7 +117,7 @@ class SubscriptionColumn(_Wrapped):
 
     @classmethod
     def of(cls, column: Column) -> Self:
-        """The column itself, or made of its items."""
+        """Return the column itself, or made of its items."""
         if isinstance(column, cls):
             return column
         rows = [_NO_SUBSCRIPTION if item is None else item for item in column.items()]
@@ -156,13 +156,13 @@ class SubscriptionColumn(_Wrapped):
 
 
 class ResponseColumn(_Wrapped):
-    """A column of `Response`; ``inner`` has the foreign values. No row is null."""
+    """A column of `SubscriptionResponse`; ``inner`` has the foreign values. No row is null."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, column: Column) -> Self:
-        """The column itself, or made of its items."""
+        """Return the column itself, or made of its items."""
         if isinstance(column, cls):
             return column
         rows = column.items()
@@ -175,7 +175,7 @@ class ResponseColumn(_Wrapped):
     def items(self) -> list[Any]:
         if self._items is None:
             rows = zip(self.hashes.items(), self.inner.items(), self.partitions.tolist(), strict=True)
-            self._items = [Response(*row) for row in rows]
+            self._items = [SubscriptionResponse(*row) for row in rows]
         return self._items
 
     def null_mask(self) -> NDArray[np.bool_]:

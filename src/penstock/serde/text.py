@@ -1,4 +1,4 @@
-"""Strings, raw bytes, UUIDs and nothing at all."""
+"""Strings, raw bytes, UUIDs and null."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from penstock.serde.rowwise import BaseSerde
 __all__ = ["BytesSerde", "StringSerde", "UuidSerde", "VoidSerde"]
 
 NoneType = type(None)
+_FEW = 24  # texts that are encoded one by one: work by column takes longer to begin
 
 
 class StringSerde(BaseSerde):
@@ -51,9 +52,12 @@ class StringSerde(BaseSerde):
                 return large_binary(series.to_arrow())
         elif set(map(type, column.items())) <= {str, NoneType}:
             try:
+                if len(column) <= _FEW:
+                    found = [None if item is None else item.encode() for item in column.items()]
+                    return pa.array(found, pa.large_binary())
                 return pa.array(column.items(), pa.large_string()).cast(pa.large_binary())
             except (UnicodeEncodeError, pa.ArrowInvalid):
-                pass  # the rows below tell which one is wrong
+                pass  # the loop over the rows below finds the bad one
         return super().encode(column)
 
     def decode(self, data: pa.Array) -> Column:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from penstock.errors import SerializationError
+from penstock.java_names import with_java_names
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -20,14 +21,16 @@ __all__ = ["Window", "Windowed", "WindowedColumn"]
 K = TypeVar("K")
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True, order=True)
 class Window:
-    """A stretch of time in milliseconds; whether ``end`` belongs to it is told by the operator."""
+    """A range of time in milliseconds; the operator decides whether ``end`` belongs to it."""
 
     start: int
     end: int
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True, order=True)
 class Windowed(Generic[K]):
     """Kafka's ``Windowed``: a key and the window it stands for."""
@@ -42,7 +45,7 @@ class Windowed(Generic[K]):
 class WindowedColumn(Column):
     """A column of `Windowed` keys as three columns; a row whose key is null is null.
 
-    ``items()`` gives `Windowed` objects, ``series()`` structs of key, start and end.
+    ``items()`` returns `Windowed` objects, ``series()`` structs of key, start and end.
     """
 
     __slots__ = ("ends", "keys", "starts")
@@ -55,7 +58,7 @@ class WindowedColumn(Column):
 
     @classmethod
     def of(cls, column: Column) -> WindowedColumn:
-        """The column itself if it is windowed, else made of its `Windowed` items.
+        """Return the column itself if it is windowed, else one made of its `Windowed` items.
 
         Raises:
             SerializationError: An item is no `Windowed`.

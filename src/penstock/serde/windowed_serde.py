@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = ["SessionWindowedSerde", "TimeWindowedSerde"]
 
 _LONG_MAX = (1 << 63) - 1
@@ -24,7 +27,7 @@ _TWO = struct.Struct(">qq")
 
 
 class _WindowedSerde(BaseSerde):
-    """Splits and joins columns; subclasses say which times follow the key."""
+    """Splits and joins columns; subclasses define the times that follow the key."""
 
     _suffix_bytes: int
 
@@ -32,7 +35,7 @@ class _WindowedSerde(BaseSerde):
         self.inner = inner
 
     def encode_keys(self, column: Column) -> pa.Array:
-        """The bytes of the plain keys: Kafka chooses the partition of a windowed key by these."""
+        """Return the bytes of the plain keys: Kafka chooses the partition of a windowed key by these."""
         return self.inner.encode(WindowedColumn.of(column).keys)
 
     def encode(self, column: Column) -> pa.Array:
@@ -50,7 +53,11 @@ class _WindowedSerde(BaseSerde):
         ends = offsets[1:] - self._suffix_bytes
         at = np.where(valid, ends, 0)[:, None] + np.arange(self._suffix_bytes)
         suffix = body[at] if valid.all() else np.where(valid[:, None], body[np.minimum(at, max(len(body) - 1, 0))], 0)
-        times = np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), self._suffix_bytes // 8)
+        times: NDArray[np.int64] = (
+            np.ascontiguousarray(suffix).view(">i8").astype(np.int64).reshape(len(data), self._suffix_bytes // 8)
+        )
+        if (times[:, -1] < 0).any() or (times[:, 0] < times[:, -1]).any():  # the start is the last of them
+            return super().decode(data)  # raises, and names the row
         return self._column(self.inner.decode(without_suffix(data, self._suffix_bytes)), times)
 
     @abstractmethod
@@ -72,7 +79,7 @@ class _WindowedSerde(BaseSerde):
 
 
 class TimeWindowedSerde(_WindowedSerde):
-    """Kafka's ``TimeWindowedSerializer``: key and start; the size is not written, so the serde has to know it."""
+    """Kafka's ``TimeWindowedSerializer``: key and start; the size is not written, so the serde needs it."""
 
     _suffix_bytes = 8
 
@@ -97,6 +104,8 @@ class TimeWindowedSerde(_WindowedSerde):
         if len(data) < self._suffix_bytes:
             self.reject(data, "a key and 8 bytes of window start")
         start = _ONE.unpack(data[-8:])[0]
+        if start < 0:
+            self.reject(data, "windows that start at 0 or later")
         return Windowed(self.inner.deserialize(data[:-8]), Window(start, min(start + self.size_ms, _LONG_MAX)))
 
     def _times(self, windowed: WindowedColumn) -> Any:
@@ -130,6 +139,8 @@ class SessionWindowedSerde(_WindowedSerde):
         if len(data) < self._suffix_bytes:
             self.reject(data, "a key and 16 bytes of window end and start")
         end, start = _TWO.unpack(data[-16:])
+        if not 0 <= start <= end:
+            self.reject(data, "windows that start at 0 or later and end after that")
         return Windowed(self.inner.deserialize(data[:-16]), Window(start, end))
 
     def _times(self, windowed: WindowedColumn) -> Any:

@@ -1,5 +1,5 @@
 """The Spark engine: the only package that imports PySpark.
 
-Read `job` (what workers are given), `source` (offsets in, one Spark partition a bin of tasks), `stage` (what runs
-inside a worker), `exactly_once` (one task, one batch), then `engine` (the query).
+Read `batch/job` (what workers receive), `driver/source` (offsets in; each Spark partition is a bin of tasks),
+`worker/stage` (a stage inside a worker), `worker/exactly_once` (one task, one batch), then `driver/engine` (the query).
 """

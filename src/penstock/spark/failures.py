@@ -1,22 +1,29 @@
-"""How an error gets from a worker through two languages to the user, whole."""
+"""Errors on their way from a worker through Spark to the user, and the meaning of Spark's own errors."""
 
 from __future__ import annotations
 
-import base64
-import pickle
 import re
 import traceback
 
 from penstock.errors import AppFailedError, PenstockError, StateError
+from penstock.spark.batch.signed_errors import seal_error, unseal_error
 
-__all__ = ["WorkerError", "error_from", "is_lost_process", "reason_in", "text_of", "wrapped"]
+__all__ = [
+    "WorkerError",
+    "is_lost_process",
+    "sealed_error_in",
+    "spark_error_reason",
+    "spark_error_text",
+    "spark_is_gone",
+    "to_worker_error",
+]
 
-_MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):end")
+_QUOTED = 2000  # characters of the message beside the sealed error, for readers of Spark's own log
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
-_UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # no word of what it was
+_UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # does not say which exception
 _ABORTED = re.compile(r"Job aborted .*|Job \d+ cancelled .*|ShuffleMapStage \d+ .*has failed .*")
-# How Spark says that a process of its own, or what it had made, is not there any more.
+# Spark's words for the loss of one of its processes, or of what that process had made.
 _LOST_PROCESS = re.compile(
     r"ExecutorLostFailure|FetchFailed|MetadataFetchFailed|maximum allowable number of times|indeterminate output"
     r"|Failed to get broadcast|Could not find CoarseGrainedScheduler|Lost task .* executor"
@@ -27,41 +34,43 @@ _LOST_PROCESS = re.compile(
 
 
 class WorkerError(Exception):
-    """Carries a PenstockError, pickled, in its text: Spark passes on nothing else."""
+    """An exception with a sealed PenstockError in its text, as Spark passes on only the text."""
 
 
-def wrapped(error: Exception) -> WorkerError:
-    """What a worker raises so that the driver can raise ``error``."""
+def to_worker_error(error: Exception, key: bytes) -> WorkerError:
+    """Make the exception that a worker raises so that the driver can raise ``error``.
+
+    Args:
+        error: Any exception; one that is no PenstockError becomes an AppFailedError.
+        key: The job's ``error_key``.
+    """
     if not isinstance(error, PenstockError):
         text = "".join(traceback.format_exception_only(error)).strip()
         where = traceback.extract_tb(error.__traceback__)
         last = f" ({where[-1].filename}:{where[-1].lineno})" if where else ""
         error = AppFailedError(f"a worker failed: {text}{last}", traceback="".join(traceback.format_exception(error)))
-    try:
-        data = pickle.dumps(error)
-        pickle.loads(data)  # noqa: S301 - facts that do not come back would hide the error
-    except Exception:  # noqa: BLE001 - a user's record may refuse in any way
-        facts = {name: value for name, value in error.facts.items() if isinstance(value, str | int | float)}
-        data = pickle.dumps(type(error)(error.message, hint=error.hint, **facts))
-    return WorkerError(f"{error.message} penstock-error:{base64.b64encode(data).decode()}:end")
+    return WorkerError(f"{error.message[:_QUOTED]} {seal_error(error, key)}")
 
 
 def is_lost_process(text: str) -> bool:
-    """Whether a query has ended because an executor or a worker was lost: another start may go well."""
-    return _MARK.search(text) is None and _LOST_PROCESS.search(text) is not None
+    """Return whether a query ended because an executor or a worker was lost, so that another start may succeed.
+
+    Only for errors without a sealed PenstockError in them.
+    """
+    return _LOST_PROCESS.search(text) is not None
 
 
-def text_of(error: Exception) -> str:
-    """All that Spark tells of an error: its message, and the stack trace, where causes without a message are named."""
+def spark_error_text(error: Exception) -> str:
+    """Return Spark's whole text of an error: the message and the stack trace, which names causes without a message."""
     message = str(error).strip() or type(error).__name__
     return f"{message}\n{getattr(error, '_stackTrace', '') or ''}".strip()
 
 
-def reason_in(text: str) -> str:
-    r"""The line of a Spark exception's text that says most: why a job was given up, else the first.
+def spark_error_reason(text: str) -> str:
+    r"""Return the line of a Spark exception's text that says most: the reason for an aborted job, else the first line.
 
     Example:
-        >>> reason_in("ended with exception:  SQLSTATE: XXKST\n\tat f\nCaused by: java.io.EOFException\n\tat g")
+        >>> spark_error_reason("ended with exception:  SQLSTATE: XXKST\nCaused by: java.io.EOFException\n\tat g")
         'ended with exception:  SQLSTATE: XXKST: java.io.EOFException'
     """
     found = _ABORTED.search(text)
@@ -71,17 +80,27 @@ def reason_in(text: str) -> str:
     return f"{first}: {causes[-1]}" if causes and _UNNAMED.search(first) else first
 
 
-def error_from(text: str) -> PenstockError | None:
-    """The error in the text of a Spark exception; None if it is one of Spark's that needs no translation."""
-    found = _MARK.search(text)
-    if found is None:
-        if _DISK_FULL.search(text) is None:
-            return None
+def sealed_error_in(text: str, key: bytes) -> PenstockError | None:
+    """Find the PenstockError in the text of a Spark exception; None if the error is Spark's own.
+
+    Args:
+        text: Spark's text, with all that it quotes.
+        key: The job's ``error_key``; nothing else in the text is taken for an error of ours.
+    """
+    found = unseal_error(text, key)
+    if found is None and _DISK_FULL.search(text) is not None:
         return StateError(
             "Spark could not write: no space is left on the disk of its checkpoint or of its temporary files",
             hint="Free space there (penstock.checkpoint.location, state.dir, spark.local.dir) and start again; nothing "
             "of the batch is lost.",
             details=text,
         )
-    error = pickle.loads(base64.b64decode(found.group(1)))  # noqa: S301 - our own bytes
-    return error if isinstance(error, PenstockError) else None
+    return found
+
+
+def spark_is_gone(error: Exception) -> AppFailedError:
+    """Make the error of an application whose Spark does not respond any more."""
+    return AppFailedError(
+        f"Spark does not respond any more: {type(error).__name__}: {error}",
+        hint="Was its JVM killed, or out of memory? Start the application again: it continues where it stopped.",
+    )

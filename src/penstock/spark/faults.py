@@ -1,10 +1,11 @@
-"""Kills the application at a chosen step, for the fault tests.
+"""Killing of the application at a chosen step, for the fault tests.
 
 ``PENSTOCK_FAULT=step:batch:task`` ends driver, JVM and worker with SIGKILL when that task reaches that step of that
 batch; the steps are those of the exactly-once protocol: 0 before processing, 1 processed, 2 segment published,
 3 outputs written, 4 task done, 5 batch committed by Spark but not yet to the consumer group (the task is ``driver``).
-``*`` stands for any task or batch. ``@file`` takes all this from a file, which may come while the application runs.
-Without the variable nothing of this runs.
+The steps of a conversion have names, such as ``convert-switched`` (see `penstock.spark.conversion`).
+``*`` stands for any task or batch. ``@file`` reads the value from a file, which may appear while the application runs.
+Without the variable nothing happens.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ __all__ = ["FAULT", "reach"]
 FAULT = os.environ.get("PENSTOCK_FAULT", "")
 
 
-def reach(step: int, batch: int, task: str, driver_pid: int) -> None:
-    """Called by a task (or, for step 5, by the driver) on the way; returns unless this is the chosen point."""
+def reach(step: int | str, batch: int, task: str, driver_pid: int) -> None:
+    """Kill the application if this is the chosen point; called by a task, or for step 5 by the driver."""
     if not FAULT:
         return
     wanted = _wanted()

@@ -1,20 +1,23 @@
-"""What a Python worker of Spark is told about itself: one core, and memory that it keeps from batch to batch."""
+"""Settings of a Python worker process of Spark: one core, and memory that it keeps from batch to batch."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import IO, Any
 
-__all__ = ["ENVIRONMENT", "prepare_worker"]
+from penstock.spark.machine_limits import raise_file_limit
 
-# A batch takes and gives back the same hundreds of megabytes as the one before. An allocator that returns them to the
-# operating system has them mapped and cleared again, page by page: a third of the CPU time of reading Kafka.
+__all__ = ["ENVIRONMENT", "map_large_blocks", "prepare_worker"]
+
+# A batch allocates and frees the same hundreds of megabytes as the one before. An allocator that returns them to the
+# operating system has them mapped and cleared again, page by page: a third of the CPU time of fetching from Kafka.
 _KEEP_MS = "10000"
-_MAPPED_ALONE_BYTES = 32 << 20  # the most that glibc takes
+_MAPPED_ALONE_BYTES = 32 << 20  # the largest threshold that glibc accepts
+_BLOCK_BYTES = 256 << 10
 _KEPT_BYTES = 1 << 30
 _AT_ONCE_BYTES = 16 << 20
 
@@ -31,44 +34,67 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
 @cache
 def prepare_worker() -> None:
-    """To be called before the first work; again it does nothing.
+    """Set up this worker process before its first work; further calls do nothing.
 
     Each worker has one core: Polars and Arrow must not start a pool for all cores of the machine.
     """
-    # Polars is not loaded yet. What stands there for its allocator came from the driver's process, where Polars set it.
+    # Polars is not loaded yet. The allocator's setting came from the driver's process, where Polars set it.
     os.environ.setdefault("POLARS_MAX_THREADS", ENVIRONMENT["POLARS_MAX_THREADS"])
     os.environ["_RJEM_MALLOC_CONF"] = ENVIRONMENT["_RJEM_MALLOC_CONF"]
     import pyarrow as pa
 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
+    raise_file_limit()
     _keep_memory()
     _end_with_connection()
 
 
 def _end_with_connection() -> None:
-    """Has a worker end when Spark has closed the connection to it, idle or at work.
+    """Make the worker end silently when Spark has closed the connection to it, idle or at work.
 
-    PySpark would print a trace because it cannot write there what has happened.
+    PySpark would print a stack trace, because it cannot send the error over that connection.
     """
     import pyspark.worker
 
-    worker: Any = pyspark.worker  # which has no types for what it imports
-    tell: Callable[..., None] = worker.handle_worker_exception
+    worker: Any = pyspark.worker  # no types for what it imports
+    send_error: Callable[..., None] = worker.handle_worker_exception
 
-    def told(error: BaseException, outfile: IO[bytes], *rest: object) -> None:
-        tell(error, outfile, *rest)
+    def send_or_exit(error: BaseException, outfile: IO[bytes], *rest: object) -> None:
+        send_error(error, outfile, *rest)
         try:
             outfile.flush()
         except OSError:
             os._exit(0)
 
-    worker.handle_worker_exception = told
+    worker.handle_worker_exception = send_or_exit
+
+
+@contextmanager
+def map_large_blocks() -> Iterator[None]:
+    """Map large blocks that are allocated inside separately, so that they take no memory until they are used.
+
+    LMDB reserves such a block for each file and hardly uses it. On the heap, which a worker keeps, the C library would
+    clear the block first: 2 MB for each open task.
+    """
+    _mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)
+    try:
+        yield
+    finally:
+        _mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_BYTES)
 
 
 def _keep_memory() -> None:
+    _mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_BYTES)
+    _mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    _mallopt(_M_TOP_PAD, _AT_ONCE_BYTES)
+
+
+def _mallopt(option: int, value: int) -> None:
     with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_TOP_PAD, _AT_ONCE_BYTES)
+        _c_library().mallopt(option, value)
+
+
+@cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""The seam between operators and storage: ordered maps of bytes."""
+"""The interface between operators and storage: ordered maps of bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-__all__ = ["CHANGES_SCHEMA", "ByteMap", "Entries", "TaskState"]
+__all__ = ["CHANGES_SCHEMA", "ByteMap", "Entries", "ExpiringMap", "TaskState"]
 
 CHANGES_SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 Entries = tuple[list[bytes], list[bytes]]
@@ -21,7 +21,7 @@ class ByteMap(Protocol):
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """None deletes."""
+        """Set the value of a key; None deletes."""
         ...
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None: ...
@@ -29,15 +29,23 @@ class ByteMap(Protocol):
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with start <= key < end (None: open) in byte order."""
+        """Return entries with start <= key < end (None: open) in byte order."""
         ...
 
     def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
-        """The entries of each range (start, end), as `scan` gives them; faster for many small ones."""
+        """Return the entries of each range (start, end) as `scan` does; faster for many small ones."""
         ...
 
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
-        """Keys and values of `scan`, all at once and so for less; None when there are more than ``limit``."""
+        """Return keys and values of `scan`, all at once and so faster; None when there are more than ``limit``."""
+        ...
+
+
+class ExpiringMap(ByteMap, Protocol):
+    """A map that can forget its front, as window and session stores need."""
+
+    def expire(self, end: bytes) -> None:
+        """Mark entries with keys below ``end`` as expired; they are deleted, now or over the next batches."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Whether a task's segments are all there: the chain from its newest snapshot on, followed without a replica."""
+"""A check that a task's segments are complete: the chain from its newest snapshot on, followed without a replica."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.errors import CorruptSegmentError
-from penstock.state.segments import NO_BATCH, Segment, SegmentName, unpack
+from penstock.state.loading import check_parts, read_segment
+from penstock.state.merging import uncovered
+from penstock.state.segments import NO_BATCH, Segment, SegmentName
 from penstock.state.storage import SegmentStorage
 
 __all__ = ["Chain", "follow_chain", "read_segment"]
@@ -14,13 +16,13 @@ __all__ = ["Chain", "follow_chain", "read_segment"]
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a machine without a replica would come to.
+    """The state that a machine without a replica could restore.
 
     Attributes:
         head: The newest segment that can be reached, -1 for none; ``checksum`` its identity.
-        gap: Why it goes no further; None if all is there.
-        deltas: How many deltas there are.
-        snapshots: How many snapshots.
+        gap: The reason why the chain ends there; None if it is complete.
+        deltas: The number of deltas, merged ones counted as one each.
+        snapshots: The number of snapshots.
     """
 
     head: int
@@ -30,20 +32,14 @@ class Chain:
     snapshots: int
 
 
-def read_segment(storage: SegmentStorage, name: SegmentName) -> Segment | None:
-    """A segment; None if there is none. Raises CorruptSegmentError for a damaged one."""
-    data = storage.read(name)
-    return None if data is None else unpack(data, storage.where(name))
-
-
 def follow_chain(storage: SegmentStorage) -> Chain:
-    """Reads all segments from the newest sound snapshot on, and checks that each follows the one before it.
+    """Read all segments from the newest sound snapshot on, and check that each follows the one before it.
 
     Args:
         storage: The task's segments.
     """
     names = storage.names()
-    deltas = [name for name in names if name.kind == "delta"]
+    deltas = uncovered(names)
     snapshots = [name for name in names if name.kind == "snapshot"]
     best: Chain | None = None
     for snapshot in [*reversed(snapshots), None]:
@@ -61,7 +57,7 @@ def _from(storage: SegmentStorage, snapshot: SegmentName | None, deltas: list[Se
     at = before
     after = NO_BATCH
     if snapshot is not None:
-        found = _sound(lambda: read_segment(storage, snapshot))
+        found = _sound(lambda: _whole(storage, snapshot))
         if not isinstance(found, Segment):
             return None
         before = at = (found.head.previous, found.head.previous_checksum)
@@ -74,17 +70,23 @@ def _from(storage: SegmentStorage, snapshot: SegmentName | None, deltas: list[Se
         if not isinstance(segment, Segment):
             gap = segment or f"{storage.where(name)} went away"
             break
-        # One that came too late, when its batch had been committed as an empty one, has nobody that builds on it.
-        previous = (segment.head.previous, segment.head.previous_checksum)
-        if previous not in (at, before):
+        # One that came too late, when its batch had been committed as an empty one, has no successor.
+        if not segment.follows(*at) and not segment.follows(*before):
             gap = f"{storage.where(name)} follows segment {segment.head.previous}, which is not there or another one"
             break
-        before, at = previous, (segment.batch, segment.checksum)
+        before, at = (segment.head.previous, segment.head.previous_checksum), segment.identity
     return Chain(*at, gap, len(deltas), count)
 
 
+def _whole(storage: SegmentStorage, name: SegmentName) -> Segment | None:
+    segment = read_segment(storage, name)
+    if segment is not None:
+        check_parts(segment)
+    return segment
+
+
 def _sound(read: Callable[[], Segment | None]) -> Segment | str | None:
-    """The segment, or what is wrong with it."""
+    """Return the segment, or a text that says what is wrong with it."""
     try:
         return read()
     except CorruptSegmentError as error:

@@ -11,38 +11,41 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import StateError
-from penstock.state.storage import object_store
+from penstock.state.durable import replace_durably
+from penstock.state.own_folder import new_file, own_folder
 
 __all__ = [
+    "create_document",
     "delete_document",
     "document_time_ms",
     "list_documents",
     "local_directory",
     "read_document",
-    "remove_tree",
     "write_document",
 ]
 
 
 @lru_cache(maxsize=64)
 def local_directory(location: str) -> Path | None:
-    """The directory that a location names; None if it is in an object store."""
+    """Return the directory that a location names; None if it is in an object store."""
     if location.startswith("file:"):
         return Path(unquote(urlsplit(location).path))
     return None if "://" in location else Path(location)
 
 
 def _remote(location: str) -> Any:
+    from penstock.state.object_storage import object_store  # with it Polars, which a planner of batches does without
+
     return object_store(location, ())
 
 
 def read_document(location: str, name: str) -> str | None:
-    """The text of a document; None if there is none."""
+    """Return the text of a document; None if there is none."""
     directory = local_directory(location)
     if directory is not None:
         try:
             return (directory / name).read_text(encoding="utf-8")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
     import obstore
 
@@ -53,13 +56,13 @@ def read_document(location: str, name: str) -> str | None:
 
 
 def document_time_ms(location: str, name: str) -> int | None:
-    """When a document was last written; None if there is none."""
+    """Return the time when a document was last written; None if there is none."""
     directory = local_directory(location)
     if directory is not None:
         try:
             # Not by way of pathlib: every query asks this, and a Path costs more than the question.
             return os.stat(f"{directory}/{name}").st_mtime_ns // 1_000_000  # noqa: PTH116
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
     import obstore
 
@@ -70,12 +73,12 @@ def document_time_ms(location: str, name: str) -> int | None:
 
 
 def list_documents(location: str, folder: str) -> list[str]:
-    """The names of the documents in a folder, without it; hidden ones are left out."""
+    """Return the names of the documents in a folder, without the folder; hidden ones are left out."""
     directory = local_directory(location)
     if directory is not None:
         try:
             names = [path.name for path in (directory / folder).iterdir()]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
     else:
         import obstore
@@ -87,18 +90,16 @@ def list_documents(location: str, folder: str) -> list[str]:
 
 
 def write_document(location: str, name: str, text: str) -> None:
-    """Replaces a document as a whole."""
+    """Replace a document as a whole; it is on the disk when this returns."""
     directory = local_directory(location)
     try:
         if directory is not None:
             target = directory / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = target.with_name(f".{target.name}.{os.getpid()}")
-            try:
-                temporary.write_text(text, encoding="utf-8")
-                temporary.replace(target)
-            finally:
-                temporary.unlink(missing_ok=True)
+            if target.parent != directory or not directory.is_dir():  # it may hold other things, for others to read
+                own_folder(target.parent)
+            with new_file(target.parent, target.name) as (temporary, file):
+                file.write(text.encode())
+                replace_durably(file, temporary, target)
             return
         import obstore
 
@@ -109,8 +110,23 @@ def write_document(location: str, name: str, text: str) -> None:
         raise StateError(f"{location}/{name} could not be written: {error}", hint=hint) from error
 
 
+def create_document(location: str, name: str, text: str) -> bool:
+    """Write a document in an object store unless there is one of that name; return whether it was written."""
+    import obstore
+
+    try:
+        obstore.put(_remote(location), name, text.encode(), mode="create", use_multipart=False)
+    except obstore.exceptions.AlreadyExistsError:
+        return False
+    except (OSError, obstore.exceptions.BaseError) as error:
+        raise StateError(
+            f"{location}/{name} could not be written: {error}", hint="Check that the checkpoint location is writable."
+        ) from error
+    return True
+
+
 def delete_document(location: str, name: str) -> None:
-    """Removes a document; nothing happens when there is none."""
+    """Remove a document; do nothing when there is none."""
     directory = local_directory(location)
     if directory is not None:
         (directory / name).unlink(missing_ok=True)
@@ -119,18 +135,3 @@ def delete_document(location: str, name: str) -> None:
 
     with suppress(FileNotFoundError, obstore.exceptions.NotFoundError):
         obstore.delete(_remote(location), name)
-
-
-def remove_tree(location: str) -> None:
-    """Deletes a checkpoint location and all in it."""
-    import shutil
-
-    directory = local_directory(location)
-    if directory is not None:
-        shutil.rmtree(directory, ignore_errors=True)
-        return
-    import obstore
-
-    store = _remote(location)
-    for page in obstore.list(store):
-        obstore.delete(store, [entry["path"] for entry in page])

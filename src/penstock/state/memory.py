@@ -1,4 +1,4 @@
-"""State in memory: what the test driver and stores that are not persistent use."""
+"""State in memory, for the test driver and for stores that are not persistent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEW = 1000
 
 
 class KeyOrder:
-    """The order of a dict's keys, worked out when somebody first asks for it and kept up from then on.
+    """The order of a dict's keys, computed on first use and kept up to date from then on.
 
     Stores that are never scanned, which are most, pay nothing for being ordered. Keys that have been removed are only
     noted, until they are many.
@@ -33,7 +33,7 @@ class KeyOrder:
         self._gone: set[bytes] = set()
 
     def add(self, keys: Iterable[bytes]) -> None:
-        """Call it before the keys go into the dict."""
+        """Add keys; to be called before the keys go into the dict."""
         if self._sorted is not None:
             fresh = [key for key in keys if key not in self._keys]
             if self._gone:
@@ -44,7 +44,7 @@ class KeyOrder:
                 self._waiting.update(fresh)
 
     def remove(self, key: bytes) -> None:
-        """Call it for a key that was in the dict."""
+        """Remove a key; to be called for a key that was in the dict."""
         if self._sorted is not None:
             if key in self._waiting:
                 self._waiting.remove(key)
@@ -52,14 +52,14 @@ class KeyOrder:
                 self._gone.add(key)
 
     def remove_many(self, keys: list[bytes]) -> None:
-        """`remove` for many different keys."""
+        """Remove many different keys."""
         if self._sorted is not None:
             waiting = self._waiting.intersection(keys)
             self._waiting -= waiting
             self._gone.update(key for key in keys if key not in waiting)
 
     def between(self, start: bytes | None, end: bytes | None, *, reverse: bool) -> list[bytes]:
-        """The keys with start <= key < end."""
+        """Return the keys with start <= key < end."""
         if self._sorted is None and not self._keys:
             return []
         found = self._current().irange(start, end, inclusive=(True, False), reverse=reverse)
@@ -67,7 +67,7 @@ class KeyOrder:
         return [key for key in found if key not in gone] if gone else list(found)
 
     def between_each(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[bytes]]:
-        """The keys of each range (start, end)."""
+        """Return the keys of each range (start, end)."""
         ordered = self._current()
         if not ordered:
             return [[] for _ in ranges]
@@ -87,12 +87,13 @@ class KeyOrder:
 
 
 class MemoryMap:
-    """A byte map over a dict: point reads and writes, which are nearly all there is, cost what a dict costs."""
+    """A byte map over a dict; point reads and writes, nearly all accesses, cost as much as a dict's."""
 
-    __slots__ = ("_data", "_order")
+    __slots__ = ("_data", "_expired", "_order")
 
     def __init__(self, entries: Iterable[tuple[bytes, bytes]] = ()) -> None:
         self._data: dict[bytes, bytes] = dict(entries)
+        self._expired = b""
         self._order = KeyOrder(self._data)
 
     def __len__(self) -> int:
@@ -130,7 +131,7 @@ class MemoryMap:
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Entries in byte order; writes during the scan are allowed, as Kafka's in-memory stores allow them.
+        """Return entries in byte order; writes during the scan are allowed, as in Kafka's in-memory stores.
 
         The keys are those at the time of the call, the values those at the time of each step.
         """
@@ -141,9 +142,16 @@ class MemoryMap:
         return [[(key, data[key]) for key in keys] for keys in self._order.between_each(ranges)]
 
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
-        """Keys and values of `scan`; None when there are more than ``limit``."""
+        """Return keys and values of `scan`; None when there are more than ``limit``."""
         keys = self._order.between(start, end, reverse=False)
         return None if len(keys) > limit else (keys, [self._data[key] for key in keys])
+
+    def expire(self, end: bytes) -> None:
+        """Delete the entries with keys below ``end``."""
+        if end > self._expired:
+            self._expired = end
+            keys = self._order.between(None, end, reverse=False)
+            self.put_many(keys, [None] * len(keys))
 
     def _entries(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for key in keys:
@@ -175,7 +183,7 @@ class MemoryTaskState:
 
 
 def unknown_store(store: str, known: Iterable[str]) -> StateError:
-    """The error for a store that the task does not have, with the nearest names."""
+    """Return the error for a store that the task does not have, with the nearest names."""
     names = sorted(known)
     near = difflib.get_close_matches(store, names)
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"The stores of this task are {names}."

@@ -1,4 +1,4 @@
-"""A batch's writes over the committed state that they start from."""
+"""The writes of a batch over the committed state that it started from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.state.base import CHANGES_SCHEMA, Entries
 from penstock.state.memory import KeyOrder, unknown_store
 
-__all__ = ["BatchState", "OverlayMap", "ReadableMap", "merged"]
+__all__ = ["BatchState", "OverlayMap", "Put", "ReadableMap", "merged"]
 
 
 class ReadableMap(Protocol):
@@ -33,6 +33,8 @@ class ReadableMap(Protocol):
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None: ...
 
 
+_FEWEST_EXPIRED = 100_000  # rows that a batch deletes at most if it writes little: they are held in memory
+_FEW_CHANGES = 1_000  # below, a sort in Polars takes longer to begin than Python's takes
 Put = tuple[bytes, bytes | None, int]  # key, value, time
 
 
@@ -44,26 +46,28 @@ _ABSENT = _Absent()
 
 
 class OverlayMap:
-    """A byte map that keeps its writes apart from what it reads through to.
+    """A byte map that keeps its writes apart from the map below.
 
     Args:
-        base: What lies below; it is never changed. An overlay may lie over another one.
+        base: The map below; it is never changed. An overlay may lie over another one.
     """
 
-    __slots__ = ("_base", "_order", "changes", "puts")
+    __slots__ = ("_base", "_expired_below", "_order", "changes", "puts")
 
     def __init__(self, base: ReadableMap) -> None:
         self._base = base
         self.changes: dict[bytes, bytes | None] = {}
-        self.puts: list[Put] = []  # noted by stores whose rows do not tell them
+        self.puts: list[Put] = []  # noted by stores whose rows do not show them
         self._order = KeyOrder(self.changes)
+        self._expired_below: bytes | None = None
 
     def rebase(self, base: ReadableMap) -> None:
-        """Forgets the writes and reads through to another base."""
+        """Forget the writes and read through to another base."""
         self._base = base
         self.changes = {}
         self.puts = []
         self._order = KeyOrder(self.changes)
+        self._expired_below = None
 
     def __len__(self) -> int:
         return len(self._base) + sum(1 if value is not None else -1 for value in self.changes.values())
@@ -93,7 +97,7 @@ class OverlayMap:
     def scan(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Entries as they are at the time of the call; writes during the scan are not seen, as in Kafka's RocksDB."""
+        """Return entries as they are at the time of the call; later writes are not seen, as in Kafka's RocksDB."""
         if not self.changes:  # then they need not be put in order
             return self._base.scan(start, end, reverse=reverse)
         own = [(key, self.changes[key]) for key in self._order.between(start, end, reverse=reverse)]
@@ -106,17 +110,32 @@ class OverlayMap:
         return [list(self.scan(start, end)) for start, end in ranges]
 
     def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
-        """Keys and values of `scan`; None when there are more than ``limit``."""
+        """Return keys and values of `scan`; None when there are more than ``limit``."""
         if not self.changes:
             return self._base.read(start, end, limit)
         entries = list(islice(self.scan(start, end), limit + 1))
         return None if len(entries) > limit else ([key for key, _ in entries], [value for _, value in entries])
 
+    def expire(self, end: bytes) -> None:
+        """Mark entries with keys below ``end`` for `delete_expired`."""
+        self._expired_below = end
+
+    def delete_expired(self) -> None:
+        """Delete entries that `expire` has marked, at the end of a batch.
+
+        All of them could fill the memory, so a batch deletes no more than twice what it writes, and the next ones go
+        on: to be called in each batch in which the store is written.
+        """
+        if self._expired_below is not None:
+            most = max(_FEWEST_EXPIRED, 2 * len(self.changes))
+            found = [key for key, _ in islice(self._base.scan(None, self._expired_below), most)]
+            self.put_many(found, [None] * len(found))
+
 
 def merged(
     own: list[tuple[bytes, bytes | None]], base: Iterator[tuple[bytes, bytes]], *, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Both in one order; an own entry hides the one below it."""
+    """Yield the entries of both in one order; an own entry hides the one below it."""
     below = next(base, None)
     for key, value in own:
         while below is not None and (below[0] > key if reverse else below[0] < key):
@@ -134,7 +153,7 @@ class BatchState:
 
     Args:
         batch: The batch.
-        maps: Store -> what is committed.
+        maps: Store -> its committed rows.
         meta: The committed numbers.
     """
 
@@ -145,7 +164,7 @@ class BatchState:
         self._meta = dict(meta)
 
     def rebase(self, batch: int, maps: Mapping[str, ReadableMap], meta: Mapping[str, int]) -> None:
-        """Goes on to another batch; views that were opened on it go with it."""
+        """Continue with another batch; views that were opened on this state go with it."""
         self.batch = batch
         for store, overlay in self._maps.items():
             overlay.rebase(maps[store])
@@ -169,17 +188,25 @@ class BatchState:
         return self._meta != self._committed_meta or any(overlay.changes for overlay in self._maps.values())
 
     def sorted_changes(self) -> dict[str, pa.RecordBatch]:
-        """Store -> its changes (`CHANGES_SCHEMA`) in the order of the keys' bytes, of the stores that have any."""
+        """Return store -> its changes (`CHANGES_SCHEMA`) in the order of the keys' bytes, of the stores that have any.
+
+        Deletes a piece of the expired entries, which is among the changes.
+        """
+        for overlay in self._maps.values():
+            overlay.delete_expired()
         return {store: _sorted(overlay.changes) for store, overlay in self._maps.items() if overlay.changes}
 
     def puts(self, store: str) -> list[Put]:
-        """The puts that a versioned store has noted in this batch."""
+        """Return the puts that a versioned store has noted in this batch."""
         return self.map(store).puts
 
 
 def _sorted(changes: dict[bytes, bytes | None]) -> pa.RecordBatch:
-    keys = pl.Series("", list(changes), dtype=pl.Binary)
-    values = pl.Series("", list(changes.values()), dtype=pl.Binary)
-    order = keys.arg_sort()
-    columns = [column[order].to_arrow().cast(pa.large_binary()) for column in (keys, values)]
+    if len(changes) < _FEW_CHANGES:
+        keys, values = zip(*sorted(changes.items()), strict=True)
+        columns = [pa.array(column, pa.large_binary()) for column in (keys, values)]
+    else:
+        series = [pl.Series("", list(column), dtype=pl.Binary) for column in (changes.keys(), changes.values())]
+        order = series[0].arg_sort()
+        columns = [column[order].to_arrow().cast(pa.large_binary()) for column in series]
     return pa.RecordBatch.from_arrays(columns, schema=CHANGES_SCHEMA)

@@ -1,4 +1,4 @@
-"""Bringing a replica to a batch: the deltas it misses, or the newest snapshot and the deltas after it."""
+"""Moving a replica to a batch: the deltas it misses, or the newest snapshot and the deltas after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import CorruptSegmentError, MissingSegmentError
-from penstock.state.replica import Position, Replica
+from penstock.state.lmdb_replica import Replica
+from penstock.state.merging import uncovered
+from penstock.state.replica_position import ReplicaPosition
 from penstock.state.segments import NO_BATCH, Segment, SegmentName
 from penstock.state.storage import SegmentStorage
 
@@ -20,18 +22,18 @@ Reader = Callable[[SegmentName], Segment | None]
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """What was done: how many deltas there are after the newest snapshot, and the bytes of those applied."""
+    """The result of `catch_up`: the number of deltas after the newest snapshot, and the bytes of those applied."""
 
     deltas: int
     delta_bytes: int
 
 
 class _ChainBroken(Exception):  # noqa: N818 - it never leaves this module
-    """The next delta does not follow what the replica holds."""
+    """Raised when the next delta does not follow the replica's newest segment."""
 
 
 def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reader) -> CaughtUp:
-    """Brings the replica to the end of batch ``target``.
+    """Bring the replica to the end of batch ``target``.
 
     Args:
         replica: It may be of any age, also newer, or of a chain that has since been replaced.
@@ -44,7 +46,7 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
         CorruptSegmentError: A delta that is needed is damaged.
     """
     names = [name for name in storage.names() if name.batch <= target]
-    deltas = [name for name in names if name.kind == "delta"]
+    deltas = uncovered(names)
     snapshots = [name for name in names if name.kind == "snapshot"]
     newest = snapshots[-1].batch if snapshots else NO_BATCH
     head = replica.position.head
@@ -64,6 +66,10 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
         if newest > replica.position.batch:
             _check_snapshot(replica, snapshots[-1], read)
     except _ChainBroken:
+        names = [name for name in storage.names() if name.batch <= target]  # some may have been merged meanwhile
+        deltas = uncovered(names)
+        snapshots = [name for name in names if name.kind == "snapshot"]
+        newest = snapshots[-1].batch if snapshots else NO_BATCH
         _start_over(replica, snapshots, read)
         try:
             size = _apply_deltas(replica, storage, deltas, read)
@@ -77,16 +83,17 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
 
 
 def _check_snapshot(replica: Replica, name: SegmentName, read: Reader) -> None:
-    """There are no deltas between the replica and this snapshot: either nothing happened, or they have been removed."""
+    """Check that a replica without deltas up to this snapshot matches it: nothing happened, or they were removed."""
     try:
         snapshot = read(name)
     except CorruptSegmentError:
         return  # `_start_over` would pass over it too
-    if snapshot is not None and not _follows(snapshot, replica.position.head, replica.position.checksum):
+    if snapshot is not None and not snapshot.follows(replica.position.head, replica.position.checksum):
         raise _ChainBroken(f"the deltas before {name} are gone")
 
 
 def _apply_deltas(replica: Replica, storage: SegmentStorage, deltas: Sequence[SegmentName], read: Reader) -> int:
+    """Apply deltas, and merged ones, that follow one another; return their size in bytes."""
     size = 0
     waiting: Segment | None = None
     for name in deltas:
@@ -95,12 +102,12 @@ def _apply_deltas(replica: Replica, storage: SegmentStorage, deltas: Sequence[Se
         segment = read(name)
         if segment is None:
             raise _ChainBroken(f"{storage.where(name)} went away")
-        if waiting is not None and _follows(segment, waiting.batch, waiting.checksum):
+        if waiting is not None and segment.follows(*waiting.identity):
             apply_segment(replica, waiting)
-        elif not _follows(segment, replica.position.head, replica.position.checksum):
+        elif not segment.follows(replica.position.head, replica.position.checksum):
             missing = storage.where(SegmentName(segment.head.previous, "delta"))
             raise _ChainBroken(f"{storage.where(name)} follows {missing}, which is not there or is another one")
-        # else ``waiting`` came too late: its batch was committed as an empty one, and nobody has built on it
+        # else ``waiting`` came too late: its batch was committed as an empty one, and it has no successor
         waiting = segment
         size += segment.size_bytes
     if waiting is not None:
@@ -108,27 +115,23 @@ def _apply_deltas(replica: Replica, storage: SegmentStorage, deltas: Sequence[Se
     return size
 
 
-def _follows(segment: Segment, batch: int, checksum: str) -> bool:
-    return (segment.head.previous, segment.head.previous_checksum) == (batch, checksum)
-
-
 def apply_segment(replica: Replica, segment: Segment) -> None:
-    """Moves the replica by one delta that follows it."""
-    position = Position(segment.batch, segment.batch, segment.checksum, segment.head.meta)
+    """Move the replica by one delta that follows it."""
+    batch, checksum = segment.identity
+    position = ReplicaPosition(batch, batch, checksum, segment.head.meta)
     replica.apply(segment.stores, segment.changes, position)
 
 
 def _start_over(replica: Replica, snapshots: Sequence[SegmentName], read: Reader) -> None:
-    """Empties the replica and loads the newest snapshot that is sound."""
+    """Empty the replica and load the newest snapshot that is sound."""
     replica.reset()
     for name in reversed(snapshots):
         try:
             snapshot = read(name)
-        except CorruptSegmentError as error:
+            if snapshot is not None:
+                head = snapshot.head
+                position = ReplicaPosition(head.batch, head.previous, head.previous_checksum, head.meta)
+                replica.apply(snapshot.stores, snapshot.changes, position, fresh=True)
+                return
+        except CorruptSegmentError as error:  # in one of its parts, perhaps: nothing of it has been kept then
             _log.warning("Passing over a damaged snapshot, the one before it is used: %s", error.message)
-            continue
-        if snapshot is not None:
-            head = snapshot.head
-            position = Position(head.batch, head.previous, head.previous_checksum, head.meta)
-            replica.apply(snapshot.stores, snapshot.changes, position, fresh=True)
-            return

@@ -1,8 +1,8 @@
-"""The state of one task, kept through crashes: what a worker holds on to between batches.
+"""The state of one task, kept through crashes; a worker holds on to it between batches.
 
 The life of batch N: `TaskStore.find` (has N been published already, before a crash or by another attempt? then its
-recorded outputs count and nothing runs), else `TaskStore.begin` gives the state as batch N-1 left it, the batch runs,
-and `TaskStore.publish` puts segment N in place, or finds that another attempt was first and gives that one's segment.
+recorded outputs count and nothing runs), else `TaskStore.begin` returns the state as batch N-1 left it, the batch runs,
+and `TaskStore.publish` puts segment N in place, or finds that another attempt was first and returns that one's segment.
 Segment N is applied to the local replica only by ``begin(N+1)``, which proves that N was committed; so a retry of N
 always starts from N-1 and there is nothing to roll back.
 
@@ -26,27 +26,35 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import lmdb
 import pyarrow as pa
 
-from penstock.errors import CheckpointMismatchError, CorruptSegmentError, InvalidStateError, MissingSegmentError
+from penstock.errors import (
+    CheckpointMismatchError,
+    CorruptSegmentError,
+    InvalidStateError,
+    MissingSegmentError,
+    other_inputs,
+)
+from penstock.state.lmdb_replica import Replica, ReplicaReader, replica_place
+from penstock.state.loading import read_segment
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.recovery import apply_segment, catch_up
-from penstock.state.replica import Replica, ReplicaReader, replica_place
-from penstock.state.segments import Segment, SegmentHead, SegmentName, pack, unpack
-from penstock.state.snapshots import SnapshotWriter
+from penstock.state.segments import Segment, SegmentHead, SegmentName, pack
+from penstock.state.snapshots import SnapshotPolicy, SnapshotWriter
 from penstock.state.storage import SegmentStorage, open_storage
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["TaskStore"]
 
 _log = logging.getLogger(__name__)
 _KEPT_BYTES = 1 << 20
+_POLICY = SnapshotPolicy()
 
 
 class TaskStore:
@@ -57,20 +65,16 @@ class TaskStore:
         storage: SegmentStorage,
         replica: Replica,
         template: SegmentHead,
-        stores: Collection[str],
-        *,
         accepts: Collection[str],
-        snapshot_every: int,
-        snapshot_bytes: int,
+        policy: SnapshotPolicy,
     ) -> None:
         self._storage = storage
         self._replica = replica
         self._template = template
-        self._stores = tuple(stores)
+        self._stores = replica.readable_stores
         self._accepts = {template.fingerprint, *accepts}
-        self._snapshot_every = snapshot_every
-        self._snapshot_bytes = snapshot_bytes
-        self._snapshots = SnapshotWriter(storage)
+        self._policy = policy
+        self._snapshots = SnapshotWriter(storage, policy)
         replica.quiesce = self._snapshots.wait
         self._reader: ReplicaReader | None = None
         self._state: BatchState | None = None
@@ -84,56 +88,39 @@ class TaskStore:
     @classmethod
     def open(
         cls,
-        checkpoint: str,
-        replica_root: str | Path,
+        place: StatePlace,
+        owner: StateOwner,
         task_id: str,
         specs: Iterable[StoreSpec],
-        *,
-        application_id: str,
-        fingerprint: str = "",
-        accepts: Collection[str] = (),
-        snapshot_every: int = 100,
-        snapshot_bytes: int = 64 << 20,
-        durable: bool = True,
-        storage_options: Mapping[str, Any] | None = None,
+        policy: SnapshotPolicy = _POLICY,
     ) -> TaskStore:
-        """Opens the state of a task; reads nothing yet.
+        """Open the state of a task; nothing is read yet.
 
         Args:
-            checkpoint: Where the segments are, a path or URI (see `open_storage`); all executors see the same.
-            replica_root: A directory of this machine for replicas (``state.dir``).
+            place: The place of the state.
+            owner: The application that it belongs to.
             task_id: The task, ``<sub-topology>_<partition>``.
             specs: Its stores.
-            application_id: Segments of another application are refused.
-            fingerprint: Of the topology; segments of another one are refused. Empty: not looked at.
-            accepts: Fingerprints of earlier topologies that this one may continue.
-            snapshot_every: How many deltas make a snapshot due.
-            snapshot_bytes: How many bytes of deltas make a snapshot due.
-            durable: Whether a segment is on the disk before it counts as published.
-            storage_options: Settings of the object store.
+            policy: The thresholds for merged deltas and snapshots.
         """
         stores = [spec.name for spec in specs]
-        storage = open_storage(checkpoint, task_id, durable=durable, options=storage_options)
-        identity, directory = replica_place(replica_root, application_id, checkpoint, task_id)
-        replica = Replica(directory, identity, stores)
-        template = SegmentHead("delta", application_id, fingerprint, task_id, 0, 0, "")
-        return cls(
-            storage,
-            replica,
-            template,
-            stores,
-            accepts=accepts,
-            snapshot_every=snapshot_every,
-            snapshot_bytes=snapshot_bytes,
-        )
+        storage = open_storage(place.checkpoint, task_id, durable=place.durable, options=place.storage_options)
+        identity, directory = replica_place(place.replica_root, owner.application_id, place.checkpoint, task_id)
+        replica = Replica(directory, identity, stores, map_bytes=place.map_bytes)
+        template = SegmentHead("delta", owner.application_id, owner.fingerprint, task_id, 0, 0, "")
+        return cls(storage, replica, template, owner.accepts, policy)
 
-    def find(self, batch: int, *, discard_damaged: bool = False) -> Segment | None:
-        """The segment of a batch, if one is published.
+    def find(self, batch: int, *, inputs: str = "", discard_damaged: bool = False) -> Segment | None:
+        """Return the segment of a batch, if one is published.
 
         Args:
             batch: The batch.
-            discard_damaged: Removes a damaged segment and gives None, so that the batch runs anew. Only right when the
+            inputs: A checksum of the whole batch's input; empty: not compared.
+            discard_damaged: Remove a damaged segment and return None, so that the batch runs anew. Only right when the
                 batch has not been committed.
+
+        Raises:
+            CheckpointMismatchError: Its batch has read something else.
         """
         try:
             segment = self._read(SegmentName(batch, "delta"))
@@ -142,12 +129,15 @@ class TaskStore:
                 raise
             self._storage.delete(SegmentName(batch, "delta"))
             return None
+        if segment is not None and inputs and segment.head.inputs not in ("", inputs):
+            raise other_inputs(self._template.task_id, batch, f"segment {segment.where}", segment=segment.where)
         if segment is not None:
+            self._storage.make_durable(SegmentName(batch, "delta"))  # who put it there may have died before it was
             self._known = segment
         return segment
 
     def begin(self, batch: int, *, expected_head: int | None = None) -> BatchState:
-        """The state as the batch before this one left it; by calling it the caller says that that one is committed.
+        """Return the state as the batch before this one left it; the call states that that one is committed.
 
         Args:
             batch: The batch to run; the same one again after a failure.
@@ -194,7 +184,7 @@ class TaskStore:
         return self._state
 
     def read_committed(self, batch: int) -> BatchState:
-        """The state as this batch left it, for queries; what is written to it goes nowhere.
+        """Return the state as this batch left it, for queries; writes to it are discarded.
 
         Args:
             batch: A committed batch.
@@ -209,14 +199,16 @@ class TaskStore:
         outputs: Mapping[str, pa.RecordBatch],
         input_offsets: Mapping[str, Any] | None = None,
         *,
+        inputs: str = "",
         discard_damaged: bool = False,
     ) -> Segment:
-        """Puts the batch's segment in place; the first one published wins.
+        """Put the batch's segment in place; the first one published wins.
 
         Args:
             batch: The batch that `begin` was called for.
             outputs: Topic -> rows that the batch wrote.
-            input_offsets: What the batch has read, as JSON; empty when it had no input.
+            input_offsets: The input of the batch, as JSON; empty when it had none.
+            inputs: A checksum of the whole batch's input, which is noted.
             discard_damaged: As in `find`, for a damaged segment that is in the way.
 
         Returns:
@@ -225,6 +217,7 @@ class TaskStore:
 
         Raises:
             StateError: It could not be written; nothing is left behind and the call may be repeated.
+            CheckpointMismatchError: Another attempt was faster, and has read something else.
         """
         state = self._state
         if state is None or state.batch != batch:
@@ -242,6 +235,7 @@ class TaskStore:
             previous_checksum=at.checksum,
             meta=dict(state.meta),
             input_offsets=dict(input_offsets or {}),
+            inputs=inputs,
         )
         written = {topic: rows for topic, rows in outputs.items() if rows.num_rows}
         if not written and not head.input_offsets and not state.is_changed:
@@ -256,7 +250,7 @@ class TaskStore:
                 size = sum(len(part) for part in parts)
                 segment = Segment.of_publisher(head, checksum, size, changes, written)
                 break
-            winner = self.find(batch, discard_damaged=discard_damaged)
+            winner = self.find(batch, inputs=inputs, discard_damaged=discard_damaged)
             if winner is not None:
                 segment = winner
                 break
@@ -266,11 +260,16 @@ class TaskStore:
 
     @property
     def version(self) -> tuple[int, str]:
-        """What the running batch starts from: the newest segment's batch and checksum."""
+        """The newest segment that the running batch starts from: its batch and checksum."""
         return self._replica.position.head, self._replica.position.checksum
 
+    @property
+    def is_tidying(self) -> bool:
+        """Whether a snapshot is being written, or deltas are merged."""
+        return self._snapshots.is_running
+
     def pause(self) -> None:
-        """Lets other processes work on the replica; an unpublished batch is forgotten."""
+        """Let other processes work on the replica; an unpublished batch is forgotten."""
         self._end_batch()
         if self._views is not None:
             self._views.rebase(-1, dict.fromkeys(self._stores, MemoryMap()), {})
@@ -279,11 +278,11 @@ class TaskStore:
         self._replica.release()
 
     def resume(self) -> bool:
-        """Goes on after `pause`; False if that cannot be, then close it and open another."""
+        """Continue after `pause`; return False if that cannot be, then close it and open another."""
         return self._replica.retake()
 
     def close(self) -> None:
-        """Lets go of everything; an unpublished batch is forgotten."""
+        """Release everything; an unpublished batch is forgotten."""
         self._end_batch()
         self._snapshots.wait()
         self._replica.close()
@@ -303,7 +302,7 @@ class TaskStore:
         self._state = None
 
     def _move(self, target: int) -> None:
-        """Brings the replica to the end of batch ``target``."""
+        """Bring the replica to the end of batch ``target``."""
         if not self._move_by_one(target):
             done = catch_up(self._replica, self._storage, target, self._read)
             self._is_fresh = False
@@ -311,7 +310,7 @@ class TaskStore:
             self._delta_bytes += done.delta_bytes
 
     def _move_by_one(self, target: int) -> bool:
-        """Moves the replica without asking the storage what is there, if it is known; else gives False."""
+        """Move the replica without listing the storage, if the segment is known; else return False."""
         known, skipped = self._known, self._skipped
         self._known = self._skipped = None
         if self._is_fresh:
@@ -332,15 +331,14 @@ class TaskStore:
     def _snapshot_if_due(self) -> None:
         if self._snapshots.is_running or not self._deltas:
             return
-        if self._deltas >= self._snapshot_every or self._delta_bytes >= self._snapshot_bytes:
+        if self._deltas >= self._policy.every or self._delta_bytes >= self._policy.delta_bytes:
             self._snapshots.start(self._replica, self._template)
             self._deltas = self._delta_bytes = 0
 
     def _read(self, name: SegmentName) -> Segment | None:
-        data = self._storage.read(name)
-        if data is None:
+        segment = read_segment(self._storage, name)
+        if segment is None:
             return None
-        segment = unpack(data, self._storage.where(name))
         head, own = segment.head, self._template
         if (head.application_id, head.task_id) != (own.application_id, own.task_id):
             raise CheckpointMismatchError(

@@ -1,4 +1,4 @@
-"""Testing a topology without Spark and without a broker: Kafka's TopologyTestDriver and its topics."""
+"""Tests of topologies without Spark and without a broker: Kafka's TopologyTestDriver and its topics."""
 
 from __future__ import annotations
 

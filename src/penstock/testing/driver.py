@@ -1,4 +1,4 @@
-"""Runs a topology in the test's own process, with a clock that only the test moves."""
+"""The test driver: a topology in the process of the test, with a clock that only the test advances."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.config import StreamsConfig
 from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
-from penstock.errors import InvalidStateError, StateError, TopologyError
+from penstock.errors import ConfigError, InvalidStateError, StateError, TopologyError
+from penstock.given import check_given, check_mapping, check_whole
+from penstock.java_names import with_java_names
+from penstock.runtime.context import Surroundings
 from penstock.runtime.global_stores import GlobalViews
-from penstock.runtime.inputs import headers_of
-from penstock.runtime.place import Place
-from penstock.runtime.task import StreamTask, TaskOutput
+from penstock.runtime.record import headers_of
+from penstock.runtime.row_order import Place
+from penstock.runtime.sensor import Sensor
+from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
 from penstock.state.memory import MemoryTaskState
 from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
-from penstock.topology.configured_serdes import with_serdes
+from penstock.topology.configured import with_settings
+from penstock.topology.topology import require_topology
 
 if TYPE_CHECKING:
     from penstock.query import StateQueryRequest, StateQueryResult
-    from penstock.runtime.sensor import Sensor
     from penstock.serde.base import Serde
     from penstock.topology.nodes import SinkNode, SourceNode
     from penstock.topology.topology import Topology
@@ -35,7 +39,7 @@ _APPLICATION = "topology-test-driver"
 
 
 class _OnePartition(Mapping[str, int]):
-    """Every topic has one partition."""
+    """The partition counts of topics in a test: always one."""
 
     def __getitem__(self, topic: str) -> int:
         return 1
@@ -47,21 +51,22 @@ class _OnePartition(Mapping[str, int]):
         return 0
 
 
+@with_java_names
 class TopologyTestDriver:
-    """Kafka's ``TopologyTestDriver``: the production task, fed record by record.
+    """A driver of the production task for tests, record by record: Kafka's ``TopologyTestDriver``.
 
-    All sub-topologies run as one task with one partition per topic; what is written to internal topics goes back in
+    All sub-topologies run as one task with one partition for each topic. Records of internal topics are processed
     before the next input.
 
     Args:
-        topology: What ``StreamsBuilder.build()`` gave.
-        config: Settings; application.id may be left out.
-        initial_wall_clock_ms: Where the wall clock stands at first.
-        batch_size: How many records to collect before they are processed together. With caching off the results are
-            the same for each topic and sub-topology; `flush` processes what has been collected.
-        by_column: Process even single records as batches, not depth first. Results are the same; the order in which
-            functions of different operators are called is not.
-        sensor: Is told what happens.
+        topology: The topology that ``StreamsBuilder.build()`` returned.
+        config: Settings; ``application.id`` is optional.
+        initial_wall_clock_ms: The start of the wall clock, in milliseconds since 1970.
+        batch_size: The number of records that are collected and processed together. With caching off the results are
+            the same for each topic and sub-topology; `flush` processes the records collected so far.
+        by_column: Whether even single records are processed as batches, not depth first. The results are the same; the
+            order in which functions of different operators are called is not.
+        sensor: A sensor that is called for the events of each batch.
     """
 
     def __init__(
@@ -74,10 +79,10 @@ class TopologyTestDriver:
         by_column: bool = False,
         sensor: Sensor | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise InvalidStateError(f"batch_size is at least 1, not {batch_size}")
+        check_whole(batch_size, "TopologyTestDriver(): batch_size", 1, InvalidStateError)
+        require_topology(topology, "TopologyTestDriver")
         self.config = _config(config)
-        self.topology = topology = with_serdes(topology, self.config)
+        self.topology = topology = with_settings(topology, self.config)
         self.wall_clock_ms = timestamp_ms(initial_wall_clock_ms)
         self._batch_size = batch_size
         self._prefix = f"{self.config['application.id']}-"
@@ -109,13 +114,9 @@ class TopologyTestDriver:
         return StreamTask(
             self.topology,
             self.config,
-            task_id,
+            TaskPart(task_id, _OnePartition(), nodes),
             state,
-            nodes=nodes,
-            partitions=_OnePartition(),
-            sensor=sensor,
-            wall_clock_ms=self.wall_clock_ms,
-            global_stores=stores,
+            Surroundings(sensor or Sensor(), self.wall_clock_ms, stores),
         )
 
     def input_topic(
@@ -125,7 +126,7 @@ class TopologyTestDriver:
         value_serde: Serde[Any] | str | None = None,
         auto_advance: DurationLike = 0,
     ) -> TestInputTopic[Any, Any]:
-        """A source topic to write to; the serdes are the source's unless given."""
+        """Return a source topic to write to; the serdes are by default those of the source."""
         source = self._source(name)
         if source is None:
             known = sorted({t for n in self.topology.sources for t in n.topics})
@@ -135,7 +136,7 @@ class TopologyTestDriver:
     def output_topic(
         self, name: str, key_serde: Serde[Any] | str | None = None, value_serde: Serde[Any] | str | None = None
     ) -> TestOutputTopic[Any, Any]:
-        """A topic to read from; the serdes are those of the sink that writes it unless given."""
+        """Return a topic to read from; the serdes are by default those of the sink that writes it."""
         name = self._logical(name)
         sink = next((n for n in self.topology.sinks if n.topic == name), None)
         if sink is None:
@@ -143,7 +144,7 @@ class TopologyTestDriver:
         return TestOutputTopic(self, name, *self._serdes(name, sink, key_serde, value_serde))
 
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
-        """Writes a record given as bytes."""
+        """Write a record of bytes to a source topic."""
         self._open()
         record = RawRecord(topic, self._next_offset(topic), timestamp, key, value, headers)
         if self._reads(self._sources, topic):
@@ -155,7 +156,7 @@ class TopologyTestDriver:
             self._apply_globally(record)
 
     def flush(self) -> None:
-        """Processes the records collected so far, and everything that they put into internal topics."""
+        """Process the records collected so far, and the records that they write to internal topics."""
         self._open()
         records, self._collected = self._collected, []
         if len(records) <= 1:
@@ -166,7 +167,7 @@ class TopologyTestDriver:
         self._drain(one_by_one=len(records) <= 1)
 
     def advance_wall_clock_time(self, duration: DurationLike) -> None:
-        """Moves the wall clock; punctuations that have become due run."""
+        """Advance the wall clock, and run the punctuations that have become due."""
         self.flush()
         self.wall_clock_ms += duration_ms(duration)
         self._process([])
@@ -191,7 +192,7 @@ class TopologyTestDriver:
         self._global_task.process(batches_of([record]), self.wall_clock_ms, ordered=True, depth_first=self._depth_first)
 
     def _capture(self, output: TaskOutput) -> None:
-        """Keeps what was written, and puts what is also a source topic into its queue."""
+        """Store the records that were written, and queue those of source topics."""
         for record in _in_order(output):
             topic = record.topic
             self._written.setdefault(topic, deque()).append(record)
@@ -203,21 +204,26 @@ class TopologyTestDriver:
                 self._apply_globally(record)
 
     def read_raw(self, topic: str) -> RawRecord | None:
-        """The next unread record of an output topic, as bytes; None when there is none."""
+        """Return the next unread record of an output topic, as bytes; None if there is none."""
         queue = self._written.get(self._logical(topic))
         return queue.popleft() if queue else None
 
+    def peek_raw(self, topic: str) -> tuple[RawRecord, ...]:
+        """Return the unread records of an output topic, which stay unread."""
+        return tuple(self._written.get(self._logical(topic), ()))
+
     def queue_size(self, topic: str) -> int:
-        """How many records of an output topic are unread."""
+        """Return the number of unread records of an output topic."""
         return len(self._written.get(self._logical(topic), ()))
 
     def produced_topic_names(self) -> set[str]:
-        """All topics that were written; internal ones with the application's prefix."""
+        """Return all topics that have been written; internal topics with the application's prefix."""
         return {self._prefix + t if t in self.topology.internal_topics else t for t in self._written}
 
     def get_state_store(self, name: str) -> Any:
-        """The typed view of a state store."""
+        """Return the typed view of a state store."""
         self.flush()
+        check_given(name, str, "the name of a store", "a text")
         if name not in self.topology.stores:
             raise StateError(
                 f"the topology has no store {name!r}",
@@ -229,7 +235,7 @@ class TopologyTestDriver:
     store = get_state_store
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Answers an interactive query as ``KafkaStreams.query`` does; all stores have one partition.
+        """Answer an interactive query as ``KafkaStreams.query`` does; all stores have one partition.
 
         >>> from penstock import Materialized, StreamsBuilder
         >>> from penstock.query import KeyQuery, StateQueryRequest
@@ -247,18 +253,18 @@ class TopologyTestDriver:
         return run_query(DriverState(self), request, is_active=not self._closed)
 
     def positions(self) -> dict[str, dict[int, int]]:
-        """Topic -> partition -> the offset of the last record that has been processed."""
+        """Return the offset of the last processed record by topic and partition."""
         self.flush()
         return {topic: {0: following - 1} for topic, following in self._offsets.items() if following}
 
     @property
     def dropped_records(self) -> int:
-        """Kafka's ``dropped-records-total``."""
+        """The number of dropped records: Kafka's ``dropped-records-total``."""
         return sum(t.dropped_records for t in (self._main, self._global_task) if t is not None)
 
     @property
     def metrics(self) -> dict[str, int | float]:
-        """Totals of the task."""
+        """The metrics of the task, as totals."""
         return {
             "dropped-records-total": self.dropped_records,
             "records-in-total": sum(self._offsets.values()),
@@ -267,12 +273,12 @@ class TopologyTestDriver:
         }
 
     def explain(self) -> str:
-        """How the task runs: by column, or why not."""
+        """Describe for each operator whether it runs by column, or the reason if not."""
         reason = self._main.sliced_reason
         return "whole batches by column" if reason is None else f"record by record: {reason}"
 
     def close(self) -> None:
-        """Processes what was collected and closes the processors."""
+        """Process the records collected so far, and close the processors."""
         if self._closed:
             return
         try:
@@ -300,7 +306,8 @@ class TopologyTestDriver:
         return offset
 
     def _logical(self, topic: str) -> str:
-        """The name that the topology uses; internal topics may be asked for by their full names too."""
+        """Return the name of a topic in the topology; internal topics may have their full names too."""
+        check_given(topic, str, "the name of a topic", "a text")
         plain = topic.removeprefix(self._prefix)
         return plain if plain in self.topology.internal_topics else topic
 
@@ -330,7 +337,8 @@ class TopologyTestDriver:
 def _config(config: StreamsConfig | Mapping[str, Any] | None) -> StreamsConfig:
     if isinstance(config, StreamsConfig):
         return config
-    return StreamsConfig({"application.id": _APPLICATION, **(config or {})})
+    settings = {} if config is None else check_mapping(config, "TopologyTestDriver(): config", ConfigError)
+    return StreamsConfig({"application.id": _APPLICATION, **settings})
 
 
 def _serde(serde: Any, what: str) -> Serde[Any]:
@@ -342,7 +350,7 @@ def _serde(serde: Any, what: str) -> Serde[Any]:
 
 
 def _in_order(output: TaskOutput) -> list[RawRecord]:
-    """What all sinks wrote, in the order in which Kafka Streams would have written it."""
+    """Return the records of all sinks in the order in which Kafka Streams would have written them."""
     records: list[RawRecord] = []
     for topic, batch in output.records.items():
         headers = headers_of(batch.column("headers"))

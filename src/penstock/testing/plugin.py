@@ -1,4 +1,4 @@
-"""The pytest plugin: drivers that close themselves.
+"""The pytest plugin: fixtures of drivers that are closed at the end of a test.
 
 def test_counts(topology_driver):
     driver = topology_driver(my_topology())
@@ -21,7 +21,7 @@ __all__ = ["topology_driver", "topology_driver_in_batches"]
 
 @pytest.fixture
 def topology_driver() -> Iterator[Callable[..., TopologyTestDriver]]:
-    """Makes drivers: ``topology_driver(topology, config=None, ...)`` takes what TopologyTestDriver takes."""
+    """Return a function that makes drivers; it takes the arguments of TopologyTestDriver."""
     from penstock.testing.driver import TopologyTestDriver
 
     drivers: list[TopologyTestDriver] = []
@@ -39,7 +39,10 @@ def topology_driver() -> Iterator[Callable[..., TopologyTestDriver]]:
 def topology_driver_in_batches(
     request: pytest.FixtureRequest, topology_driver: Callable[..., TopologyTestDriver]
 ) -> Callable[..., TopologyTestDriver]:
-    """The same, so that a test runs twice: record by record, and in batches (read outputs after ``flush()``)."""
+    """Return a function that makes drivers, and run the test record by record and in batches.
+
+    Call ``flush()`` before reading outputs.
+    """
 
     def make(topology: Topology, *args: Any, **options: Any) -> TopologyTestDriver:
         return topology_driver(topology, *args, batch_size=request.param, **options)

@@ -1,4 +1,4 @@
-"""Interactive queries of a test driver: its stores as one partition, after every record that was piped in."""
+"""Interactive queries of a test driver: its stores as one partition, after every record of the test."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.query.position import Position
-from penstock.query.source import GLOBAL, QUERYABLE, Reading, StoreInfo, unknown_store
+from penstock.query.source import GLOBAL, QUERYABLE, StoreInfo, StoreSnapshot, unknown_store
 
 if TYPE_CHECKING:
-    from penstock.testing.driver import TopologyTestDriver
+    from penstock.testing.ports import StatePort
 
 __all__ = ["DriverState"]
 
@@ -18,11 +18,11 @@ __all__ = ["DriverState"]
 class DriverState:
     """A `penstock.query.source.StateSource` over a driver."""
 
-    def __init__(self, driver: TopologyTestDriver) -> None:
+    def __init__(self, driver: StatePort) -> None:
         self._driver = driver
 
     def stores(self) -> dict[str, StoreInfo]:
-        """All stores that can be queried; each has one partition."""
+        """Return all stores that can be queried; each has one partition."""
         topology = self._driver.topology
         topics = tuple(sorted({topic for source in topology.sources for topic in source.topics}))
         return {
@@ -32,11 +32,11 @@ class DriverState:
         }
 
     @contextmanager
-    def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[Reading]:  # noqa: ARG002
-        """The store as it is now."""
+    def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:  # noqa: ARG002
+        """Return the current state of a store."""
         known = self.stores()
         if store not in known:
             raise unknown_store(store, known)
         number = GLOBAL if known[store].is_global else 0
         view = self._driver.get_state_store(store)
-        yield Reading({number: view}, 0, 0, Position(self._driver.positions()), {number: "memory"})
+        yield StoreSnapshot({number: view}, 0, 0, Position(self._driver.positions()), {number: "memory"})

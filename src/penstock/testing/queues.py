@@ -1,4 +1,4 @@
-"""The input queues of the test driver's task, one a topic: Kafka's ``PartitionGroup`` with one partition a topic."""
+"""The input queues of the test driver's task: Kafka's ``PartitionGroup`` with one partition for each topic."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.log.base import RECORD_SCHEMA
-from penstock.runtime.inputs import TopicBatch
-from penstock.runtime.priority import PriorityQueue
-from penstock.runtime.rows import Headers
+from penstock.runtime.priority_queue import PriorityQueue
+from penstock.runtime.record import Headers, TopicBatch
 
 __all__ = ["PartitionQueues", "RawRecord", "batches_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as bytes, on its way into the task."""
+    """An input record of the task, as bytes."""
 
     topic: str
     offset: int
@@ -29,7 +28,7 @@ class RawRecord:
 
 
 class PartitionQueues:
-    """Records in the order in which Kafka Streams takes them: the queue with the smallest head timestamp first."""
+    """Records in the order of Kafka Streams: the queue with the smallest head timestamp first."""
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[RawRecord]] = {}
@@ -45,7 +44,7 @@ class PartitionQueues:
             self._waiting.add(queue)
 
     def take(self) -> RawRecord:
-        """The next record; ask only when there is one."""
+        """Remove and return the next record; there must be one."""
         queue = self._waiting.poll()
         assert queue is not None, "the queues are empty"  # noqa: S101
         record = queue.popleft()
@@ -55,7 +54,7 @@ class PartitionQueues:
 
 
 def batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
-    """The records as batches in the same order: runs of one topic."""
+    """Yield the records as batches of one topic each, in the same order."""
     runs: list[list[RawRecord]] = []
     for record in records:
         if runs and runs[-1][0].topic == record.topic:

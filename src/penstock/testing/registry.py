@@ -1,4 +1,4 @@
-"""A schema registry in the test's own process."""
+"""A schema registry in the process of the test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.registry.local import forget, named
 from penstock.registry.model import Schema
-from penstock.registry.service import Registry
+from penstock.registry.service import Registry, forget, named
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -19,7 +18,7 @@ __all__ = ["EmbeddedRegistry"]
 
 
 class EmbeddedRegistry:
-    """A registry with the real rules and no server: serdes of this process reach it by its ``mock://`` URL.
+    """A registry with the real rules but no server. Serdes of this process use it by its ``mock://`` URL.
 
     >>> with EmbeddedRegistry() as registry:
     ...     registry.register("hits-value", {"type": "record", "name": "Hit", "fields": []})
@@ -37,7 +36,7 @@ class EmbeddedRegistry:
 
     @property
     def url(self) -> str:
-        """What ``schema.registry.url`` has to be."""
+        """The value for ``schema.registry.url``."""
         return f"mock://{self.name}"
 
     @property
@@ -46,27 +45,28 @@ class EmbeddedRegistry:
         return self._registry
 
     def client(self) -> SchemaRegistryClient:
-        """confluent-kafka's client of this registry, for its serializers."""
+        """Return confluent-kafka's client of this registry, for its serializers."""
         from penstock.serde.schemas.client import confluent_client
 
         return confluent_client({"url": self.url})
 
     def register(self, subject: str, schema: str | Mapping[str, Any] | Sequence[Any], kind: str = "AVRO") -> int:
-        """Registers a schema, and gives its id.
+        """Register a schema, and return its id.
 
         Args:
-            subject: For example ``orders-value``.
-            schema: Its text, or what JSON makes of it.
-            kind: ``AVRO``, ``JSON`` or ``PROTOBUF``.
+            subject: The subject, for example ``orders-value``.
+            schema: The schema as text, or as parsed JSON.
+            kind: The type of schema: ``AVRO``, ``JSON`` or ``PROTOBUF``.
         """
         text = schema if isinstance(schema, str) else json.dumps(schema)
         return self._registry.register(subject, Schema(text, kind)).schema_id
 
     def subjects(self) -> list[str]:
+        """Return the names of all subjects."""
         return self._registry.subjects()
 
     def close(self) -> None:
-        """Forgets everything."""
+        """Delete all schemas."""
         forget(self.name)
 
     def __enter__(self) -> Self:

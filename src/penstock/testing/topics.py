@@ -1,4 +1,4 @@
-"""What a test writes to and reads from: Kafka's TestInputTopic, TestOutputTopic and TestRecord."""
+"""The topics and records of a test: Kafka's TestInputTopic, TestOutputTopic and TestRecord."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 
 from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
-from penstock.errors import InvalidStateError
-from penstock.runtime.rows import Headers
+from penstock.errors import InvalidStateError, TopologyError
+from penstock.given import check_given
+from penstock.java_names import with_java_names
+from penstock.runtime.record import Headers
 from penstock.serde.binding import header_frame, joined, schema_at_front, split
+from penstock.state.views.notebook import shown
+from penstock.terminal.html import facts_html, table_html
+from penstock.terminal.words import time_of
 
 if TYPE_CHECKING:
     from penstock.serde.base import Serde
-    from penstock.testing.driver import TopologyTestDriver
+    from penstock.testing.ports import RecordPort
+    from penstock.testing.queues import RawRecord
 
 __all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord"]
 
@@ -24,6 +30,7 @@ V = TypeVar("V")
 HeadersLike = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 
+@with_java_names
 @dataclass(frozen=True, slots=True)
 class TestRecord(Generic[K, V]):
     """A record of an output topic. ``headers`` are (name, bytes) pairs."""
@@ -36,22 +43,23 @@ class TestRecord(Generic[K, V]):
     headers: Headers = ()
 
 
+@with_java_names
 class TestInputTopic(Generic[K, V]):
-    """Writes records into a source topic of the topology.
+    """A source topic of the topology, which the test writes to: Kafka's ``TestInputTopic``.
 
     Args:
-        driver: The driver.
-        name: The topic.
-        key_serde: How keys become bytes.
-        value_serde: How values become bytes.
-        auto_advance: By how much the topic's own clock moves on after each record without a timestamp.
+        driver: The test driver.
+        name: The name of the topic.
+        key_serde: The serde of keys.
+        value_serde: The serde of values.
+        auto_advance: The time by which the topic's own clock advances after each record without a timestamp.
     """
 
     __test__ = False
 
     def __init__(
         self,
-        driver: TopologyTestDriver,
+        driver: RecordPort,
         name: str,
         key_serde: Serde[Any],
         value_serde: Serde[Any],
@@ -71,12 +79,12 @@ class TestInputTopic(Generic[K, V]):
         timestamp: TimestampLike | None = None,
         headers: HeadersLike | None = None,
     ) -> None:
-        """Writes one record; the topology processes it at once (or with its batch).
+        """Write one record, which is processed at once, or with its batch.
 
         Args:
             value: The value; None is a tombstone.
             key: The key.
-            timestamp: Milliseconds, an ISO text or a datetime; None takes the topic's own clock, which starts at the
+            timestamp: Milliseconds, an ISO text or a datetime; None uses the topic's own clock, which starts at the
                 driver's wall clock.
             headers: (name, value) pairs; texts are encoded as UTF-8.
         """
@@ -93,27 +101,40 @@ class TestInputTopic(Generic[K, V]):
     def pipe_many(
         self, records: Iterable[TestRecord[Any, Any] | tuple[Any, Any] | tuple[Any, Any, TimestampLike]]
     ) -> None:
-        """Writes records in order: TestRecord objects, (key, value) or (key, value, timestamp) tuples."""
+        """Write records in order: TestRecord objects, (key, value) or (key, value, timestamp) tuples."""
+        check_given(records, Iterable, "pipe_many(): records", "a list of records", 'For example [("key", "value")].')
         for record in records:
+            check_given(record, (TestRecord, tuple, list), "a record", "a TestRecord or (key, value[, timestamp])")
             if isinstance(record, TestRecord):
                 self.pipe(record.value, record.key, record.timestamp, record.headers)
             else:
                 self.pipe(record[1], record[0], *record[2:])
 
+    def _repr_html_(self) -> str:
+        """Return the topic and its serdes as HTML for notebooks."""
+        serdes = {"key": getattr(self._key_serde, "name", ""), "value": getattr(self._value_serde, "name", "")}
+        return facts_html(f"{self._name}: input", serdes)
+
     def advance_time(self, duration: DurationLike) -> None:
-        """Moves the topic's own clock, which gives the timestamps that are not said."""
+        """Advance the topic's own clock, which sets the timestamps of records without one."""
         self._now_ms += duration_ms(duration)
+
+
+_PAIRS = 'pairs or a mapping, as {"trace": b"1"}'
 
 
 def _headers(headers: HeadersLike | None) -> Headers:
     if not headers:
         return ()
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    check_given(headers, Iterable, "headers", _PAIRS)
+    pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        raise TopologyError(f"headers must be {_PAIRS}, not {headers!r}")
     return tuple((name, value.encode() if isinstance(value, str) else value) for name, value in pairs)
 
 
 def _to_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: str) -> tuple[bytes | None, Headers]:
-    """Moves the id of a schema into the headers, where the serde wants it there."""
+    """Move the id of a schema into the headers, if the serde writes it there."""
     frame = None if data is None else header_frame(serde)
     if frame is None:
         return data, headers
@@ -122,29 +143,30 @@ def _to_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: s
 
 
 def _from_headers(serde: Serde[Any], data: bytes | None, headers: Headers, part: str) -> tuple[bytes | None, Headers]:
-    """The bytes with the id of their schema before them."""
+    """Return the bytes with the id of their schema in front."""
     if not headers or schema_at_front(serde) is None:
         return data, headers
     whole, (rest,) = joined(pa.array([data], pa.large_binary()), [headers], part)
     return whole[0].as_py(), rest
 
 
+@with_java_names
 class TestOutputTopic(Generic[K, V]):
-    """Reads what the topology wrote to a topic; every record is read once."""
+    """An output topic of the topology, whose records the test reads once: Kafka's ``TestOutputTopic``."""
 
     __test__ = False
 
-    def __init__(self, driver: TopologyTestDriver, name: str, key_serde: Serde[Any], value_serde: Serde[Any]) -> None:
+    def __init__(self, driver: RecordPort, name: str, key_serde: Serde[Any], value_serde: Serde[Any]) -> None:
         self._driver = driver
         self._name = name
         self._key_serde = key_serde
         self._value_serde = value_serde
 
     def read_record(self) -> TestRecord[K, V]:
-        """The next record.
+        """Read the next record.
 
         Raises:
-            InvalidStateError: The topology has written no (further) record to the topic.
+            InvalidStateError: The topic has no unread record.
         """
         raw = self._driver.read_raw(self._name)
         if raw is None:
@@ -154,6 +176,9 @@ class TestOutputTopic(Generic[K, V]):
                 hint=f"Check is_empty() first, or flush() if batch_size is set. Topics written so far: {written}.",
                 topic=self._name,
             )
+        return self._record(raw)
+
+    def _record(self, raw: RawRecord) -> TestRecord[K, V]:
         key_data, headers = _from_headers(self._key_serde, raw.key, raw.headers, "key")
         value_data, headers = _from_headers(self._value_serde, raw.value, headers, "value")
         key: Any = self._key_serde.deserialize(key_data)
@@ -161,40 +186,46 @@ class TestOutputTopic(Generic[K, V]):
         return TestRecord(key, value, raw.timestamp, headers)
 
     def read_value(self) -> V:
-        """The next record's value."""
+        """Read the value of the next record."""
         return self.read_record().value
 
     def read_key_value(self) -> tuple[K, V]:
-        """The next record's key and value."""
+        """Read the key and the value of the next record."""
         record = self.read_record()
         return record.key, record.value
 
     def read_records_to_list(self) -> list[TestRecord[K, V]]:
-        """All records that are left."""
+        """Read all remaining records."""
         records = []
         while not self.is_empty():
             records.append(self.read_record())
         return records
 
     def read_values_to_list(self) -> list[V]:
-        """The values of all records that are left."""
+        """Read the values of all remaining records."""
         return [record.value for record in self.read_records_to_list()]
 
     def read_key_values_to_list(self) -> list[tuple[K, V]]:
-        """Keys and values of all records that are left."""
+        """Read the keys and values of all remaining records."""
         return [(record.key, record.value) for record in self.read_records_to_list()]
 
     def read_key_values_to_map(self) -> dict[K, V]:
-        """The last value of each key among the records that are left."""
+        """Read all remaining records, and return the last value of each key."""
         return dict(self.read_key_values_to_list())
 
+    def _repr_html_(self) -> str:
+        """Return the unread records as HTML for notebooks; they stay unread."""
+        left = [self._record(raw) for raw in self._driver.peek_raw(self._name)]
+        rows = ([time_of(record.timestamp), shown(record.key), shown(record.value)] for record in left)
+        return table_html(f"{self._name}: {len(left)} record(s) to read", ["time", "key", "value"], rows)
+
     def is_empty(self) -> bool:
-        """Whether nothing is left to read."""
+        """Return whether all records have been read."""
         return self.size == 0
 
     @property
     def size(self) -> int:
-        """How many records are left to read."""
+        """The number of unread records."""
         return self._driver.queue_size(self._name)
 
     def __len__(self) -> int:

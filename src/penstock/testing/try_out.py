@@ -1,4 +1,4 @@
-"""Trying a few verbs on a few records, in one call."""
+"""A few verbs on a few records, in one call."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["try_out"]
 def try_out(
     build: Callable[[KStream[Any, Any]], KStream[Any, Any] | KTable[Any, Any]], records: Iterable[tuple[Any, ...]]
 ) -> list[tuple[Any, Any]]:
-    """Runs one stream's records through some verbs and gives the (key, value) pairs that come out.
+    """Process the records of one stream with some verbs, and return the resulting (key, value) pairs.
 
     Args:
-        build: Gets the stream, gives the stream or table to look at.
-        records: (key, value) or (key, value, timestamp in milliseconds); any values that JSON knows, and bytes.
+        build: A function that takes the stream and returns the stream or table of the results.
+        records: (key, value) or (key, value, timestamp in milliseconds), of any JSON values and bytes.
 
     Returns:
-        What comes out, in order; for a table its changes, one for each record (caching is off).
+        The results in order; for a table its changes, one for each record, as caching is off.
 
     >>> try_out(lambda stream: stream.group_by_key().count(), [("a", "x"), ("b", "y"), ("a", "z")])
     [('a', 1), ('b', 1), ('a', 2)]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from penstock.errors import TopologyError
-from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of
 from penstock.topology.stores import StoreSpec
-from penstock.topology.topology import InternalTopic, Rewrite, Topology, parents_of
+from penstock.topology.topology import InternalTopic, Rewrite, Topology
+from penstock.topology.value_fields import check_fields
 
 __all__ = ["Assembly"]
 
@@ -19,7 +20,7 @@ T = TypeVar("T", bound=Topology)
 
 @dataclass
 class Assembly:
-    """Nodes are added parents first, in the order that decides who is called first."""
+    """Nodes in order of addition, parents first; the order decides which child is called first."""
 
     nodes: dict[str, Node] = field(default_factory=dict)
     stores: dict[str, StoreSpec] = field(default_factory=dict)
@@ -29,7 +30,7 @@ class Assembly:
 
     @classmethod
     def of(cls, topology: Topology) -> Assembly:
-        """What a finished topology has, to be extended."""
+        """Return an assembly with the contents of a finished topology, to be extended."""
         return cls(
             dict(topology.nodes),
             dict(topology.stores),
@@ -39,7 +40,7 @@ class Assembly:
         )
 
     def add(self, node: Node) -> None:
-        """Adds a node.
+        """Add a node.
 
         Raises:
             TopologyError: The name or one of its topics is taken, or a parent is unknown or a sink.
@@ -80,11 +81,26 @@ class Assembly:
                 )
 
     def add_store(self, spec: StoreSpec, processors: Iterable[str] = (), *, is_global: bool = False) -> None:
-        """Adds a store, or finds that the same one is there already, and connects it."""
+        """Add a store, or find that this very one has been added already, and connect it.
+
+        Stores that are made alike are still two: as in Kafka, processors share a store when they are given the same
+        object, or the name of one that has been added.
+
+        Raises:
+            TopologyError: Another store has the name, or a processor is not there.
+        """
+        processors = tuple(processors)
         known = self.stores.get(spec.name)
-        if known is not None and (known != spec or is_global != (spec.name in self.global_stores)):
+        if known is not None and (known is not spec or is_global or spec.name in self.global_stores):
+            kind = "GlobalStateStore" if spec.name in self.global_stores else "StateStore"
+            users = [n.name for n in self.nodes.values() if isinstance(n, ProcessorNode) and spec.name in n.stores]
+            whose = f" for {', '.join(users)}" if users else ""
+            wanted = f"; {', '.join(processors)} needs one of its own" if processors else ""
             raise TopologyError(
-                f"two different stores are named {spec.name!r}", hint="Give each store its own name.", store=spec.name
+                f"a different {kind} has already been added with the name {spec.name!r}{whose}{wanted}",
+                hint="Give each store a name of its own. To share one, make it once with Stores, add it with "
+                "add_state_store(), and pass its name to each processor.",
+                store=spec.name,
             )
         self.stores[spec.name] = spec
         if is_global:
@@ -93,7 +109,7 @@ class Assembly:
             self._attach(name, spec.name)
 
     def connect(self, processor: str, stores: Iterable[str]) -> None:
-        """Lets a processor use stores that have been added.
+        """Let a processor use stores that have been added.
 
         Raises:
             TopologyError: The store or processor is unknown, or the store is global (those need no connection).
@@ -122,18 +138,19 @@ class Assembly:
             self.nodes[processor] = replace(node, stores=(*node.stores, store))
 
     def set_changelog(self, store: str, topic: str) -> None:
-        """Lets a source topic serve as the changelog of a store."""
+        """Let a source topic serve as the changelog of a store."""
         self.stores[store] = replace(self.stores[store], logging=False, changelog_topic=topic)
         self.rewrites.append(Rewrite("reuse.ktable.source.topics", f"topic {topic} is the changelog of store {store}"))
 
     def finish(self, empty: T, copartition_groups: Iterable[Iterable[str]] = ()) -> T:
-        """The frozen topology: what has been collected, put into an empty one."""
+        """Return the frozen topology: the collected parts, put into an empty one."""
         if not any(isinstance(node, SourceNode) for node in self.nodes.values()):
             raise TopologyError("the topology reads no topic", hint='Start with builder.stream("topic").')
+        check_fields(self.nodes)
         return self.extended(replace(empty, copartition_groups=tuple(frozenset(g) for g in copartition_groups)))
 
     def extended(self, topology: T) -> T:
-        """The topology with what has been collected in place of its own nodes, stores and topics."""
+        """Return the topology with the collected parts in place of its own nodes, stores and topics."""
         return replace(
             topology,
             nodes=dict(self.nodes),
@@ -145,7 +162,11 @@ class Assembly:
 
 
 def _both_read(source: SourceNode, other: SourceNode) -> set[str]:
+    """Return the topics that both read; of two patterns, as in Kafka, the one that is part of the other."""
     taken = set(source.topics) & set(other.topics)
+    if source.pattern is not None and other.pattern is not None:
+        shorter, longer = sorted((source.pattern, other.pattern), key=len)
+        return {shorter} if shorter in longer else set()
     for pattern, topics in ((source.pattern, other.topics), (other.pattern, source.topics)):
         if pattern is not None:
             taken.update(topic for topic in topics if re.fullmatch(pattern, topic))

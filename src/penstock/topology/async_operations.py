@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
+from penstock.given import check_given, check_whole
 from penstock.topology.functions import Function
 from penstock.topology.operations import Operation
 
@@ -15,7 +16,7 @@ __all__ = ["MapAsync", "Retry"]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a call that raised or took too long is tried again, and after which pauses.
+    """The number of retries of a call that raised or took too long, and the pauses before them.
 
     >>> list(Retry(4, backoff="1 s", max_backoff="5 s").pauses_ms())
     [1000, 2000, 4000, 5000]
@@ -40,7 +41,10 @@ class Retry:
     def __post_init__(self) -> None:
         for name in ("backoff", "max_backoff"):
             object.__setattr__(self, name, duration_ms(getattr(self, name), name))
-        if self.times < 0 or self.factor < 1 or duration_ms(self.backoff) < 0:
+        check_whole(self.times, "Retry: times", 0)
+        check_given(self.factor, (int, float), "Retry: factor", "a number")
+        check_given(self.on, tuple, "Retry: on", "a tuple of exception classes", "For example (TimeoutError,).")
+        if self.factor < 1 or duration_ms(self.backoff) < 0:
             raise TopologyError(
                 f"{self!r} cannot be done", hint="Give times and backoff of at least 0, factor 1 or more."
             )
@@ -48,7 +52,7 @@ class Retry:
             raise TopologyError(f"on= is {self.on!r}", hint="Give a tuple of exception classes.")
 
     def pauses_ms(self) -> Iterator[int]:
-        """The pauses, one for each further attempt."""
+        """Yield the pauses, one for each further attempt."""
         pause, longest = float(duration_ms(self.backoff)), duration_ms(self.max_backoff)
         for _ in range(self.times):
             yield int(min(pause, longest))
@@ -57,7 +61,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class MapAsync(Operation):
-    """Awaits a coroutine for each record; it gives the new value, or with ``pairs`` a (key, value) tuple."""
+    """Awaits a coroutine for each record; its result is the new value, or with ``pairs`` a (key, value) tuple."""
 
     fn: Function
     pairs: bool

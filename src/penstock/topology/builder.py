@@ -5,28 +5,37 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
 from penstock.errors import TopologyError
 from penstock.topology.assembly import Assembly
 from penstock.topology.functions import Function
-from penstock.topology.graph import GraphNode, RepartitionGraph, Root
+from penstock.topology.graph import GraphNode, RepartitionGraph, Root, StoreGraph
 from penstock.topology.merge_repartitions import RepartitionMerger
 from penstock.topology.names import Names, check_name
 from penstock.topology.optimize import merge_sources, relax_null_keys, reuse_source_topics, walk
-from penstock.topology.self_joins import rewrite_self_joins
+from penstock.topology.stream_joins import rewrite_self_joins
 from penstock.topology.topology import Topology
 
-__all__ = ["GraphBuilder"]
+__all__ = ["GraphBuilder", "Partitioning"]
 
 T = TypeVar("T", bound=Topology)
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 _OPTIMIZATIONS = ("reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join")
 
 
+@dataclass(frozen=True)
+class Partitioning:
+    """The partitioning of a repartition topic: the user's partitioner and number of partitions, if any."""
+
+    partitioner: Function | None = None
+    partitions: int | None = None
+
+
 class GraphBuilder:
-    """What all streams and tables of one ``StreamsBuilder`` share."""
+    """The state that all streams and tables of one ``StreamsBuilder`` share."""
 
     def __init__(self) -> None:
         self.names = Names()
@@ -37,10 +46,10 @@ class GraphBuilder:
         self._taken: set[str] = set()
 
     def add(self, parents: GraphNode | Collection[GraphNode], node: GraphNode) -> None:
-        """Adds a node below its parents (or once more, if it is shared)."""
+        """Add a node below its parents (or once more, if it is shared)."""
         if not node.parents:
-            # Repartition topics of one name may yet become one; if not, it shows when they are written.
-            if node.name in self._taken and not isinstance(node, RepartitionGraph):
+            # Repartition topics of one name may yet become one, a store may be added twice: writing them shows it.
+            if node.name in self._taken and not isinstance(node, RepartitionGraph | StoreGraph):
                 raise TopologyError(
                     f"two nodes are named {node.name!r}", hint="Give each verb a name= of its own.", node=node.name
                 )
@@ -51,20 +60,22 @@ class GraphBuilder:
             self._merger.note(node)
 
     def copartition(self, sources: Collection[str]) -> None:
-        """Notes that the topics of these source nodes join each other."""
+        """Note that the topics of these source nodes join each other."""
         self._copartition.append(set(sources))
 
     def repartition_node(
-        self,
-        prefix: str,
-        key_serde: Any,
-        value_serde: Any,
-        *,
-        may_merge: bool = True,
-        partitioner: Function | None = None,
-        partitions: int | None = None,
+        self, prefix: str, key_serde: Any, value_serde: Any, partitioning: Partitioning | None = None
     ) -> RepartitionGraph:
-        """Makes the node of a repartition topic, and burns its three names."""
+        """Create the node of a repartition topic, and use up its three names.
+
+        Args:
+            prefix: The topic's name without ``-repartition``.
+            key_serde: The serde of keys.
+            value_serde: The serde of values.
+            partitioning: The partitioning that the user asked for; None: by key, and the topic may be merged with
+                others.
+        """
+        chosen = partitioning or Partitioning()
         topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
         check_name(topic, "the name of a repartition topic")
         sink, drop, source = (self.names.processor(f"KSTREAM-{what}-") for what in ("SINK", "FILTER", "SOURCE"))
@@ -77,16 +88,16 @@ class GraphBuilder:
             filter=drop,
             key_serde=key_serde,
             value_serde=value_serde,
-            partitioner=partitioner,
-            partitions=partitions,
-            may_merge=may_merge,
+            partitioner=chosen.partitioner,
+            partitions=chosen.partitions,
+            may_merge=partitioning is None,
         )
 
     def build(self, empty: T, optimization: str = "none") -> T:
-        """Optimises, writes and checks. May be called again, also after more verbs.
+        """Optimise, write and check the topology. May be called again, also after more verbs.
 
         Args:
-            empty: What the nodes are put into.
+            empty: The topology that takes the nodes.
             optimization: ``topology.optimization``: "none", "all", or a list of Kafka's rules with commas.
         """
         rules = _rules(optimization)
@@ -109,7 +120,7 @@ class GraphBuilder:
                 group.add(new)
 
     def _write(self, assembly: Assembly) -> None:
-        """Writes by priority; a node waits for all its parents (they offer it again)."""
+        """Write nodes by priority; a node waits for all its parents (they offer it again)."""
         for node in walk(self.root):
             node.written = False
         ties = count()

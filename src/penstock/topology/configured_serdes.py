@@ -1,4 +1,4 @@
-"""A topology whose serdes know the application: its defaults, its schema registry, the topics that they serve."""
+"""A topology whose serdes have the application's facts: defaults, schema registry, topics."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["with_serdes"]
 
 
 def with_serdes(topology: Topology, config: Mapping[str, Any]) -> Topology:
-    """The topology with every missing serde filled in, and schema serdes told what they need.
+    """Return the topology with every missing serde filled in, and schema serdes bound.
 
-    Sources and sinks bind their serdes to a topic when they meet it; stores have the names of their changelogs here,
-    and what an operation encodes for itself has a name of its own, as in Kafka Streams.
+    Sources and sinks bind their serdes to a topic on first use; stores have the names of their changelogs here, and
+    data that an operation encodes for itself has a name of its own, as in Kafka Streams.
 
     Args:
         topology: As built.
@@ -28,7 +28,8 @@ def with_serdes(topology: Topology, config: Mapping[str, Any]) -> Topology:
     Raises:
         TopologyError: A node or store needs a default and there is none.
     """
-    topology = with_default_serdes(topology, config.get("default.key.serde"), config.get("default.value.serde"))
+    defaults = (config.get("default.key.serde"), config.get("default.value.serde"))
+    topology = with_default_serdes(topology, *defaults, untyped=config.get("penstock.untyped.stores") or "default")
     settings = getattr(config, "given", config)
     application = config.get("application.id") or "penstock"
     nodes = {name: _node(node, settings, application) for name, node in topology.nodes.items()}
@@ -61,7 +62,7 @@ def _store(spec: StoreSpec, settings: Mapping[str, Any], application: str) -> St
 
 
 def _changed(holder: Any, names: list[str], settings: Mapping[str, Any], topic: str | None) -> dict[str, Any]:
-    """The schema serdes among these attributes as they should be."""
+    """Return the schema serdes among these attributes, bound and configured."""
     found = {}
     for name in names:
         serde = getattr(holder, name)

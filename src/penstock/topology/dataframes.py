@@ -1,65 +1,31 @@
-"""Streaming DataFrames as inputs of a topology: what is pure data here, and the DataFrame itself beside it."""
+"""The DataFrames of a topology, once the application that reads them is known."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from penstock.errors import TopologyError
+from penstock.given import check_mapping
 from penstock.topology.nodes import SourceNode
+from penstock.topology.topology import Topology
 
-if TYPE_CHECKING:
-    from penstock.topology.topology import Topology
-
-__all__ = ["DataFrameSource", "OutputMode", "for_application", "session_of"]
-
-OutputMode = Literal["append", "update"]
-
-
-@dataclass(frozen=True)
-class DataFrameSource:
-    """One DataFrame that feeds a topic of the application.
-
-    ``key``, ``value`` and ``timestamp`` are column names or Spark columns; a value of several names is a struct, and
-    None stands for no key, for all columns, and for the time of writing. The serdes tell how columns become bytes.
-    Without ``frame``, which does not travel, the application must be given the DataFrame again.
-    """
-
-    name: str
-    topic: str
-    key_serde: Any
-    value_serde: Any
-    partitions: int | None = None
-    output_mode: OutputMode = "append"
-    key: Any = field(default=None, compare=False)
-    value: Any = field(default=None, compare=False)
-    timestamp: Any = field(default=None, compare=False)
-    frame: Any = field(default=None, compare=False, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what belongs to the driver's Spark session: workers read the topic."""
-        names = {"key": self.key, "value": self.value, "timestamp": self.timestamp}
-        kept = {k: v if v is None or isinstance(v, str | tuple) else None for k, v in names.items()}
-        return {**self.__dict__, **kept, "frame": None}
-
-    @property
-    def task(self) -> str:
-        """Its name in the ledger."""
-        return f"dataframe-{self.name}"
+__all__ = ["for_application", "session_of"]
 
 
 def for_application(topology: Topology, application_id: str, frames: Mapping[str, Any]) -> Topology:
-    """The topology with the physical names of its DataFrames' topics, ``<application.id>-<name>-dataframe``.
+    """Return the topology with the physical names of its DataFrames' topics, ``<application.id>-<name>-dataframe``.
 
     Args:
         topology: As it was built.
-        application_id: Whose topics they are.
-        frames: DataFrames by name, in place of those given to the builder.
+        application_id: The ``application.id``.
+        frames: DataFrames by name, in place of those of the builder.
 
     Raises:
         TopologyError: A name in ``frames`` that the topology does not have.
     """
+    check_mapping(frames, "dataframes")
     unknown = frames.keys() - topology.dataframes.keys()
     if unknown:
         known = ", ".join(topology.dataframes) or "none"
@@ -84,6 +50,6 @@ def for_application(topology: Topology, application_id: str, frames: Mapping[str
 
 
 def session_of(topology: Topology) -> Any:
-    """The Spark session in which the topology's DataFrames were made; None without any."""
+    """Return the Spark session in which the topology's DataFrames were made; None without any."""
     frames = [source.frame for source in topology.dataframes.values() if source.frame is not None]
     return frames[0].sparkSession if frames else None

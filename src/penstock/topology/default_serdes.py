@@ -1,4 +1,4 @@
-"""Filling in the application's default serdes, which nobody knows while the topology is built."""
+"""Filling in the application's default serdes, which are unknown while the topology is built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.topology.nodes import Node, ProcessorNode
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 
-__all__ = ["DefaultWindowed", "Wrapping", "with_default_serdes"]
+__all__ = ["DefaultWindowed", "UntypedDefault", "Wrapping", "with_default_serdes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,33 +21,41 @@ class DefaultWindowed:
     size_ms: int | None
 
     def over(self, inner: Any) -> Any:
-        """The serde, given that of the plain keys."""
+        """Return the serde over that of the plain keys."""
         from penstock.serde import Serdes
 
         return Serdes.session_windowed(inner) if self.size_ms is None else Serdes.time_windowed(inner, self.size_ms)
 
 
 @dataclass(frozen=True, slots=True)
+class UntypedDefault:
+    """The serde of a store without declared types: the application's default, or ``auto`` where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wrapping:
-    """A serde over one that may be a default: ``wrap`` makes it, ``of`` tells which default ``inner`` then is."""
+    """A serde over one that may be a default: ``wrap`` makes it, ``of`` is the default that ``inner`` then is."""
 
     wrap: Callable[[Any], Any]
     inner: Any
     of: Literal["key", "value"]
 
 
-def with_default_serdes(topology: Topology, key_serde: Any, value_serde: Any) -> Topology:
-    """The topology with every missing serde filled in.
+def with_default_serdes(
+    topology: Topology, key_serde: Any, value_serde: Any, *, untyped: Literal["default", "auto"] = "default"
+) -> Topology:
+    """Return the topology with every missing serde filled in.
 
     Args:
         topology: As built.
         key_serde: ``default.key.serde``: a serde, its name, or None where there is no default.
         value_serde: ``default.value.serde``, likewise.
+        untyped: The serdes of stores without declared types: the defaults, or ``auto`` (``penstock.untyped.stores``).
 
     Raises:
         TopologyError: A node or store needs a default and there is none.
     """
-    defaults = _Defaults(_of(key_serde), _of(value_serde))
+    defaults = _Defaults(_of(key_serde), _of(value_serde), untyped)
     return replace(
         topology,
         nodes={name: defaults.node(node) for name, node in topology.nodes.items()},
@@ -67,6 +75,7 @@ def _of(serde: Any) -> Any:
 class _Defaults:
     key: Any
     value: Any
+    untyped: Literal["default", "auto"]
 
     def node(self, node: Node) -> Node:
         if isinstance(node, ProcessorNode):
@@ -75,7 +84,7 @@ class _Defaults:
         return replace(node, key_serde=key, value_serde=value)
 
     def _processor(self, node: ProcessorNode) -> ProcessorNode:
-        """Some operations have serdes of their own; the fields' names end with ``key_serde`` or ``value_serde``."""
+        """Fill in an operation's own serdes; the fields' names end with ``key_serde`` or ``value_serde``."""
         found = {
             f.name: self._one(
                 getattr(node.operation, f.name),
@@ -90,7 +99,11 @@ class _Defaults:
 
     def store(self, spec: StoreSpec) -> StoreSpec:
         key, value = self._both(spec, f"store {spec.name!r}")
-        return replace(spec, key_serde=key, value_serde=value)
+        hashed, given = spec.hash_serde, (spec.key_serde, spec.value_serde, spec.hash_serde)
+        untyped = spec.untyped or any(isinstance(serde, UntypedDefault) for serde in given)
+        if spec.holds_hashes:
+            hashed = self._one(hashed, self.value, "value", f"store {spec.name!r}")
+        return replace(spec, key_serde=key, value_serde=value, hash_serde=hashed, untyped=untyped)
 
     def _both(self, given: Any, what: str) -> tuple[Any, Any]:
         return (
@@ -102,6 +115,8 @@ class _Defaults:
         if isinstance(given, Wrapping):
             default = self.key if given.of == "key" else self.value
             return given.wrap(self._one(given.inner, default, given.of, what))
+        if isinstance(given, UntypedDefault):
+            return _of("auto") if self.untyped == "auto" or default is None else default
         needs_default = given is None or isinstance(given, DefaultWindowed)
         if needs_default and default is None:
             raise TopologyError(

@@ -1,8 +1,9 @@
 """The operations of a foreign-key join; see `penstock.topology.operations` for the rules.
 
-Left side: `SubscriptionSend` tells the right side which foreign keys its rows want. Right side: `SubscriptionReceive`
-keeps that, `SubscriptionJoin` answers with the foreign value that is there, and `ForeignTableJoin` answers again when a
-foreign value changes. Left side: `ResponseJoin` joins the answers that still fit.
+Left side: `SubscriptionSend` subscribes its rows to their foreign keys on the right side. Right side:
+`SubscriptionReceive` keeps the subscriptions, `SubscriptionJoin` answers with the present foreign value, and
+`ForeignTableJoin` answers again when a foreign value changes. Left side: `ResponseJoin` joins the answers that still
+fit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["ForeignTableJoin", "ResponseJoin", "SubscriptionJoin", "Subscription
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSend(Operation):  # SubscriptionSendProcessorSupplier
-    """``extractor`` takes (value) or (key, value) and gives the foreign key."""
+    """``extractor`` takes (value) or (key, value) and returns the foreign key."""
 
     extractor: Function
     primary_key_serde: Any

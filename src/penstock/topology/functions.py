@@ -1,26 +1,39 @@
-"""A user's function, wrapped where the user wrote it: a Python callable or a Polars expression."""
+"""A user's function with its place in the user's code: a Python callable or a Polars expression."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import TopologyError
 
-__all__ = ["Function", "is_expression"]
+__all__ = ["EXTRACTED", "MERGED", "TOPIC_OF", "Function", "functions_of", "is_expression"]
+
+EXTRACTED = "(record) or (record, partition time)"  # arguments of a timestamp extractor
+TOPIC_OF = "(key, value) or (key, value, record context)"  # arguments of a function that names a topic
+MERGED = "(key, left, right)"  # arguments of a merger of two sessions
+_PASSED = {  # arguments that most verbs pass, by their number
+    (1,): "(value)",
+    (1, 2): "(value) or (key, value)",
+    (2,): "(aggregate, value)",
+    (2, 3): "(left, right) or (key, left, right)",
+    (3,): "(key, value, aggregate)",
+    (4,): "(topic, key, value, partitions)",
+}
 
 
 def is_expression(fn: object) -> bool:
-    """Whether this is a Polars expression, told without importing Polars."""
+    """Return whether this is a Polars expression, without importing Polars."""
     kind = type(fn)
     return kind.__name__ in ("Expr", "When", "Then", "ChainedThen") and kind.__module__.split(".", 1)[0] == "polars"
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A callable or an expression, how many arguments the callable takes, and where it comes from.
+    """A callable or an expression, the number of its arguments, and its place in the user's code.
 
     ``arity`` is the number of positional arguments to pass: among those the verb allows, the largest that fits the
     callable's signature. 0 for an expression.
@@ -41,56 +54,85 @@ class Function:
         return f"{self.name} ({self.file}:{self.line})"
 
     @classmethod
-    def wrap(cls, fn: object, *, verb: str, allowed: tuple[int, ...], expression: bool = True) -> Function:
-        """Checks and wraps what a user passed to a verb.
+    def wrap(
+        cls, fn: object, *, verb: str, allowed: tuple[int, ...], passed: str = "", expression: bool = True
+    ) -> Function:
+        """Check and wrap a function that a user passed to a verb.
 
         Args:
             fn: The user's callable or expression.
             verb: The verb's name, for messages.
             allowed: The numbers of arguments that the verb can pass, the preferred one last. A callable whose
                 signature cannot be read (a built-in) gets the first.
+            passed: The arguments by name, for messages; by default those that most verbs pass.
             expression: Whether the verb takes expressions.
         """
         if is_expression(fn):
             if not expression:
-                raise TopologyError(f"{verb}() takes a Python function here, not a Polars expression")
+                raise TopologyError(f"{_calls(verb)} takes a Python function here, not a Polars expression")
             return cls(fn, 0, "expression", *_caller())
         if not callable(fn):
             kinds = "a Python function or a Polars expression" if expression else "a Python function"
             raise TopologyError(
-                f"{verb}() takes {kinds}, not {type(fn).__name__} {fn!r}",
+                f"{_calls(verb)} takes {kinds}, not {type(fn).__name__} {fn!r}",
                 hint="Pass the function itself, without calling it.",
             )
-        return cls(fn, _arity(fn, verb, allowed), *_origin(fn))
+        return cls(fn, _arity(fn, _calls(verb), allowed, passed or _PASSED[allowed]), *_origin(fn))
 
 
-def _arity(fn: Callable[..., Any], verb: str, allowed: tuple[int, ...]) -> int:
+def functions_of(value: object) -> Iterator[Function]:
+    """Yield the functions inside an operation, those of its parts too."""
+    if isinstance(value, Function):
+        yield value
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from functions_of(one)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for one in dataclasses.fields(value):
+            yield from functions_of(getattr(value, one.name))
+
+
+def _calls(verb: str) -> str:
+    """Return ``filter()`` for ``filter``; ``to: partitioner``, a part of a verb, stays as it is."""
+    return verb if ":" in verb else f"{verb}()"
+
+
+def _arity(fn: Callable[..., Any], verb: str, allowed: tuple[int, ...], passed: str) -> int:
     try:
         parameters = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
         return allowed[0]
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters) and not by_name:
         return allowed[-1]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = sum(p.default is p.empty for p in positional)
     for count in reversed(allowed):
-        if required <= count <= len(positional) and not (count > required and required in allowed):
+        if not by_name and required <= count <= len(positional) and not (count > required and required in allowed):
             return count
-    wanted = " or ".join(str(n) for n in allowed)
+    wanted = " or ".join(str(n) for n in allowed) + (" argument" if allowed == (1,) else " arguments")
+    name, file, line = _origin(fn)
+    takes = f"wants {', '.join(by_name)} by name" if by_name else f"takes {_counted(required, len(positional))}"
     raise TopologyError(
-        f"{verb}() calls its function with {wanted} argument(s); {_origin(fn)[0]} takes {required}",
-        hint="See the docstring of the verb for what it passes.",
+        f"{verb} calls its function with {wanted}, {passed}; {name} {takes}",
+        hint=f"It is defined at {file}:{line}.",
     )
 
 
+def _counted(required: int, most: int) -> str:
+    return str(required) if required == most else f"{required} to {most}"
+
+
 def _origin(fn: Callable[..., Any]) -> tuple[str, str, int]:
+    if type(fn).__module__.split(".", 1)[0] == "penstock":  # a built-in aggregator: the caller's line counts
+        return (type(fn).__name__, *_caller())
     code = getattr(inspect.unwrap(fn), "__code__", None) or getattr(getattr(fn, "__call__", None), "__code__", None)  # noqa: B004
     name = getattr(fn, "__qualname__", type(fn).__name__)
     return (name, code.co_filename, code.co_firstlineno) if code else (name, "built-in", 0)
 
 
 def _caller() -> tuple[str, int]:
-    """File and line of the first frame outside this package."""
+    """Return file and line of the first frame outside this package."""
     frame = inspect.currentframe()
     while frame and (frame.f_globals.get("__name__", "").split(".", 1)[0] == "penstock"):
         frame = frame.f_back

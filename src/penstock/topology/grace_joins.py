@@ -1,4 +1,4 @@
-"""The graph node of a stream-table join with a grace period: its buffer, and what it asks of the table's store."""
+"""The graph node of a stream-table join with a grace period: its buffer, and its demands on the table's store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GraceJoinGraph", "not_versioned"]
 
 @dataclass(eq=False, kw_only=True)
 class GraceJoinGraph(ProcessorGraph):
-    """Written like any join; then the stores that it reads are known, and checked."""
+    """A join with a grace period. Once the stores that it reads are known, they are checked."""
 
     buffer: StoreSpec
     grace_ms: int
@@ -37,7 +37,7 @@ class GraceJoinGraph(ProcessorGraph):
 
 
 def not_versioned(node: str, stores: Collection[str]) -> TopologyError:
-    """The error for a grace period over a table that keeps no history."""
+    """Return the error for a grace period over a table that keeps no history."""
     return TopologyError(
         f"{node} has a grace period, but the table's store {', '.join(stores)} is not versioned",
         hint='Give the table a history: Materialized("name", history="1 minute").',

@@ -59,13 +59,13 @@ class GraphNode:
         return tuple(parent.name for parent in self.parents)
 
     def is_versioned(self) -> bool:
-        """Whether its output is a versioned table: its own store says so, or else all the tables above it."""
+        """Return whether its output is a versioned table: its own store says so, or else all the tables above it."""
         if self.output_versioned is not None:
             return self.output_versioned
         return bool(self.parents) and all(parent.is_versioned() for parent in self.parents)
 
     def write(self, to: Assembly) -> None:  # noqa: ARG002 - for subclasses
-        """Adds the frozen nodes."""
+        """Add the frozen nodes."""
         raise TypeError(f"{type(self).__name__} writes nothing")
 
 
@@ -76,12 +76,12 @@ class Root(GraphNode):
     name: str = "root"
 
     def write(self, to: Assembly) -> None:
-        """Nothing to add."""
+        """Add nothing."""
 
 
 @dataclass(eq=False, kw_only=True)
 class SourceGraph(GraphNode):
-    """``stream()``."""
+    """The node of ``stream()``."""
 
     source: SourceNode
 
@@ -123,7 +123,7 @@ class JoinGraph(GraphNode):
 
 @dataclass(eq=False, kw_only=True)
 class TableSourceGraph(GraphNode):
-    """``table()`` and ``global_table()``: a source and the processor that keeps the table."""
+    """The node of ``table()`` and ``global_table()``: a source and the processor that keeps the table."""
 
     source: SourceNode
     operation: Callable[[], Operation]
@@ -175,7 +175,7 @@ class RepartitionGraph(GraphNode):
 
 @dataclass(eq=False, kw_only=True)
 class SinkGraph(GraphNode):
-    """``to()``."""
+    """The node of ``to()``."""
 
     topic: str | None
     key_serde: Any
@@ -203,7 +203,7 @@ class SinkGraph(GraphNode):
 
 @dataclass(eq=False, kw_only=True)
 class StoreGraph(GraphNode):
-    """``add_state_store()``."""
+    """The node of ``add_state_store()``."""
 
     spec: StoreSpec
 

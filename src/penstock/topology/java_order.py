@@ -1,4 +1,4 @@
-"""The orders in which Java's HashMap and TreeSet hand out names, for texts that must equal Java's."""
+"""The iteration orders of Java's HashMap and TreeSet, for texts that must equal Java's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["TreeOrder", "TreeSet", "hash_order"]
 
 
 def hash_order(names: Iterable[str]) -> list[str]:
-    """The names in the order of a ``java.util.HashSet`` that they were added to.
+    """Return the names in the order of a ``java.util.HashSet`` that they were added to.
 
     >>> hash_order(["banana", "apple", "cherry"])
     ['banana', 'apple', 'cherry']
@@ -39,7 +39,7 @@ class _Entry:
 
 
 class TreeOrder:
-    """Larger size first, then name. The sizes may change while the sets are filled, as they do in Java."""
+    """The order by larger size, then name. The sizes may change while the sets are filled, as they do in Java."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
@@ -59,7 +59,7 @@ class TreeSet:
         self._root: _Entry | None = None
 
     def names(self) -> Iterator[str]:
-        """In order."""
+        """Yield the names in order."""
         return iter(list(self._walk(self._root)))
 
     def _walk(self, entry: _Entry | None) -> Iterator[str]:

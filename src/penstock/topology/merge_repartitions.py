@@ -1,4 +1,4 @@
-"""Several repartition topics after one key change become one (``merge.repartition.topics``)."""
+"""The merge of several repartition topics after one key change (``merge.repartition.topics``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RepartitionMerger:
         self.rewrites: list[Rewrite] = []  # kept, as the graph stays rewritten when it is built again
 
     def note(self, node: GraphNode) -> None:
-        """A node has been added."""
+        """Note that a node has been added."""
         if node.changes_key:
             self._by_key_change[node] = {}
         elif isinstance(node, RepartitionGraph) and node.may_merge:
@@ -33,11 +33,11 @@ class RepartitionMerger:
     def apply(
         self, create: Callable[[str, object, object], RepartitionGraph], renamed: Callable[[str, str], None]
     ) -> None:
-        """Rewrites the graph.
+        """Rewrite the graph.
 
         Args:
             create: Makes the one repartition node: topic, key serde, value serde.
-            renamed: Is told which source node stands for which.
+            renamed: Called with each source node and the one that replaces it.
         """
         self._move_to_merges()
         for cause, replaced in self._by_key_change.items():
@@ -95,7 +95,7 @@ class RepartitionMerger:
 
 
 def _key_change_above(node: GraphNode) -> GraphNode | None:
-    """The key change above a node, if no value change comes after it."""
+    """Return the key change above a node, if no value change comes after it."""
     nearest = find_upstream(node, lambda n: n.changes_key or n.changes_value)
     cause = find_upstream(node, lambda n: n.changes_key)
     return cause if nearest is cause else None

@@ -1,4 +1,4 @@
-"""Kafka's generated names: one counter for all of a topology, burnt in the same order as in Java."""
+"""Kafka's generated names: one counter for all of a topology, used up in the same order as in Java."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_name(name: str, what: str = "name") -> str:
-    """Kafka's rule for the names of processors, stores and topics.
+    """Check a name by Kafka's rule for processors, stores and topics.
 
     Raises:
         TopologyError: The name is empty, too long, or has a character that a topic name cannot have.
@@ -28,17 +28,17 @@ def check_name(name: str, what: str = "name") -> str:
 
 
 class Names:
-    """The counter. A name given by the user burns a number too, so that later names stay the same."""
+    """The counter. A name chosen by the user uses up a number too, so that later names stay the same."""
 
     def __init__(self) -> None:
         self._next = 0
 
     def processor(self, prefix: str, given: str | None = None, suffix: str = "") -> str:
-        """``<prefix>0000000007``, or the given name plus the suffix."""
+        """Return ``<prefix>0000000007``, or the user's name plus the suffix."""
         generated = f"{prefix}{self._next:010d}"
         self._next += 1
         return generated if given is None else check_name(given) + suffix
 
     def store(self, prefix: str) -> str:
-        """``<prefix>STATE-STORE-0000000007``."""
+        """Return ``<prefix>STATE-STORE-0000000007``."""
         return self.processor(f"{prefix}STATE-STORE-")

@@ -10,12 +10,12 @@ from penstock.topology.functions import Function
 if TYPE_CHECKING:
     from penstock.topology.operations import Operation
 
-__all__ = ["Node", "ProcessorNode", "SinkNode", "SourceNode"]
+__all__ = ["Node", "ProcessorNode", "SinkNode", "SourceNode", "parents_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceNode:
-    """Reads topics. Exactly one of ``topics`` and ``pattern`` is given.
+    """A node that reads topics. Exactly one of ``topics`` and ``pattern`` is set.
 
     ``timestamp_extractor`` is called as ``fn(record, partition_time_ms)``; None takes the record's timestamp.
     ``offset_reset`` is "earliest", "latest" or None (the application's setting). ``internal``: a repartition topic.
@@ -35,7 +35,7 @@ class SourceNode:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorNode:
-    """Applies an operation. Children are called in the order in which they appear in ``Topology.children(name)``."""
+    """A node that applies an operation. Children are called in the order of ``Topology.children(name)``."""
 
     name: str
     operation: Operation
@@ -45,10 +45,10 @@ class ProcessorNode:
 
 @dataclass(frozen=True, slots=True)
 class SinkNode:
-    """Writes to a topic.
+    """A node that writes to a topic.
 
-    Either ``topic`` or ``topic_fn`` (called with key, value and record context) is given. ``partitioner`` is called as
-    ``fn(topic, key, value, partitions)`` and gives a partition number; None is Kafka's default (murmur2 of the key
+    Either ``topic`` or ``topic_fn`` (called with key, value and record context) is set. ``partitioner`` is called as
+    ``fn(topic, key, value, partitions)`` and returns a partition number; None is Kafka's default (murmur2 of the key
     bytes; of the plain key for windowed keys). ``internal``: a repartition topic.
     """
 
@@ -63,3 +63,8 @@ class SinkNode:
 
 
 Node = SourceNode | ProcessorNode | SinkNode
+
+
+def parents_of(node: Node) -> tuple[str, ...]:
+    """Return the names of the nodes whose records this one gets."""
+    return () if isinstance(node, SourceNode) else node.parents

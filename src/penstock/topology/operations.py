@@ -1,7 +1,7 @@
-"""What the processors of a topology do, as frozen data; `runtime` has one operator for each.
+"""The operations of a topology's processors, as frozen data; `runtime` has one operator for each.
 
 The comment after each class is Kafka's processor. Stores are named; their specs are in the topology.
-``send_old``: the node's changes carry old values, as something downstream needs them.
+``send_old``: the node's changes carry old values, as a node downstream needs them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Filter(Operation):  # KStreamFilter
 @dataclass(frozen=True, slots=True)
 class MapPairs(
     Operation
-):  # KStreamMap; the function gives a (key, value) tuple, or an expression a struct {key, value}
+):  # KStreamMap; the function returns a (key, value) tuple, or an expression a struct {key, value}
     fn: Function
 
 
@@ -76,12 +76,12 @@ class MapValues(Operation):  # KStreamMapValues
 
 
 @dataclass(frozen=True, slots=True)
-class FlatMap(Operation):  # KStreamFlatMap; an iterable of (key, value), or an expression giving a list of structs
+class FlatMap(Operation):  # KStreamFlatMap; an iterable of (key, value), or an expression for a list of structs
     fn: Function
 
 
 @dataclass(frozen=True, slots=True)
-class FlatMapValues(Operation):  # KStreamFlatMapValues; an iterable, or an expression giving a list
+class FlatMapValues(Operation):  # KStreamFlatMapValues; an iterable, or an expression for a list
     fn: Function
 
 
@@ -160,7 +160,7 @@ AggregationKind = Literal["count", "reduce", "aggregate"]
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How values fold into an aggregate.
+    """The functions that fold values into an aggregate.
 
     "count": ``initializer``, ``aggregator`` None. "reduce": ``aggregator(aggregate, value)``, the first value starts.
     "aggregate": ``initializer()`` starts, ``aggregator(key, value, aggregate)``. ``merger(key, left, right)`` merges

@@ -11,7 +11,7 @@ __all__ = ["find_upstream", "merge_sources", "relax_null_keys", "reuse_source_to
 
 
 def walk(root: GraphNode) -> list[GraphNode]:
-    """All nodes below the root, each once, children after the node that leads to them."""
+    """Return all nodes below the root, each once, children after the node that leads to them."""
     seen: dict[GraphNode, None] = {}
     stack = [root]
     while stack:
@@ -23,7 +23,7 @@ def walk(root: GraphNode) -> list[GraphNode]:
 
 
 def find_upstream(node: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
-    """The node itself or the nearest one above it that matches, depth first."""
+    """Return the node itself or the nearest one above it that matches, depth first."""
     if matches(node):
         return node
     for parent in node.parents:
@@ -34,7 +34,7 @@ def find_upstream(node: GraphNode, matches: Callable[[GraphNode], bool]) -> Grap
 
 
 def merge_sources(root: GraphNode) -> None:
-    """Two streams of the same topics (or the same pattern) become one source."""
+    """Merge the sources of two streams of the same topics (or the same pattern)."""
     by_topic: dict[str, SourceGraph] = {}
     by_pattern: dict[str, SourceGraph] = {}
     for node in list(root.children):
@@ -65,21 +65,47 @@ def _absorb(root: GraphNode, main: SourceGraph, other: SourceGraph) -> None:
             f"{main.name!r} and {other.name!r} read the same topics with different offset resets",
             hint="Give both the same offset_reset.",
         )
+    for what, one, two in (
+        ("key serdes", main.source.key_serde, other.source.key_serde),
+        ("value serdes", main.source.value_serde, other.source.value_serde),
+        ("timestamp extractors", _function(main), _function(other)),
+    ):
+        if one is not None and two is not None and _identity(one) != _identity(two):
+            raise TopologyError(
+                f"{main.name!r} and {other.name!r} read the same topics with different {what}: {_shown(one)} and "
+                f"{_shown(two)}",
+                hint="They become one source, so give both the same, or read the topic once and map its values.",
+            )
     for child in list(other.children):
         other.remove_child(child)
         main.add_child(child)
     root.remove_child(other)
 
 
+def _function(node: SourceGraph) -> object:
+    extractor = node.source.timestamp_extractor
+    return None if extractor is None else extractor.fn
+
+
+def _identity(reader: object) -> object:
+    """Return the identity of a serde or function: its kind and name, or else the object itself."""
+    name = getattr(reader, "name", None)
+    return (type(reader), name) if name is not None else id(reader)
+
+
+def _shown(reader: object) -> str:
+    return str(getattr(reader, "name", None) or getattr(reader, "__qualname__", None) or reader)
+
+
 def reuse_source_topics(root: GraphNode) -> None:
-    """A table's source topic serves as the changelog of its store (``reuse.ktable.source.topics``)."""
+    """Let a table's source topic serve as the changelog of its store (``reuse.ktable.source.topics``)."""
     for node in walk(root):
         if isinstance(node, TableSourceGraph):
             node.reuse_source_topic = True
 
 
 def relax_null_keys(root: GraphNode) -> None:
-    """Null keys do not go into a repartition topic, unless a left join somewhere below needs them."""
+    """Keep null keys out of repartition topics, unless a left join somewhere below needs them."""
     needed: set[GraphNode] = set()
     nodes = walk(root)
     pending = [n for n in nodes if n.keeps_null_keys]

@@ -1,4 +1,4 @@
-"""What a state store is, before it exists."""
+"""The specification of a state store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class StoreSpec:
     ``kind`` "timestamped" is a key-value store whose values carry timestamps (all DSL tables); "window" stores
     of the DSL carry timestamps too (``timestamped`` true), those of plain processors do not. "outer_join" is where
     unmatched records of two joined streams wait, "record_buffer" where those of a stream-table join do.
-    Times are milliseconds. ``caching`` None follows ``statestore.cache.max.bytes``.
+    Times are milliseconds. ``caching`` None follows ``statestore.cache.max.bytes``. ``holds_hashes``: of the left
+    table's values, as ``hash_serde`` writes them (the subscriptions of a foreign-key join). ``untyped``: the topology
+    names no type, so the application's default has been filled in.
     """
 
     name: str
@@ -39,12 +41,15 @@ class StoreSpec:
     max_entries: int = 0
     ttl_ms: int = 0
     changelog_topic: str | None = None  # a source topic that serves as changelog (optimised, global)
-    time_ordered: bool = False  # windows sorted by time first: what Kafka uses for results on window close
+    holds_hashes: bool = False
+    hash_serde: Any = None
+    untyped: bool = False
+    time_ordered: bool = False  # windows sorted by time first, as Kafka has them for results on window close
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreSpec:
-        """The same with a changelog topic, of these settings (``StoreBuilder.withLoggingEnabled``)."""
+        """Return the same with a changelog topic, of these settings (``StoreBuilder.withLoggingEnabled``)."""
         return replace(self, logging=True, log_config=dict(config or {}))
 
     def with_logging_disabled(self) -> StoreSpec:
-        """The same without a changelog topic: nothing but its segments can bring it back."""
+        """Return the same without a changelog topic: only its segments can restore it."""
         return replace(self, logging=False, log_config={})

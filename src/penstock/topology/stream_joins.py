@@ -1,4 +1,4 @@
-"""Joins of two streams: what their processors do, and the graph node that writes them."""
+"""Joins of two streams: the operations of their processors, and the graph node that writes them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from penstock.topology.functions import Function
 from penstock.topology.graph import GraphNode
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations import Operation, PassThrough
+from penstock.topology.optimize import walk
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Rewrite
 
 if TYPE_CHECKING:
     from penstock.topology.assembly import Assembly
 
-__all__ = ["JoinWindow", "JoinWindowSpec", "SelfJoin", "StreamJoinGraph", "StreamStreamJoin"]
+__all__ = ["JoinWindow", "JoinWindowSpec", "SelfJoin", "StreamJoinGraph", "StreamStreamJoin", "rewrite_self_joins"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class JoinWindowSpec:
     """A right record matches a left one when ``left - before_ms <= right <= left + after_ms``.
 
     ``waits``: unmatched records of an outer side wait until nothing can match them any more. False is the deprecated
-    form, which gives them at once.
+    form, which sends them at once.
     """
 
     before_ms: int
@@ -37,7 +38,7 @@ class JoinWindowSpec:
 
     @property
     def retention_ms(self) -> int:
-        """How long either side's records are kept."""
+        """The time for which either side's records are kept."""
         return self.size_ms + self.grace_ms
 
 
@@ -48,7 +49,7 @@ class JoinWindow(Operation):  # KStreamJoinWindow: keeps one side's records for 
 
 @dataclass(frozen=True, slots=True)
 class StreamStreamJoin(Operation):  # KStreamKStreamJoinLeftSide, KStreamKStreamJoinRightSide
-    """One side's records with the other side's: ``is_left`` says which.
+    """The join of one side's records with the other side's; ``is_left`` is the side.
 
     ``left`` and ``right`` are the `JoinWindow` nodes, whose rows both sides need. The joiner is called with
     (left value, right value) or (key, left value, right value) on both sides.
@@ -124,3 +125,15 @@ class StreamJoinGraph(GraphNode):
             self.right_outer,
             None if self.outer_store is None else self.outer_store.name,
         )
+
+
+def rewrite_self_joins(root: GraphNode) -> None:
+    """Remove the second `JoinWindow` of every self-join; of left and outer ones too, as all records match."""
+    for node in walk(root):
+        if not isinstance(node, StreamJoinGraph) or len(node.parents) != 1:
+            continue
+        (parent,) = node.parents
+        windowed = [child for child in parent.children if child.name == node.other_windowed]
+        for child in windowed:
+            parent.remove_child(child)
+        node.is_self_join = True

@@ -1,4 +1,4 @@
-"""Operations on several tables, and on one with a transformer; see `penstock.topology.operations` for the rules."""
+"""Operations that make tables: joins, cogroups, transformers, suppression; see `penstock.topology.operations`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from typing import Any, Literal
 
 from penstock.topology.functions import Function
 from penstock.topology.operations import Operation
+from penstock.topology.windows import WindowSpec
 
-__all__ = ["TableJoinKind", "TableJoinMerge", "TableTableJoin", "TableTransformValues"]
+__all__ = [
+    "CogroupMember",
+    "CogroupMerge",
+    "Suppress",
+    "TableJoinKind",
+    "TableJoinMerge",
+    "TableTableJoin",
+    "TableTransformValues",
+]
 
 TableJoinKind = Literal["inner", "left", "outer"]
 
@@ -49,3 +58,30 @@ class TableTransformValues(Operation):  # KTableTransformValues; one transformer
     stores: tuple[str, ...] = ()
     store: str | None = None
     send_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CogroupMember(Operation):  # KStreamAggregate, KStreamWindowAggregate, ... of one of the streams
+    number: int
+    windows: WindowSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CogroupMerge(Operation):  # KTablePassThrough; ``aggregators`` by the number of the stream
+    aggregators: tuple[Function, ...]
+    initializer: Callable[[], Any]
+    store: str
+    windows: WindowSpec | None = None
+    merger: Function | None = None
+    send_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Suppress(Operation):  # KTableSuppressProcessor; ``parent`` is the table node whose values it shows late
+    parent: str
+    store: str
+    wait_ms: int  # from the buffer time of a key: its window's end, or the time of the first change held back for it
+    until_window_closes: bool
+    max_records: int | None = None
+    max_bytes: int | None = None
+    emit_early: bool = False

@@ -1,4 +1,4 @@
-"""What a table's processor keeps while the graph grows: whether it has a store, and whether it sends old values.
+"""The growing state of a table's processor: whether it has a store, and whether it sends old values.
 
 Both may change after the verb that made the table: a join materialises a source table, a regrouping asks every table
 above it for old values.
@@ -19,20 +19,20 @@ class TableState(Protocol):
     send_old: bool
 
     def enable_send_old(self, *, force: bool) -> bool:
-        """Asks for old values; ``force`` materialises a source for it. Tells whether they will be sent."""
+        """Ask for old values; ``force`` materialises a source for it. Return whether they will be sent."""
         ...
 
     def getter_stores(self) -> tuple[str, ...]:
-        """The stores that a reader of the table's values needs; materialises a source."""
+        """Return the stores that a reader of the table's values needs; a source is materialised."""
         ...
 
     def own_stores(self) -> tuple[StoreSpec, ...]:
-        """The stores that the processor itself keeps."""
+        """Return the stores that the processor itself keeps."""
         ...
 
 
 class SourceTable:
-    """``table()`` and ``to_table()``: it has a store when the user named one or something downstream needs it."""
+    """The state of ``table()`` and ``to_table()``: a store when the user named one or a node downstream needs it."""
 
     def __init__(self, spec: StoreSpec, *, materialized: bool) -> None:
         self.spec = spec
@@ -57,7 +57,7 @@ class SourceTable:
 
 
 class DerivedTable:
-    """``filter()``, ``map_values()``: without a store of its own it reads through its parents."""
+    """The state of ``filter()`` and ``map_values()``: without a store of its own it reads through its parents."""
 
     def __init__(self, parents: tuple[TableState, ...], spec: StoreSpec | None) -> None:
         self._parents = parents
@@ -86,7 +86,7 @@ class DerivedTable:
 
 
 class JoinedTable:
-    """Two joined tables: for old values it needs those of both sides, whether it has a store or not."""
+    """The state of two joined tables: for old values it needs those of both sides, with a store or without."""
 
     def __init__(self, left: TableState, right: TableState, spec: StoreSpec | None) -> None:
         self._sides = (left, right)
@@ -113,7 +113,7 @@ class JoinedTable:
 
 
 class AggregatedTable:
-    """The result of an aggregation: always with a store."""
+    """The state of an aggregation's result: always with a store."""
 
     def __init__(self, spec: StoreSpec) -> None:
         self.spec = spec
@@ -131,7 +131,7 @@ class AggregatedTable:
 
 
 class SuppressedTable:
-    """The result of ``suppress()``: a buffer of its own, and the table above for what is not held back."""
+    """The state of ``suppress()``: a buffer of its own, and the table above for keys that do not wait."""
 
     def __init__(self, parent: TableState, spec: StoreSpec) -> None:
         self._parent = parent

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from penstock.errors import TopologyError
-from penstock.topology.dataframes import DataFrameSource
-from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from penstock.topology.dataframe_source import DataFrameSource
+from penstock.topology.describe import describe
+from penstock.topology.description import TopologyDescription
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of
 from penstock.topology.stores import StoreSpec
 
-if TYPE_CHECKING:
-    from penstock.topology.describe import TopologyDescription
-
-__all__ = ["InternalTopic", "Rewrite", "SubTopology", "Topology"]
+__all__ = ["InternalTopic", "Rewrite", "SubTopology", "Topology", "require_topology"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Something that ``topology.optimization`` has changed: Kafka's name of the rule, and what it did."""
+    """A change by ``topology.optimization``: Kafka's name of the rule, and a description."""
 
     rule: str
     what: str
@@ -53,11 +51,11 @@ class Topology:
 
     Attributes:
         nodes: All nodes by name, in the order in which Kafka adds them.
-        stores: What the state stores are, by name; those in ``global_stores`` are full copies in every task.
+        stores: The specifications of state stores, by name; those in ``global_stores`` are full copies in every task.
         internal_topics: Repartition topics by logical name.
         copartition_groups: Names of source nodes whose topics must have equal partition counts.
         dataframes: Streaming DataFrames that feed source topics, by name; the DataFrames are not pickled along.
-        rewrites: What the optimiser has done.
+        rewrites: The changes of the optimiser.
     """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
@@ -79,7 +77,7 @@ class Topology:
         object.__setattr__(self, "_groups", _node_groups(self.nodes, self.global_stores))
 
     def children(self, name: str) -> tuple[str, ...]:
-        """The names of the nodes that get this node's records, in the order in which they are called."""
+        """Return the names of the nodes that get this node's records, in the order in which they are called."""
         try:
             return self._children[name]
         except KeyError:
@@ -93,11 +91,11 @@ class Topology:
         return self._groups
 
     def is_global(self, group: tuple[str, ...]) -> bool:
-        """Whether this group of nodes only keeps a global store up to date, and so has no tasks."""
+        """Return whether this group of nodes only keeps a global store up to date, and so has no tasks."""
         return any(isinstance(n := self.nodes[name], SourceNode) and n.global_store for name in group)
 
     def subtopologies(self) -> tuple[SubTopology, ...]:
-        """All sub-topologies that have tasks; Kafka's numbers, in which global stores count too."""
+        """Return all sub-topologies that have tasks; Kafka's numbers, in which global stores count too."""
         return tuple(self._subtopology(i, g) for i, g in enumerate(self._groups) if not self.is_global(g))
 
     def _subtopology(self, number: int, group: tuple[str, ...]) -> SubTopology:
@@ -129,16 +127,14 @@ class Topology:
             if spec.logging or spec.changelog_topic
         }
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return the picture for notebooks."""
+        description = self.describe()
+        return {"text/plain": str(description), "text/html": description.to_svg()}
+
     def describe(self) -> TopologyDescription:
-        """Kafka's description: ``print(topology.describe())``; also as JSON and Mermaid."""
-        from penstock.topology.describe import TopologyDescription
-
-        return TopologyDescription.of(self)
-
-
-def parents_of(node: Node) -> tuple[str, ...]:
-    """The names of the nodes whose records this one gets."""
-    return () if isinstance(node, SourceNode) else node.parents
+        """Return Kafka's description: ``print(topology.describe())``; also as JSON and Mermaid."""
+        return describe(self)
 
 
 def _node_groups(nodes: Mapping[str, Node], global_stores: frozenset[str]) -> tuple[tuple[str, ...], ...]:
@@ -161,3 +157,13 @@ def _node_groups(nodes: Mapping[str, Node], global_stores: frozenset[str]) -> tu
     for name in nodes:
         groups.setdefault(find(name), []).append(name)
     return tuple(tuple(group) for group in groups.values())
+
+
+def require_topology(given: object, caller: str) -> None:
+    """Raise TopologyError unless this is a topology."""
+    if isinstance(given, Topology):
+        return
+    hint = "Pass the result of builder.build()."
+    if callable(getattr(given, "build", None)):
+        hint = f"Call its build(): {caller}(builder.build(), ...)."
+    raise TopologyError(f"{caller}() takes a Topology, not {type(given).__name__} {given!r}", hint=hint)

@@ -12,7 +12,7 @@ _LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """``kind`` "time" is tumbling (advance = size) or hopping.
+    """Windows of one kind; ``kind`` "time" is tumbling (advance = size) or hopping.
 
     ``size_ms`` is the window's size (sliding: the time difference; session: the inactivity gap).
     """
@@ -25,12 +25,12 @@ class WindowSpec:
 
     @property
     def closes_after_ms(self) -> int:
-        """How long after its end a window closes: grace; a session can still grow for the gap before that."""
+        """The time from a window's end to its close: grace; a session can still grow for the gap before that."""
         return self.grace_ms + (self.size_ms if self.kind == "session" else 0)
 
     @property
     def retention_ms(self) -> int:
-        """How long a store has to keep the windows, at least.
+        """The least time for which a store has to keep the windows.
 
         A record of sliding windows looks back twice the time difference.
         """

@@ -120,6 +120,33 @@ public class ChangelogRecorder {
         KTable<String,String> right = b.<String,String>table("r", Materialized.as("right"));
         left.join(right, v -> v.substring(0, 1), (x, y) -> x + y, TableJoined.as("fk"), Materialized.as("res"));
         run("fk", b.build(), new Object[][]{r("r","k","R",1), r("l","1","k1",5), r("l","2","k2",6), r("l","1",null,7)});
+        // Stores whose types nobody names: the values' types change in front of them.
+        b = new StreamsBuilder();
+        b.<String,String>stream("in", Consumed.with(Serdes.String(), Serdes.String())).mapValues(v -> v + v).groupByKey().aggregate(() -> "", (k, v, agg) -> agg + v, Materialized.as("s"));
+        run("untyped", b.build(), new Object[][]{r("in","a","x",5), r("in","b","x",9), r("in","a","y",3)});
+
+        b = new StreamsBuilder();
+        b.<String,String>stream("in").mapValues(v -> v + v).groupByKey().windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofMillis(10), Duration.ofMillis(0))).aggregate(() -> "", (k, v, agg) -> agg + v, Materialized.<String,String,WindowStore<org.apache.kafka.common.utils.Bytes,byte[]>>as("s").withKeySerde(Serdes.String())).suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()).withName("sup")).toStream().map((k, v) -> KeyValue.pair(k.key(), v)).to("out");
+        run("untyped windows", b.build(), new Object[][]{r("in","a","x",5), r("in","b","x",6), r("in","a","y",7), r("in","a","y",25)});
+
+        b = new StreamsBuilder();
+        b.<String,String>stream("in").mapValues(v -> v + v).groupByKey().windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofMillis(10), Duration.ofMillis(5))).aggregate(() -> "", (k, v, agg) -> agg + v, (k, x, y) -> x + y, Materialized.as("s"));
+        run("untyped sessions", b.build(), new Object[][]{r("in","a","x",5), r("in","a","x",19), r("in","a","y",12), r("in","b","y",21)});
+
+        b = new StreamsBuilder();
+        b.<String,String>stream("l").mapValues(v -> v + v).outerJoin(b.<String,String>stream("r").mapValues(v -> v + v), (x, y) -> x + y, JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(10), Duration.ofMillis(2)), StreamJoined.<String,String,String>as("j").withStoreName("j")).to("out");
+        run("untyped outer", b.build(), new Object[][]{r("l","a","x",5), r("l","a","xx",5), r("r","b","yy",9), r("r","a","z",12), r("l","c","z",40)});
+
+        b = new StreamsBuilder();
+        KTable<String,String> u = b.<String,String>table("t", Materialized.<String,String>as(Stores.persistentVersionedKeyValueStore("tab", Duration.ofSeconds(60))));
+        b.<String,String>stream("in").mapValues(v -> v + v).join(u, (x, y) -> x + y, Joined.<String,String,String>as("j").withGracePeriod(Duration.ofMillis(10))).to("out");
+        run("untyped grace", b.build(), new Object[][]{r("t","a","T",1), rh("in","a","x",5,"h"), r("in","b","y",6), r("in","a","z",30)});
+
+        b = new StreamsBuilder();
+        KTable<String,String> lefts = b.<String,String>table("l", Materialized.as("left")).mapValues(v -> v + v);
+        KTable<String,String> rights = b.<String,String>table("r", Materialized.as("right")).mapValues(v -> v + v, Materialized.as("mapped"));
+        lefts.join(rights, v -> v.substring(0, 1), (x, y) -> x + y, TableJoined.as("fk"), Materialized.as("res"));
+        run("untyped fk", b.build(), new Object[][]{r("r","k","R",1), r("l","1","k1",5), r("l","2","k2",6), r("r","k","S",7), r("l","1",null,8)});
         System.out.println(out.append("}"));
     }
 }

@@ -147,10 +147,10 @@ def test_one_loop_serves_all_batches_also_inside_a_running_loop() -> None:
     ("wrong", "message"),
     [
         (lambda s: s.map_values_async(note_nothing, limit=0), "limit is 0"),
-        (lambda s: s.map_values_async(note_nothing, timeout=0), "timeout 0"),
+        (lambda s: s.map_values_async(note_nothing, timeout=0), "timeout is 0"),
         (lambda s: s.map_values_async(note_nothing, retry=3), "retry is 3"),
         (lambda s: s.map_values_async("fetch"), "takes a Python function"),
-        (lambda s: Retry(-1), "cannot be done"),
+        (lambda s: Retry(-1), "times is -1"),
         (lambda s: Retry(on=("OSError",)), "Give a tuple of exception classes"),  # type: ignore[arg-type]
     ],
 )

@@ -87,7 +87,10 @@ def test_values_of_a_table_that_nobody_has_typed() -> None:
         right, lambda a, b: f"{a['size']}{b}", foreign_key=lambda v: v["text"][:1], materialized=Materialized("all")
     )
     joined.to_stream().map_values(str).to("out")
-    assert outcome(builder, [("left", "a", "rest", 0), ("right", "r", "R", 1)])[0] == [("a", "4R", 1)]
+    inputs = [("left", "a", "rest", 0), ("right", "r", "R", 1)]
+    assert outcome(builder, inputs, **{"penstock.untyped.stores": "auto"})[0] == [("a", "4R", 1)]
+    with pytest.raises(ProcessingError, match="the string serde writes str, not dict"):  # what their hashes are of
+        outcome(builder, inputs)
 
 
 def test_names_of_a_foreign_key_join() -> None:
@@ -194,7 +197,7 @@ def test_transformers_neither_forward_nor_schedule() -> None:
 
     builder = StreamsBuilder()
     builder.table("in").transform_values(Forwards).to_stream().to("out")
-    with pytest.raises(ProcessingError, match="can only give values"):
+    with pytest.raises(ProcessingError, match="can only return values"):
         outcome(builder, [("in", "a", "x", 0)])
     builder = StreamsBuilder()
     builder.table("in").transform_values(Schedules)
@@ -206,7 +209,7 @@ def test_what_transform_values_refuses() -> None:
     table = StreamsBuilder().table("in")
     with pytest.raises(TopologyError, match="makes a transformer"):
         table.transform_values(Counting())
-    with pytest.raises(TopologyError, match="is the text"):
+    with pytest.raises(TopologyError, match="takes a list of stores or their names"):
         table.transform_values(Counting, "seen")
     with pytest.raises(TypeError, match="no method transform"):
         ValueTransformerWithKey().transform("k", "v")

@@ -153,7 +153,7 @@ def base() -> Topology:
         (lambda t: t.add_source("in2", re.compile("wor.*")), "'words' is read by two sources"),
         (lambda t: t.add_source("in2", []), "reads no topic"),
         (lambda t: t.add_source("in2", "x", offset_reset="first"), "offset_reset is 'first'"),
-        (lambda t: t.add_source("", "x"), "the name of a node is ''"),
+        (lambda t: t.add_source("", "x"), "the name of a node or store is ''"),
         (lambda t: t.add_processor("q", Pass), "'q' has no parent"),
         (lambda t: t.add_processor("q", Pass, "q"), "'q' is its own parent"),
         (lambda t: t.add_processor("q", Pass, "nowhere"), r"'nowhere', which is not there\n.*Nodes so far: in, p, out"),
@@ -177,10 +177,11 @@ def test_what_is_wrong_is_refused_and_leaves_the_topology_as_it_was(wrong: Any, 
 
 
 def test_two_stores_of_one_name_are_refused() -> None:
-    topology = base().add_state_store(Stores.key_value("s"), "p").add_state_store(Stores.key_value("s"))
-    with pytest.raises(TopologyError, match="two different stores are named 's'"):
+    store = Stores.key_value("s")
+    topology = base().add_state_store(store, "p").add_state_store(store)
+    with pytest.raises(TopologyError, match="a different StateStore has already been added with the name 's' for p"):
         topology.add_state_store(Stores.lru("s", 10))
-    with pytest.raises(TopologyError, match="a store is named 's' already"):
+    with pytest.raises(TopologyError, match="a different StateStore has already been added"):
         topology.add_global_store(Stores.key_value("s"), "g-source", "g", "g", lambda: Put("s"))
     topology.add_global_store(Stores.key_value("g"), "g-source", "g", "g", lambda: Put("g"))
     with pytest.raises(TopologyError, match="needs no connection"):
@@ -199,7 +200,7 @@ def test_stores_of_a_supplier_must_be_stores() -> None:
 
     with pytest.raises(TopologyError, match="Make it a classmethod"):
         base().add_processor("q", Instance, "in")
-    with pytest.raises(TopologyError, match="gives 'counts'"):
+    with pytest.raises(TopologyError, match="returns 'counts', not a store"):
         base().add_processor("q", functools.partial(Names), "in")
 
 

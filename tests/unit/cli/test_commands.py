@@ -9,27 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.main import main
+from penstock.log.base import TopicPartition
+from penstock.log.open import open_log
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = str(ROOT / "examples" / "access_log.py")
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Runs a command; gives exit code, output and errors."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["penstock", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture
@@ -42,7 +26,7 @@ def test_topics_from_creation_to_deletion(run, log):
     assert run("topics", "produce", "t", "--key", "k", "--value", "v", "--timestamp", 1000, "-b", log)[0] == 0
     code, out, _ = run("topics", "list", "-b", log, "--json")
     assert code == 0
-    assert json.loads(out) == [{"name": "t", "partitions": 2, "records": 1}]
+    assert json.loads(out) == [{"name": "t", "partitions": 2, "records": 1, "internal": False}]
     described = json.loads(run("topics", "describe", "t", "-b", log, "--json")[1])
     assert described["config"] == {"retention.ms": "-1"}
     assert "1970-01-01T00:00:01.000Z  k  v" in run("topics", "consume", "t", "-b", log)[1]
@@ -80,7 +64,7 @@ def test_tombstones(run, log):
     [
         (("topics", "describe", "tt"), "tt"),
         (("topics", "create", "t"), "t"),
-        (("topics", "produce", "t", "--value", "x", "--value-format", "long"), "is no long"),
+        (("topics", "produce", "t", "--value", "x", "--value-format", "long"), "is not a long"),
         (("topics", "produce", "t", "--value", "x", "--partition", "7"), "no partition 7"),
         (("topics", "consume", "t", "--from", "x"), "Use beginning, end"),
         (("topics", "consume", "t", "--value-format", "strnig"), "strnig"),
@@ -101,7 +85,7 @@ def test_bytes_that_do_not_fit_the_format_say_where(run, log):
     run("topics", "produce", "t", "--value", "abc", "-b", log)
     code, _, err = run("topics", "consume", "t", "--value-format", "long", "-b", log)
     assert code == 1
-    assert "t-0@0: the value is no long" in err
+    assert "t-0@0: the value is not a long" in err
 
 
 @pytest.mark.parametrize(
@@ -240,3 +224,132 @@ def test_help_is_quick_and_plain_without_a_terminal():
     assert "\x1b[" not in done.stdout
     code = "import sys, penstock.cli.main; print([m for m in ('polars', 'pyarrow', 'pyspark') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_lines_that_are_no_text_are_produced_as_bytes(run, log, tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"k\xff=\xfe\x00v\r\nplain\n")
+    run("topics", "create", "t", "-b", log)
+    produce = ("topics", "produce", "t", "--file", lines, "--separator", "=", "-b", log)
+    assert run(*produce, "--key-format", "bytes", "--value-format", "bytes")[0] == 0
+    with open_log(str(log)) as topics:
+        found = topics.read("t", 0, 0).records.to_pylist()
+    assert [(row["key"], row["value"]) for row in found] == [(b"k\xff", b"\xfe\x00v"), (None, b"plain")]
+
+
+def test_a_line_that_is_refused_is_named(run, log, tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"1\n2\n\xff\n4\n")
+    run("topics", "create", "t", "-b", log)
+    code, _, err = run("topics", "produce", "t", "--file", lines, "-b", log)
+    assert code == 1
+    assert f"line 3 of {lines}: the value b'\\xff' is not text in UTF-8" in err
+    assert "--value-format bytes" in err
+    lines.write_text("1\ntwo\n")
+    code, _, err = run("topics", "produce", "t", "--value-format", "long", "--file", lines, "-b", log)
+    assert code == 1
+    assert "line 2" in err
+    assert "'two' is not a long" in err
+
+
+def test_a_missing_source_topic_is_named_with_the_command_that_creates_it_in_the_same_log(tmp_path):
+    from penstock import StreamsBuilder, StreamsConfig
+    from penstock.errors import UnknownTopicError
+    from penstock.spark.planning import create_sources, plan_for
+
+    builder = StreamsBuilder()
+    builder.stream("lines").to("copies")
+    topology = builder.build()
+    settings = {"application.id": "a", "bootstrap.servers": f"sqlite:///{tmp_path}/my logs.db"}
+    with open_log(settings["bootstrap.servers"]) as topics:
+        create_sources(topology, StreamsConfig(settings), topics)
+        with pytest.raises(UnknownTopicError) as caught:
+            plan_for(topology, StreamsConfig(settings), topics)
+        assert f"penstock topics create lines -b '{tmp_path}/my logs.db'" in caught.value.hint
+        create_sources(topology, StreamsConfig({**settings, "penstock.source.partitions": 3}), topics)
+        assert topics.partitions("lines") == 3
+        plan_for(topology, StreamsConfig(settings), topics)
+
+
+def test_internal_topics_are_folded(run, log):
+    for name in ("shop", "shop-orders", "shop-by-user-changelog", "shop-by-user-repartition", "other-sums-changelog"):
+        run("topics", "create", name, "-b", log)
+    with open_log(str(log)) as topics:
+        topics.commit_offsets("shop", {TopicPartition("shop-orders", 0): 0})
+    out = run("topics", "list", "-b", log)[1]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["other-sums-changelog", "shop", "shop-orders", "and"]
+    assert "2 internal topic(s) of shop" in out
+    assert "shop-by-user-repartition" in run("topics", "list", "--all", "-b", log)[1]
+    internal = [row["name"] for row in json.loads(run("topics", "list", "--json", "-b", log)[1]) if row["internal"]]
+    assert internal == ["shop-by-user-changelog", "shop-by-user-repartition"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "target", "rest"),
+    [
+        (["app.py:topology", "counts", "k"], {}, "app.py:topology", ["counts", "k"]),
+        (["pkg.app", "counts"], {}, "pkg.app", ["counts"]),
+        (["counts", "k"], {"checkpoint": "/c"}, "", ["counts", "k"]),
+        (["app:topology", "counts"], {"checkpoint": "/c"}, "app:topology", ["counts"]),
+        (["counts"], {"url": "http://h"}, "", ["counts"]),
+    ],
+)
+def test_whose_stores_a_query_reads(words, named, target, rest):
+    from penstock.cli.query import QueryOptions
+
+    assert QueryOptions(**named).split(words, most=2) == (target, rest)
+
+
+@pytest.mark.parametrize("words", [["app.py:topology"], ["app.py:topology", "counts", "k", "more"]])
+def test_a_query_that_is_too_short_or_too_long(run, words):
+    code, _, err = run("query", *words)
+    assert code == 1
+    assert "MODULE:TOPOLOGY STORE [KEY]" in err
+
+
+def test_a_query_goes_to_the_log_that_is_named_like_everywhere(run, log, tmp_path, monkeypatch):
+    program = tmp_path / "counting.py"
+    program.write_text(
+        "from penstock import StreamsBuilder\nbuilder = StreamsBuilder()\nbuilder.stream('t').group_by_key().count('c')\n"
+        "topology = builder.build()\nconfig = {'application.id': 'a', 'default.key.serde': 'string', 'default.value.serde': "
+        f"'string', 'state.dir': {str(tmp_path)!r}}}\n"
+    )
+    run("topics", "create", "t", "-b", log)
+    assert "bootstrap.servers" in run("query", "stores", f"{program}:topology")[2]
+    assert run("query", "stores", f"{program}:topology", "-b", log)[0] == 0
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP_SERVERS", str(log))
+    assert run("query", "stores", f"{program}:topology")[0] == 0
+
+
+def test_version_and_completion(run):
+    from penstock.version import __version__
+
+    assert run("--version")[1] == f"penstock {__version__}\n"
+    asked = {"_PENSTOCK_COMPLETE": "complete_bash", "COMP_CWORD": "5"}
+    words = "penstock topics consume t --key-format windowed<str"
+    done = subprocess.run(
+        [Path(sys.executable).with_name("penstock")],
+        env={**os.environ, **asked, "COMP_WORDS": words},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == [f"windowed<string,{size}>" for size in (60_000, 3_600_000, 86_400_000)]
+
+
+def test_consume_reads_as_the_application_writes(run, log):
+    from penstock import Serdes
+    from penstock.log.clients.producer import Producer
+    from penstock.log.formats import TopicFormat, note_formats
+    from penstock.serde.windowed import Window, Windowed
+
+    run("topics", "create", "out", "-b", log)
+    key = Serdes.time_windowed("string", 60_000).serialize(Windowed("linux", Window(120_000, 180_000)))
+    with open_log(str(log)) as topics:
+        with Producer(topics) as producer:
+            producer.send("out", Serdes.long().serialize(7), key=key, timestamp=0)
+        note_formats(topics, "app", {"out": TopicFormat("windowed<string,60000>", "long")})
+    shown = run("topics", "consume", "out", "-b", log)[1]
+    assert shown == "0@0  1970-01-01T00:00:00.000Z  linux 1970-01-01T00:02:00Z/1970-01-01T00:03:00Z  7\n"
+    code, out, _ = run("topics", "consume", "out", "--key-format", "bytes", "--json", "-b", log)
+    assert (code, json.loads(out)["value"]) == (0, 7)

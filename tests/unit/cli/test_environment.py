@@ -77,3 +77,8 @@ def test_a_place_that_is_no_directory(tmp_path):
     found = finding("directory", state_dir=tmp_path / "file")
     assert not found.ok
     assert "state.dir" in found.remedy
+
+
+def test_no_port_is_looked_at_as_sparks_page_is_off_by_default() -> None:
+    assert not [finding.name for finding in examine() if finding.name.startswith("port")]
+    assert [finding.name for finding in examine(port=4040) if finding.name.startswith("port")] == ["port 4040"]

@@ -1,29 +1,12 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pyarrow as pa
 import pytest
 
-from penstock.cli.main import main
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["penstock", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture
@@ -82,20 +65,35 @@ def test_deleting_offsets_and_groups(run, path):
     assert run("groups", "delete", "g", "--yes", "-b", path)[0] == 1
 
 
+APP = """
+from penstock import Materialized, StreamsBuilder
+
+config = {{"application.id": "g", "bootstrap.servers": {log!r}, "state.dir": {state!r}}}
+builder = StreamsBuilder()
+builder.stream("t").group_by_key().count(Materialized("sums"))
+topology = builder.build()
+"""
+
+
 def test_an_application_is_warned_about_and_reset(run, path, tmp_path):
     with open_log(str(path)) as log:
         log.release_lease(log.acquire_lease("g", "the app"))
         log.create_topic("g-sums-changelog")
     err = run("groups", "reset", "g", "--to-earliest", "-b", path)[2]
     assert "penstock app reset" in err
-    reset = ("app", "reset", "g", "-b", path, "--config", f"state.dir={tmp_path / 'state'}")
+    app = tmp_path / "app.py"
+    app.write_text(APP.format(log=str(path), state=str(tmp_path / "state")))
+    code, _, err = run("app", "reset", f"{app}:topology")
+    assert code == 1
+    assert f"none at {tmp_path / 'state' / 'g' / 'checkpoint'}" in err.replace("\n", " ")
+    reset = ("app", "reset", f"{app}:topology", "--without-checkpoint")
     code, out, err = run(*reset)
     assert code == 0
     assert "to delete: topic g-sums-changelog" in out
     assert committed(path) == {TopicPartition("t", 0): 3}
     done = json.loads(run(*reset, "--execute", "--json")[1])
     assert done["executed"]
-    assert done["topics"] == ["g-sums-changelog"]
+    assert done["deleted"] == ["g-sums-changelog"]
     assert committed(path) == {TopicPartition("t", 0): 0}
     code, _, err = run("app", "reset", "none", "-b", path)
     assert code == 1

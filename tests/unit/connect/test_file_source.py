@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from eventually import eventually
 from penstock.connect.file_source import FileSource
 from penstock.connect.positions import POSITIONS_TOPIC
 from penstock.errors import LogError
@@ -134,9 +135,7 @@ def test_a_missing_file_is_an_error_once_and_awaited_when_following(source_of, l
     thread.start()
     time.sleep(0.03)
     path.write_text("late\n")
-    deadline = time.monotonic() + 60
-    while not values(log) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(lambda: values(log))
     source.stop()
     thread.join(5)
     assert values(log) == [b"late"]

@@ -5,7 +5,8 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from penstock.log.open import drop_memory_log, open_log
+from penstock.log.embedded.log import drop_memory_log
+from penstock.log.open import open_log
 
 
 @pytest.fixture(params=["disk", "memory"])

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import (
+    CheckpointMismatchError,
     ConfigError,
     FencedError,
     InvalidStateError,
@@ -14,8 +15,8 @@ from penstock.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicPartition
-from penstock.log.codec import MAX_ROW_RECORDS
+from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, OffsetAndTime, TopicPartition
+from penstock.log.embedded.codec import MAX_ROW_RECORDS
 
 
 def values(log, topic="t", partition=0, start=0):
@@ -173,11 +174,13 @@ def test_lease_of_a_silent_owner_runs_out(log):
 
 
 def test_offset_for_time(log, batch):
-    log.create_topic("t")
+    log.create_topic("t", 2)
     log.append("t", 0, batch([b"a", b"b", b"c"], timestamps=[10, 30, 20]))
     log.append("t", 0, batch([b"d"], timestamps=[40]))
     found = [log.offset_for_time("t", 0, at) for at in (0, 20, 31, 41)]
     assert [each and (each.offset, each.timestamp) for each in found] == [(0, 10), (1, 30), (3, 40), None]
+    places = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert log.offsets_for_times({places[0]: 20, places[1]: 20}) == {places[0]: OffsetAndTime(1, 30), places[1]: None}
     log.delete_records("t", 0, 2)
     assert log.offset_for_time("t", 0, 30).offset == 3
 
@@ -215,3 +218,53 @@ def test_pickled_logs_open_again(log, batch):
     again.append("t", 0, batch([b"a"]))
     assert values(log) == [b"a"]
     again.close()
+
+
+def test_a_topic_that_is_made_again_has_another_id(log):
+    log.create_topic("a")
+    log.create_topic("b")
+    first = log.topic_ids(["a", "b", "missing"])
+    assert set(first) == {"a", "b"}
+    assert first["a"] != first["b"]
+    log.create_partitions("a", 2)
+    assert log.topic_ids(["a", "b"]) == first
+    log.delete_topic("a")
+    assert log.topic_ids(["a", "b"]) == {"b": first["b"]}
+    log.create_topic("a")
+    assert log.topic_ids(["a"])["a"] not in first.values()
+    assert log.topic_ids([]) == {}
+
+
+def test_a_batch_is_known_by_its_number_and_what_it_has_read(log, batch):
+    log.create_topic("t")
+
+    def write(number, inputs):
+        with log.transaction("app-0_0") as transaction:
+            transaction.append("t", 0, batch([b"v"]))
+            transaction.put_ledger("app", "0_0", number, inputs)
+        return transaction.already_written
+
+    assert not write(0, "a")
+    assert write(0, "a")
+    assert write(0, "")  # an attempt that does not know
+    with pytest.raises(CheckpointMismatchError, match="task 0_0: the ledger of 'app' says that batch 0 is done"):
+        write(0, "b")
+    assert not write(1, "")  # as earlier versions have noted it
+    assert write(1, "c")
+    assert not write(2, "d")
+    assert log.end_offset("t", 0) == 3
+    log.clear_ledger("app")
+    assert not write(2, "e")
+
+
+def test_a_lease_is_replaced_only_by_its_own_instance(log):
+    first = log.acquire_lease("app", "first")
+    second = log.acquire_lease("app", "first", replacing=first)
+    assert second.epoch == first.epoch + 1
+    with pytest.raises(FencedError, match=f"has taken over with epoch {second.epoch}"):
+        log.acquire_lease("app", "first", replacing=first)
+    log.release_lease(second)
+    newer = log.acquire_lease("app", "other")
+    log.release_lease(newer)
+    with pytest.raises(FencedError, match=r"other .* has taken over"):
+        log.acquire_lease("app", "first", replacing=second)

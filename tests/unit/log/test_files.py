@@ -80,7 +80,9 @@ def test_kill_leaves_all_or_nothing(tmp_path):
         for _ in range(3):
             process = start(WRITER, path)
             before = log.version()
-            time.sleep(0.1)
+            deadline = time.monotonic() + 60
+            while log.version() == before and time.monotonic() < deadline:
+                time.sleep(0.01)
             kill(process)
             assert log.version() > before
             written = log.ledger("app")["0"] + 1
@@ -157,6 +159,39 @@ def test_other_files_are_refused(tmp_path):
         open_log(newer)
     with pytest.raises(LogError, match="directory of the log does not exist"):
         open_log(tmp_path / "none" / "log.db")
+
+
+def test_a_log_keeps_its_identity(tmp_path):
+    path = tmp_path / "log.db"
+    with open_log(path) as log:
+        log.create_topic("t")
+        first, ids = log.identity(), log.topic_ids(["t"])
+    with open_log(path) as log:
+        assert (log.identity(), log.topic_ids(["t"])) == (first, ids)
+    with open_log(tmp_path / "other.db") as log:
+        assert log.identity() != first
+
+
+def test_a_log_of_an_earlier_version_is_given_an_identity(tmp_path):
+    path = tmp_path / "log.db"
+    with open_log(path) as log:
+        log.create_topic("t")
+    with sqlite3.connect(path) as connection:  # what earlier versions have not made
+        connection.executescript(
+            "DROP TRIGGER topic_created; DROP TRIGGER topic_deleted; DROP TABLE topic_ids; DROP TABLE identity"
+        )
+    connection.close()
+    with open_log(path) as log:
+        first, ids = log.identity(), log.topic_ids(["t"])
+    assert first
+    assert set(ids) == {"t"}
+    with open_log(path) as log:
+        assert (log.identity(), log.topic_ids(["t"])) == (first, ids)
+    with sqlite3.connect(path) as connection:  # as an earlier version makes a topic
+        connection.execute("INSERT INTO topics (name, config, created_ms) VALUES ('u', '{}', 0)")
+    connection.close()
+    with open_log(path) as log:
+        assert set(log.topic_ids(["t", "u"])) == {"t", "u"}
 
 
 def test_disk_full_keeps_nothing(tmp_path):

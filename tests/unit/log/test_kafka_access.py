@@ -8,7 +8,7 @@ import trustme
 from confluent_kafka import KafkaError
 
 from penstock.errors import AuthenticationError, AuthorizationError
-from penstock.log.kafka.access import Access
+from penstock.log.kafka.access import ClusterAccess
 from penstock.log.kafka.settings import ClientSettings
 
 SCRAM = {
@@ -19,9 +19,9 @@ SCRAM = {
 }
 
 
-def access(**settings: str) -> Access:
+def access(**settings: str) -> ClusterAccess:
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    return Access(ClientSettings.of("broker:9092", given or SCRAM))
+    return ClusterAccess(ClientSettings.of("broker:9092", given or SCRAM))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def access(**settings: str) -> Access:
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
             {"topic": "orders", "operation": "CREATE"},
             "may not CREATE topic orders",
-            "--topic orders (If the topic is there, grant WRITE instead",
+            "--topic orders (If the topic exists, grant WRITE instead",
         ),
         (KafkaError.GROUP_AUTHORIZATION_FAILED, {"group": "app"}, "may not READ group app", "--group app"),
         (
@@ -83,15 +83,18 @@ def test_a_resource_that_only_the_text_names():
     [
         (KafkaError._AUTHENTICATION, "SASL authentication error: invalid credentials", "Is the password right"),
         (KafkaError.UNSUPPORTED_SASL_MECHANISM, "broker's supported mechanisms: PLAIN", "Set sasl.mechanism"),
-        (KafkaError._AUTHENTICATION, "broker's supported mechanisms: ", "asks nobody who they are"),
+        (KafkaError._AUTHENTICATION, "broker's supported mechanisms: ", "authenticates nobody"),
+        (KafkaError._AUTHENTICATION, "the broker offers no mechanism at all", "authenticates nobody"),
+        (KafkaError._AUTHENTICATION, "the broker offers PLAIN", "Set sasl.mechanism"),
+        (KafkaError._TRANSPORT, "no TLS connection: EOF; is that listener TLS?", "does not use TLS"),
         (KafkaError._SSL, "certificate verify failed: unable to get local issuer", "Trust the authority"),
-        (KafkaError._SSL, "Hostname mismatch, certificate is not valid for 'b'", "is for another name"),
+        (KafkaError._SSL, "Hostname mismatch, certificate is not valid for 'b'", "is for a name other"),
         (
             KafkaError._TRANSPORT,
             "sslv3 alert bad certificate: SSL alert number 42",
-            "wants a certificate of the client",
+            "requires a client certificate",
         ),
-        (KafkaError._SSL, "connecting to a PLAINTEXT broker listener?", "speaks no TLS"),
+        (KafkaError._SSL, "connecting to a PLAINTEXT broker listener?", "does not use TLS"),
         (KafkaError.ILLEGAL_SASL_STATE, "something new", "See security.protocol"),
     ],
 )
@@ -109,7 +112,7 @@ def test_why_nobody_was_let_in(code, text, hint):
 def test_what_may_pass_is_not_explained():
     for code in (KafkaError._TRANSPORT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TIMED_OUT):
         assert access().explained(KafkaError(code, "connection refused"), "reading") is None
-        assert not Access.is_refusal(KafkaError(code, "connection refused"))
+        assert not ClusterAccess.is_refusal(KafkaError(code, "connection refused"))
 
 
 def test_a_refusal_is_remembered_and_a_missing_right_is_not():
@@ -135,11 +138,11 @@ def test_the_principal_of_each_kind_of_client(tmp_path):
         "ssl.truststore.location": str(tmp_path / "ca.pem"),
         "ssl.keystore.location": str(tmp_path / "client.pem"),
     }
-    one = Access(ClientSettings.of("broker:9092", tls))
+    one = ClusterAccess(ClientSettings.of("broker:9092", tls))
     assert re.match("User:CN=client", one.principal())
     refused = one.explained(KafkaError(KafkaError._SSL, "certificate verify failed"), "listing")
     assert f"with SSL, trusting {tmp_path / 'ca.pem'}, as CN=client" in refused.message
-    nobody = Access(ClientSettings.of("broker:9092", {"security.protocol": "SSL"}))
+    nobody = ClusterAccess(ClientSettings.of("broker:9092", {"security.protocol": "SSL"}))
     refused = nobody.explained(KafkaError(KafkaError._SSL, "certificate required"), "listing")
     assert "with SSL, trusting the system, without a client certificate" in refused.message
 
@@ -147,4 +150,4 @@ def test_the_principal_of_each_kind_of_client(tmp_path):
 def test_what_librdkafka_notes_behind_a_reason_hides_no_remedy():
     noted = "broker's supported mechanisms:  (after 2ms in state AUTH_HANDSHAKE, 1 identical error(s) suppressed)"
     error = access().explained(KafkaError(KafkaError._AUTHENTICATION, noted), "listing")
-    assert "asks nobody who they are" in error.hint
+    assert "authenticates nobody" in error.hint

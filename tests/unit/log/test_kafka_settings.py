@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 import ssl
 import subprocess
+import time
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.broker.certificates import make_certificates
-from penstock.config import StreamsConfig
+from penstock.config import CONFIG_DEFS, StreamsConfig
 from penstock.errors import ConfigError
+from penstock.log.kafka.clients import Clients
 from penstock.log.kafka.settings import ClientSettings
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -299,3 +302,34 @@ def test_stores_that_cannot_be_read(stores):
     (stores / "empty").write_bytes(b"")
     with pytest.raises(ConfigError, match="PKCS #12, or PEM"):
         of(**{"ssl.truststore.location": str(stores / "empty")})
+
+
+def _socket_timeouts(given, caplog):
+    """Return socket.timeout.ms of a consumer and an admin client, as librdkafka reports its configuration."""
+    caplog.clear()
+    clients = Clients("127.0.0.1:1", {"debug": "conf", **given})
+    member, admin = clients.member({"group.id": "g"}), clients.admin()
+    wanted = re.compile(r"\[rdkafka#(\w+)-\d+\].* socket\.timeout\.ms = (\d+)")
+    deadline = time.monotonic() + 10
+    found = []
+    while len(found) < 2 and time.monotonic() < deadline:
+        member.poll(0.05)
+        admin.poll(0.05)
+        found = [int(match[2]) for line in caplog.messages if (match := wanted.search(line))]
+    member.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "timeout_ms"),
+    [({}, CONFIG_DEFS["request.timeout.ms"].default), ({"request.timeout.ms": "20000"}, 20_000)],
+)
+def test_all_clients_wait_for_the_documented_time(given, timeout_ms, caplog):
+    caplog.set_level(logging.DEBUG, "penstock.log.kafka.clients")
+    assert _socket_timeouts(given, caplog) == [timeout_ms, timeout_ms]
+    assert Clients("127.0.0.1:1", given).limits().timeout_ms == timeout_ms
+
+
+def test_librdkafka_s_own_name_wins_over_the_default(caplog):
+    caplog.set_level(logging.DEBUG, "penstock.log.kafka.clients")
+    assert _socket_timeouts({"socket.timeout.ms": "7000"}, caplog) == [7_000, 7_000]

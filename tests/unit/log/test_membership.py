@@ -5,15 +5,16 @@ import sqlite3
 import pytest
 
 from penstock.errors import FencedError, InvalidStateError, LogError
-from penstock.log import membership
 from penstock.log.base import TopicPartition
+from penstock.log.embedded import membership
+from penstock.log.embedded.membership import JoinRequest
 from penstock.log.open import open_log
 
 T = [TopicPartition("t", n) for n in range(4)]
 
 
 def join(log, **more):
-    return log.join_group("g", ["t"], **more)
+    return log.join_group("g", JoinRequest(["t"], **more))
 
 
 def settle(log, *members):
@@ -62,7 +63,7 @@ def test_silent_members_are_put_out(topic):
     with topic.writing() as connection:
         membership.expire(connection, "g", later)
     assert topic.sync_group(other, [], ["t"]).owned == set(T)
-    with pytest.raises(InvalidStateError, match="put this consumer out"):
+    with pytest.raises(InvalidStateError, match="removed this consumer"):
         topic.heartbeat(silent, ["t"])
     with pytest.raises(FencedError):
         topic.commit_as(silent, {T[0]: 1})

@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-import copy
-import json
-
 import pytest
 
 from penstock import Consumed, Materialized, Repartitioned, StreamsBuilder
-from penstock.errors import CheckpointMismatchError, CoPartitionError, TopologyError, UnknownTopicError
-from penstock.plan.document import document_of, fingerprint_of
-from penstock.plan.evolution import compare, require_compatible
+from penstock.errors import CoPartitionError, TopologyError, UnknownTopicError
 from penstock.plan.explain import explain_text
 from penstock.plan.levels import levels_of
 from penstock.plan.plan import TaskRun, plan_of
@@ -111,68 +106,6 @@ def test_explain_names_what_runs_for_each_record() -> None:
     assert "Stage 0 (reads the log, no shuffle)" in text
     assert "runs record by record: because" in text
     assert "test_plan.py" in text
-
-
-def test_a_changed_function_body_changes_nothing() -> None:
-    documents = [
-        document_of(plan_of(topology, "app", {"words": 2}), topology)
-        for topology in (counted(), counted(lambda _, value: value.upper()))
-    ]
-    assert fingerprint_of(documents[0]) == fingerprint_of(documents[1])
-    assert compare(*documents).verdict == "same"
-
-
-def document(topology, counts=None):
-    return json.loads(json.dumps(document_of(plan_of(topology, "app", counts or {"words": 2}), topology)))
-
-
-@pytest.mark.parametrize(
-    ("new", "reason"),
-    [
-        (document(counted(store="other")), "store 'counts' is gone"),
-        (document(counted(), {"words": 4}), "had 2 partitions and now has 4"),
-    ],
-)
-def test_what_is_refused(new, reason) -> None:
-    change = compare(document(counted()), new)
-    assert change.verdict == "refuse"
-    assert any(reason in r for r in change.reasons)
-    with pytest.raises(CheckpointMismatchError, match="cannot be continued"):
-        require_compatible(document(counted()), new, "/checkpoint")
-
-
-def test_another_serde_kind_or_place_of_a_store_is_refused() -> None:
-    old = document(counted())
-    for fact, value in (("value_serde", "json"), ("kind", "window")):
-        new = copy.deepcopy(old)
-        new["stores"]["counts"][fact] = value
-        assert compare(old, new).verdict == "refuse"
-    new = copy.deepcopy(old)
-    new["subtopologies"] = {
-        "0": old["subtopologies"]["0"],
-        "2": old["subtopologies"]["1"],
-        "1": {**old["subtopologies"]["0"]},
-    }
-    assert any("moves from sub-topology 1 to 2" in r for r in compare(old, new).reasons)
-
-
-def test_safe_and_migrating_changes() -> None:
-    old = document(counted())
-    new = copy.deepcopy(old)
-    new["stores"]["more"] = old["stores"]["counts"]
-    assert compare(old, new).verdict == "safe"
-    new["stores"]["counts"]["retention_ms"] = 10
-    assert compare(old, new).verdict == "safe"
-    assert compare(new, old).verdict == "refuse"
-    older = copy.deepcopy(old)
-    older["stores"]["counts"]["retention_ms"] = 10
-    assert compare(older, old).verdict == "migrate"
-
-
-def test_another_application_is_refused() -> None:
-    old = document(counted())
-    with pytest.raises(CheckpointMismatchError, match="is of application 'app', not of 'b'"):
-        require_compatible(old, {**old, "application": "b"}, "/checkpoint")
 
 
 def test_explain_names_what_the_optimiser_did() -> None:

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from penstock.query.committed import CommittedState
+from penstock.query.committed.state import CommittedState, QueriedStores
+from penstock.query.committed.tasks import ReplicaFolders
 from penstock.serde import Serdes
+from penstock.serde.windowed import Window, Windowed
 from penstock.state.documents import write_document
+from penstock.state.snapshots import SnapshotPolicy
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 
 APP = "app"
+T = 1_790_000_000_000
 STRING, LONG = Serdes.string(), Serdes.long()
 SPECS = {
     "counts": StoreSpec("counts", "timestamped", STRING, LONG, timestamped=True),
@@ -43,15 +48,27 @@ class Checkpoint:
         }  # fmt: skip
         self.write("plan.json", json.dumps({"plan": {"application": APP, "subtopologies": {"0": sub}}}))
 
+    def fill(self) -> None:
+        """One batch with six keys in every kind of store, from a fixed time on."""
+
+        def change(task, store):
+            for n in range(task, 6, 2):
+                store("counts").put(f"k{n}", n, T + n)
+                store("plain").put(f"k{n}", f"v{n}")
+                store("windows").put(f"k{n}", n, T, T)
+                store("windows").put(f"k{n}", n + 10, T + 1000, T + 1000)
+                store("sessions").put(Windowed(f"k{n}", Window(T, T + 50)), n)
+                store("versions").put(f"k{n}", "old", T)
+                store("versions").put(f"k{n}", "new", T + 100)
+
+        self.batch(change)
+
     def write(self, name: str, text: str) -> None:
         write_document(self.location, name, text)
 
     def worker(self, task: int) -> TaskStore:
         if task not in self.workers:
-            self.workers[task] = TaskStore.open(
-                self.location, self.root / "workers", f"0_{task}", SPECS.values(),
-                application_id=APP, durable=False, snapshot_every=self.snapshot_every,
-            )  # fmt: skip
+            self.workers[task] = TaskStore.open(StatePlace(self.location, self.root / "workers", durable=False), StateOwner(APP), f"0_{task}", SPECS.values(), policy=SnapshotPolicy(every=self.snapshot_every, share=0))  # fmt: skip
         return self.workers[task]
 
     def run(self, task: int, batch: int, change) -> None:
@@ -76,8 +93,8 @@ class Checkpoint:
         self.commit(number)
 
     def state(self, **options) -> CommittedState:
-        options = {"own_root": self.root / "own", **options}
-        return CommittedState(self.location, APP, SPECS, **options)
+        replicas = ReplicaFolders(options.pop("own_root", self.root / "own"), options.pop("worker_root", None))
+        return CommittedState(self.location, APP, QueriedStores(SPECS), replicas, **options)
 
     def close(self) -> None:
         for store in self.workers.values():

@@ -12,10 +12,11 @@ import pytest
 
 from penstock.errors import StateError
 from penstock.query import QueryableStoreTypes, StoreQueryParameters
-from penstock.query import tasks as tasks_module
+from penstock.query.committed import shared_replica
 from penstock.query.stores import open_store
+from penstock.serde.windowed import Window, Windowed
 
-from .conftest import Checkpoint
+from .conftest import Checkpoint, T
 
 HERE = Path(__file__).parent
 
@@ -228,11 +229,13 @@ def test_many_threads_while_batches_are_committed(checkpoint, state):
 def test_unknown_stores_and_other_applications(checkpoint, state):
     with pytest.raises(StateError, match="Did you mean 'plain'"):
         opened(state, "plian")
-    from penstock.query.committed import CommittedState
+    from penstock.query.committed.state import CommittedState, QueriedStores
+    from penstock.query.committed.tasks import ReplicaFolders
 
     from .conftest import SPECS
 
-    other = CommittedState(checkpoint.location, "another", SPECS, own_root=checkpoint.root / "own")
+    replicas = ReplicaFolders(checkpoint.root / "own")
+    other = CommittedState(checkpoint.location, "another", QueriedStores(SPECS), replicas)
     with pytest.raises(StateError, match="of application 'app'"):
         other.stores()
     as_window = StoreQueryParameters("plain", QueryableStoreTypes.window_store())
@@ -271,7 +274,7 @@ def test_the_newest_commit_of_an_object_store_is_not_looked_for_all_the_time(tmp
 
 
 def test_iterators_that_are_never_closed_do_not_take_the_workers_place(checkpoint, state, monkeypatch):
-    monkeypatch.setattr(tasks_module, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(shared_replica, "_PATIENCE_S", 0.05)
     checkpoint.batch(lambda task, store: [store("plain").put(str(n), "v") for n in range(3)])
     store = opened(state, "plain")
     left_open = [store.all() for _ in range(100)]
@@ -283,3 +286,67 @@ def test_iterators_that_are_never_closed_do_not_take_the_workers_place(checkpoin
     assert store.get("0") == "v"
     for entries in left_open:
         entries.close()
+
+
+def test_a_notebook_shows_the_first_entries_of_each_kind_of_store(checkpoint, state):
+    checkpoint.fill()
+    for name, shown in {
+        "plain": "<td>k0</td><td>v0</td>",
+        "counts": "<td>k0</td><td>0</td>",
+        "windows": "<td>k0</td><td>2026-09-21T14:13:20Z/2026-09-21T14:13:21Z</td><td>0</td>",
+        "sessions": "<td>k0</td><td>2026-09-21T14:13:20Z/2026-09-21T14:13:20.050Z</td><td>0</td>",
+        "versions": "value=new",
+    }.items():
+        html = opened(state, name)._repr_html_()
+        assert f"<caption>{name}</caption>" in html
+        assert shown in html, html
+
+
+def test_a_notebook_reads_few_entries_and_escapes_them(checkpoint, state):
+    keys = [f"<{n:03}>" for n in range(200)]
+
+    def change(task, store):
+        for key in keys[task::2]:
+            store("plain").put(key, key)
+            store("windows").put(key, 1, T, T)
+            store("sessions").put(Windowed(key, Window(T, T + 50)), 1)
+
+    checkpoint.batch(change)
+    for name in ("plain", "windows", "sessions"):
+        html = opened(state, name)._repr_html_()
+        assert html.count("<tr>") == 22
+        assert "<td>&lt;000&gt;</td>" in html
+        assert "<000>" not in html
+        with state.reading(name) as reading:
+            view = reading.views[0]
+            read = count_scanned(view)
+            assert len(list(view.first(5))) == 5
+            assert len(read) <= 6
+            assert list(view.first(0)) == []
+            assert list(view.first(1000)) == list(view.all())
+
+
+def count_scanned(view):
+    """The rows that the view reads from now on."""
+    read, scan = [], view._map.scan
+
+    class Counted:
+        def scan(self, *bounds, **way):
+            for row in scan(*bounds, **way):
+                read.append(row)
+                yield row
+
+    view._map = Counted()
+    return read
+
+
+def test_a_store_that_cannot_be_read_says_so_in_a_notebook(checkpoint, state):
+    checkpoint.fill()
+    store = opened(state, "plain")
+    store._source = Refusing()
+    assert "<th>cannot be read</th><td>gone &lt;for good&gt;</td>" in store._repr_html_()
+
+
+class Refusing:
+    def reading(self, store, partitions=None):
+        raise StateError("gone <for good>")

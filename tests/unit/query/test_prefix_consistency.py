@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.query import StoreQueryParameters
-from penstock.query import tasks as tasks_module
+from penstock.query.committed import tasks as tasks_module
 from penstock.query.stores import open_store
 
 from .conftest import Checkpoint

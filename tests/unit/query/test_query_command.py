@@ -15,12 +15,11 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.errors import ConfigError, StateError
-from penstock.query.from_plan import specs_in_plan, stores_for_plan
-from penstock.query.server import QueryServer
-from penstock.query.service import QueryService
+from penstock.query.committed.from_plan import specs_in_plan, stores_for_plan
+from penstock.query.http.server import QueryServer
+from penstock.query.http.service import QueryService
 
-from .conftest import SPECS
-from .test_query_http import T, filled
+from .conftest import SPECS, T
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def asked(checkpoint, tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     document = json.loads((tmp_path / "checkpoint" / "plan.json").read_text())
     checkpoint.write("plan.json", json.dumps({**document, "stores": stores_for_plan(SPECS)}))
-    filled(checkpoint)
+    checkpoint.fill()
     return lambda *args: run("query", *args, "--checkpoint", checkpoint.location)
 
 
@@ -49,7 +48,7 @@ def test_what_the_checkpoint_notes_of_stores_is_enough():
 
 def test_keys_ranges_and_prefixes(asked):
     assert json.loads(asked("counts", "k3", "--json"))["value"] == 3
-    assert asked("counts", "k3").split("\n")[1].split() == ["k3", "3", str(T + 3)]
+    assert asked("counts", "k3").split("\n")[1].split() == ["k3", "3", "2026-09-21T14:13:20.003Z"]
     entries = json.loads(asked("plain", "--range", "k1..k3", "--json"))["entries"]
     assert [entry["key"] for entry in entries] == ["k1", "k2", "k3"]
     assert json.loads(asked("plain", "--prefix", "k5", "--json"))["entries"][0]["value"] == "v5"
@@ -94,9 +93,9 @@ def test_of_a_server(asked, state):
 
 
 def test_errors(asked, tmp_path):
-    with pytest.raises(StateError, match="nothing under 'none'"):
+    with pytest.raises(StateError, match="has no key 'none'"):
         asked("counts", "none")
-    with pytest.raises(ConfigError, match="nothing says whose"):
+    with pytest.raises(ConfigError, match="there is no module 'counts'"):
         run("query", "counts", "k")
     with pytest.raises(StateError, match="no checkpoint of an application"):
         run("query", "counts", "k", "--checkpoint", str(tmp_path / "nowhere"))

@@ -13,27 +13,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from penstock.errors import EnvironmentProblemError
-from penstock.query.http import make_app
+from penstock.query.http.routes import make_app
+from penstock.query.http.server import QueryServer
+from penstock.query.http.service import QueryService
 from penstock.query.metadata import HostInfo, Instance, Instances, Registration
-from penstock.query.server import QueryServer
-from penstock.query.service import QueryService
-from penstock.serde.windowed import Window, Windowed
 
-T = 1_790_000_000_000
-
-
-def filled(checkpoint):
-    def change(task, store):
-        for n in range(task, 6, 2):
-            store("counts").put(f"k{n}", n, T + n)
-            store("plain").put(f"k{n}", f"v{n}")
-            store("windows").put(f"k{n}", n, T, T)
-            store("windows").put(f"k{n}", n + 10, T + 1000, T + 1000)
-            store("sessions").put(Windowed(f"k{n}", Window(T, T + 50)), n)
-            store("versions").put(f"k{n}", "old", T)
-            store("versions").put(f"k{n}", "new", T + 100)
-
-    checkpoint.batch(change)
+from .conftest import T
 
 
 @pytest.fixture
@@ -47,7 +32,7 @@ def client(service):
 
 
 def test_keys(checkpoint, client):
-    filled(checkpoint)
+    checkpoint.fill()
     answer = client.get("/stores/counts/keys/k3").json()
     assert (answer["key"], answer["value"], answer["timestamp"], answer["partition"]) == ("k3", 3, T + 3, 1)
     assert (answer["batch"], answer["position"], answer["role"]) == (0, {"events": {"1": 9}}, "standby")
@@ -60,7 +45,7 @@ def test_keys(checkpoint, client):
 
 
 def test_ranges_are_cut_into_pages(checkpoint, client):
-    filled(checkpoint)
+    checkpoint.fill()
 
     def pages(path, **params):
         cursor, found = None, []
@@ -83,7 +68,7 @@ def test_ranges_are_cut_into_pages(checkpoint, client):
 
 
 def test_windows_and_sessions_of_a_key(checkpoint, client):
-    filled(checkpoint)
+    checkpoint.fill()
     windows = client.get("/stores/windows/windows", params={"key": "k2"}).json()
     assert [(e["start"], e["end"], e["value"]) for e in windows["entries"]] == [
         (T, T + 1000, 2),
@@ -97,7 +82,7 @@ def test_windows_and_sessions_of_a_key(checkpoint, client):
 
 
 def test_what_there_is(checkpoint, client):
-    filled(checkpoint)
+    checkpoint.fill()
     stores = {store["name"]: store for store in client.get("/stores").json()}
     assert stores["windows"]["window_size_ms"] == 1000
     assert client.get("/stores/plain").json()["approximate_entries"] == 6
@@ -110,7 +95,7 @@ def test_what_there_is(checkpoint, client):
     ("path", "status", "code", "text"),
     [
         ("/stores/count/keys/k", 404, "STORE_NOT_FOUND", "Did you mean 'counts'"),
-        ("/stores/counts/keys/none", 404, "KEY_NOT_FOUND", "nothing under 'none'"),
+        ("/stores/counts/keys/none", 404, "KEY_NOT_FOUND", "no key 'none'"),
         ("/stores/windows/keys/k1", 400, "UNKNOWN_QUERY_TYPE", "queried by windows"),
         ("/stores/counts/windows", 400, "UNKNOWN_QUERY_TYPE", "keys, range and prefix"),
         ("/stores/counts/keys/zz?encoding=hex", 400, "BAD_KEY", "hex"),
@@ -122,7 +107,7 @@ def test_what_there_is(checkpoint, client):
     ],
 )
 def test_refusals_say_what_to_do(checkpoint, client, path, status, code, text):
-    filled(checkpoint)
+    checkpoint.fill()
     answer = client.get(path)
     assert answer.status_code == status
     error = answer.json()["error"]
@@ -131,7 +116,7 @@ def test_refusals_say_what_to_do(checkpoint, client, path, status, code, text):
 
 
 def test_an_answer_must_be_fresh_enough(checkpoint, client):
-    filled(checkpoint)
+    checkpoint.fill()
     seen = json.dumps({"events": {"0": 9}})
     assert client.get("/stores/counts/keys/k0", params={"min_position": seen}).status_code == 200
     later = client.get("/stores/counts/keys/k0", params={"min_position": json.dumps({"events": {"0": 10}})})
@@ -149,7 +134,7 @@ def test_nothing_has_been_committed(checkpoint, client):
 
 
 def test_routing_to_the_instance_that_runs_the_application(checkpoint, state):
-    filled(checkpoint)
+    checkpoint.fill()
     active_state = checkpoint.state(own_root=checkpoint.root / "another")
     active = QueryServer(QueryService(active_state, is_active=lambda: True), role="active")
     active.start()

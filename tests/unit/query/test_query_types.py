@@ -28,7 +28,7 @@ from penstock.query.stores import open_store
 from penstock.serde.windowed import Window, Windowed
 from penstock.state.views import ValueAndTimestamp, VersionedRecord
 
-from .test_query_http import T, filled
+from .conftest import T
 
 
 def ask(state, store, query, **how):
@@ -41,7 +41,7 @@ def all_of(result):
 
 @pytest.fixture
 def full(checkpoint, state):
-    filled(checkpoint)
+    checkpoint.fill()
     return state
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
@@ -14,31 +13,25 @@ from penstock.errors import ConfigError, EnvironmentProblemError, PenstockError
 from penstock.registry import Registry
 from penstock.registry.http import server
 from penstock.registry.routes import handle
+from penstock.serving import Certificate
 
 INT = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
 MORE = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}'
 
 
-class Running:
-    def __init__(self, registry, **settings):
-        self.server = server(registry, port=0, **settings)
-        self.thread = threading.Thread(target=self.server.run)
-
-    def __enter__(self):
-        self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
-        port = self.server.servers[0].sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}"
-
-    def __exit__(self, *_):
-        self.server.should_exit = True
-        self.thread.join()
+@contextmanager
+def running(registry, **settings):
+    made = server(registry, port=0, **settings)
+    made.start()
+    try:
+        yield f"http://127.0.0.1:{made.port}"
+    finally:
+        made.close()
 
 
 @pytest.fixture(scope="module")
 def url():
-    with Running(Registry()) as found:
+    with running(Registry()) as found:
         yield found
 
 
@@ -148,11 +141,14 @@ def test_shapes_of_java():
 def test_users_and_what_is_not_json():
     import httpx
 
-    with Running(Registry(), users={"ann": "secret"}) as url:
+    with running(Registry(), users={"ann": "secret"}) as url:
         assert httpx.get(f"{url}/subjects").status_code == 401
         assert httpx.get(f"{url}/subjects", auth=("ann", "wrong")).status_code == 401
         assert httpx.get(f"{url}/subjects", auth=("ann", "secret")).json() == []
-        assert httpx.post(f"{url}/subjects/x", auth=("ann", "secret"), content=b"{").status_code == 400
+        as_json = {"content-type": "application/json"}
+        assert httpx.post(f"{url}/subjects/x", auth=("ann", "secret"), content=b"{", headers=as_json).status_code == 400
+        assert httpx.get(f"{url}/docs").status_code == 401
+        assert httpx.get(f"{url}/docs", auth=("ann", "secret")).status_code == 200
         with SchemaRegistryClient({"url": url, "basic.auth.user.info": "ann:secret"}) as allowed:
             assert allowed.get_subjects() == []
 
@@ -192,7 +188,10 @@ def test_the_command(client, url):
     assert isinstance(
         CliRunner().invoke(app, ["registry", "start", "--port", taken]).exception, EnvironmentProblemError
     )
-    assert isinstance(CliRunner().invoke(app, ["registry", "start", "--user", "ann"]).exception, ConfigError)
+    for given in ("ann", "ann:secret"):
+        refused = CliRunner().invoke(app, ["registry", "start", "--user", given]).exception
+        assert isinstance(refused, ConfigError)
+        assert "secret" not in str(refused)
 
 
 def test_over_tls_with_the_names_of_java(tmp_path, monkeypatch):
@@ -206,7 +205,7 @@ def test_over_tls_with_the_names_of_java(tmp_path, monkeypatch):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
-    with Running(Registry(), certificate=str(tmp_path / "server.pem"), users={"ann": "secret"}) as url:
+    with running(Registry(), certificate=Certificate(str(tmp_path / "server.pem")), users={"ann": "secret"}) as url:
         settings = {
             "schema.registry.url": url.replace("http:", "https:"),
             "schema.registry.ssl.truststore.location": str(tmp_path / "ca.pem"),

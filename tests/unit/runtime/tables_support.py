@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from penstock.runtime.place import Place
-from penstock.runtime.registry import operator_for
+from penstock.runtime.factories import operator_for
+from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
 from penstock.serde.column import Column
 from penstock.serde.numbers import NumberSerde

@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from penstock.config import StreamsConfig
 from penstock.log.base import RECORD_SCHEMA
-from penstock.runtime.task import StreamTask, TopicBatch
+from penstock.runtime.context import Surroundings
+from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde.text import StringSerde
 from penstock.state.memory import MemoryTaskState
 from penstock.topology.functions import Function
@@ -52,7 +53,9 @@ def task(built, partitions=None, **config):
     settings = {"application.id": "test", "statestore.cache.max.bytes": 0}
     settings.update({name.replace("_", "."): value for name, value in config.items()})
     state = MemoryTaskState(built.stores.values())
-    return StreamTask(built, StreamsConfig(settings), "0_0", state, partitions=partitions or {}, wall_clock_ms=0)
+    return StreamTask(
+        built, StreamsConfig(settings), TaskPart("0_0", partitions or {}), state, Surroundings(wall_clock_ms=0)
+    )
 
 
 def written(output, topic="out"):

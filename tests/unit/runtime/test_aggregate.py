@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of, run_splits, store
 
 from penstock.api import agg
-from penstock.runtime import aggregate
-from penstock.runtime.aggregate_recognised import recognise
-from penstock.runtime.views import read_store
+from penstock.runtime.aggregate import operators as aggregate
+from penstock.runtime.fold.recognise import recognise
+from penstock.runtime.tables.value_getters import read_store
 from penstock.serde.column import Column
 from penstock.serde.lists import ListSerde
 from penstock.topology.operations import Aggregation, StreamAggregate, TableAggregate

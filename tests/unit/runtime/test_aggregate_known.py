@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tables_support import OneTask, function, node, rows_of, run_splits, store
 
 from penstock.api import agg
-from penstock.runtime import aggregate
-from penstock.runtime.aggregate_recognised import Known, recognise
+from penstock.runtime.aggregate import operators as aggregate
+from penstock.runtime.fold.recognise import KnownAggregation, recognise
 from penstock.serde import Serdes
 from penstock.topology.operations import Aggregation, StreamAggregate
 
@@ -99,7 +99,7 @@ def test_expressions_of_known_shapes_run_over_columns(shape, records, splits, ca
     expression, fn = EXPRESSIONS[shape]
     by_expression = Aggregation("reduce", function(expression, 2))
     known = recognise(by_expression)
-    assert known == Known(shape.removesuffix("-turned"))
+    assert known == KnownAggregation(shape.removesuffix("-turned"))
     results = [
         run(fold, records, splits, caching=caching) for fold in (by_expression, Aggregation("reduce", function(fn, 2)))
     ]
@@ -108,7 +108,7 @@ def test_expressions_of_known_shapes_run_over_columns(shape, records, splits, ca
 
 def test_an_expression_over_a_field_starts_from_the_initializer():
     fold = Aggregation("aggregate", function(SO_FAR + pl.col("x"), 3), initializer=lambda: 100)
-    assert recognise(fold) == Known("sum", "x", 100)
+    assert recognise(fold) == KnownAggregation("sum", "x", 100)
     records = [("a", {"x": 1}, 1), ("a", {"x": 2}, 2)]
     task = task_of(fold)
     out = task.run("agg", rows_of(records))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stream_join_model import Model, Windows
 
 from penstock import JoinWindows, StreamJoined, StreamsBuilder, TopologyTestDriver
-from penstock.runtime.outer_joins import EMIT_INTERVAL
+from penstock.runtime.joins.unmatched import EMIT_INTERVAL
 
 KEYS = st.sampled_from(["a", "ab", "b"])
 RECORDS = st.lists(

@@ -6,7 +6,7 @@ from task_support import STRING, batch, chain, function, task, topology, written
 
 from penstock.api.processor import Processor
 from penstock.errors import ProcessingError, SerializationError, TopologyError
-from penstock.runtime.handlers import Response
+from penstock.runtime.exception_handlers import Response
 from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations import (
@@ -168,14 +168,14 @@ def test_maps_by_call_and_by_expression():
 @pytest.mark.parametrize(
     ("operation", "message"),
     [
-        (MapPairs(function(lambda k, v: v, 2)), "must give a .key, value. pair"),
-        (FlatMapValues(function(lambda v: "text", 1)), "must give an iterable"),
-        (MapValues(function(pl.col("value").first())), "gives 1 values for 3 records"),
+        (MapPairs(function(lambda k, v: v, 2)), "must return a .key, value. pair"),
+        (FlatMapValues(function(lambda v: "text", 1)), "must return an iterable"),
+        (MapValues(function(pl.col("value").first())), "made 1 values of 3 records"),
         (MapValues(function(pl.col("nothing"))), "nothing"),
         (MapValues(function(lambda v: next(iter(())), 1)), "StopIteration"),
     ],
 )
-def test_functions_that_give_the_wrong_thing(operation, message):
+def test_functions_that_return_the_wrong_thing(operation, message):
     with pytest.raises(ProcessingError, match=message):
         task(chain(operation)).process([batch(THREE)], 0)
 

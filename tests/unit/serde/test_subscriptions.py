@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import SerializationError
-from penstock.serde import Column, Serdes
+from penstock.serde import Column, Serde, Serdes
 from penstock.serde.murmur3 import hash128, hash128_many
 from penstock.serde.subscription_serdes import (
     ResponseSerde,
@@ -18,7 +18,13 @@ from penstock.serde.subscription_serdes import (
     foreign_prefixes,
     primary_keys,
 )
-from penstock.serde.subscriptions import Instruction, Response, ResponseColumn, Subscription, SubscriptionColumn
+from penstock.serde.subscriptions import (
+    Instruction,
+    ResponseColumn,
+    Subscription,
+    SubscriptionColumn,
+    SubscriptionResponse,
+)
 
 TEXTS = {
     "kafka": "c1ba8801115a620ca8402311f6596740",
@@ -87,10 +93,10 @@ SUBSCRIPTIONS = {
     ): "01030000000000000001fffffffffffffffe6b65793100000007",
 }
 RESPONSES = {
-    Response(None, None): "80",
-    Response(HASH, None): "000000000000000001fffffffffffffffe",
-    Response(None, "val"): "8076616c",
-    Response(HASH, "val"): "000000000000000001fffffffffffffffe76616c",
+    SubscriptionResponse(None, None): "80",
+    SubscriptionResponse(HASH, None): "000000000000000001fffffffffffffffe",
+    SubscriptionResponse(None, "val"): "8076616c",
+    SubscriptionResponse(HASH, "val"): "000000000000000001fffffffffffffffe76616c",
 }
 
 
@@ -136,9 +142,9 @@ def test_version_0_of_a_subscription_has_no_partition() -> None:
 
 def test_an_empty_foreign_value_reads_as_null() -> None:
     serde = ResponseSerde(Serdes.string())
-    data = serde.serialize(Response(HASH, ""))
-    assert serde.deserialize(data) == Response(HASH, None)
-    assert serde.decode(pa.array([data], pa.large_binary())).items() == [Response(HASH, None)]
+    data = serde.serialize(SubscriptionResponse(HASH, ""))
+    assert serde.deserialize(data) == SubscriptionResponse(HASH, None)
+    assert serde.decode(pa.array([data], pa.large_binary())).items() == [SubscriptionResponse(HASH, None)]
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x02\x00" + HASH, b"\x81\x09abcde", b"\x01\x00short"])
@@ -174,3 +180,14 @@ def test_combined_keys_hold_both_keys() -> None:
     assert combined.to_pylist() == [b"\0\0\0\1fp", b"\0\0\0\0q", b"\0\0\0\3abc"]
     assert foreign_prefixes(foreign).to_pylist() == [b"\0\0\0\1f", b"\0\0\0\0", b"\0\0\0\3abc"]
     assert primary_keys(combined).to_pylist() == primary.to_pylist()
+
+
+@pytest.mark.parametrize("serde", [Serdes.string(), Serdes.auto()], ids=["declared", "undeclared"])
+def test_an_empty_foreign_text_arrives_as_null(serde: Serde[object]) -> None:
+    response = ResponseSerde(serde)
+    rows = [SubscriptionResponse(HASH, ""), SubscriptionResponse(HASH, "s"), SubscriptionResponse(None, None)]
+    arrived = [None, "s", None]
+    by_row = [response.deserialize(response.serialize(row)) for row in rows]
+    by_column = response.decode(response.encode(Column.of_items(rows))).items()
+    assert [row.foreign_value for row in by_row if row] == arrived
+    assert [row.foreign_value for row in by_column] == arrived

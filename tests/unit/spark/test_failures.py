@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import LogUnavailableError
 from penstock.spark import faults
-from penstock.spark.failures import is_lost_process, wrapped
+from penstock.spark.failures import is_lost_process
 
 
 @pytest.mark.parametrize(
@@ -21,9 +20,7 @@ def test_a_lost_process_is_known_by_what_spark_says(text: str) -> None:
     assert is_lost_process(text)
 
 
-def test_an_error_of_ours_is_none() -> None:
-    told = str(wrapped(LogUnavailableError("writing: Connection reset", hint="Is the broker up?")))
-    assert not is_lost_process(f"Job aborted due to stage failure: ExecutorLostFailure ... {told} ...")
+def test_other_errors_of_spark_are_no_lost_process() -> None:
     assert not is_lost_process("AnalysisException: cannot resolve column")
 
 

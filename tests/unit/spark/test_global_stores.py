@@ -11,7 +11,7 @@ import pytest
 from worker_support import ROWS, append, loaded, prepared, run, two_workers, written
 
 from penstock import Materialized, StreamsBuilder
-from penstock.log.embedded import EmbeddedLog
+from penstock.log.embedded.log import EmbeddedLog
 
 Prepared = tuple[bytes, EmbeddedLog]
 
@@ -90,3 +90,14 @@ def test_a_topic_that_was_made_anew(app: Prepared) -> None:
     append(log, "names", [("w1", "eins")])
     run(data, 1)
     assert seen(data, 1) == {("w0", "?"), ("w1", "eins")}
+
+
+def test_a_topic_that_was_made_again_makes_a_new_copy(app: Prepared) -> None:
+    data, log = app
+    append(log, "names", [("w0", "zero"), ("w1", "one")])
+    run(data, 0)
+    log.delete_topic("names")
+    log.create_topic("names", 1)
+    append(log, "names", [("w0", "nought"), ("w2", "two"), ("w3", "three")])
+    run(data, 1)
+    assert seen(data, 1) == {("w0", "nought"), ("w1", "?")}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +13,23 @@ import pytest
 
 from penstock import Consumed, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.errors import OffsetOutOfRangeError, TopologyError, UnknownTopicError
+from penstock.errors import (
+    CheckpointMismatchError,
+    FencedError,
+    OffsetOutOfRangeError,
+    TopologyError,
+    UnknownTopicError,
+)
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
-from penstock.spark.bins import bins_of
-from penstock.spark.launch import plan_for, prepare_job
-from penstock.spark.offsets import SourceOffset
-from penstock.spark.planner import Planner
+from penstock.spark.batch.bins import cut_into_bins
+from penstock.spark.checkpoint.planned_app import PlannedApp
+from penstock.spark.checkpoint.planned_batch import PlannedBatch
+from penstock.spark.driver.launch import prepare_job
+from penstock.spark.driver.planner import Planner
+from penstock.spark.offsets.offsets import SourceOffset
+from penstock.spark.planning import plan_for
+from penstock.state.documents import write_document
 
 START = 1_790_000_000_000
 A, B = TopicPartition("in", 0), TopicPartition("in", 1)
@@ -54,8 +66,8 @@ class Source:
         builder.stream(topics, consumed or Consumed()).to("out")
         topology = builder.build()
         lease = self.log.acquire_lease("app", "test", 600_000, force=True)
-        plan = plan_for(topology, config, self.log)
-        self.job = prepare_job(topology, config, plan, self.log, lease, parallelism=2, until_latest=False)
+        app = PlannedApp(topology, config, plan_for(topology, config, self.log), self.log)
+        self.job = prepare_job(app, lease, parallelism=2, until_latest=False)
         return Planner(self.job, self.log, lambda: self.now, self.slept.append)
 
 
@@ -172,25 +184,115 @@ def test_or_goes_on_and_says_what_is_lost(source):
     found = planner.next_batch(batch, None)
     assert found is not None
     assert (found.starts, found.lost, found.ends[A]) == ({A: 8}, {A: 6}, 10)
-    bins = bins_of(source.job, batch, found)
+    bins = cut_into_bins(source.job, batch, found)
     assert bins[0].lost == {A: 6}
     assert [(r.start, r.end) for each in bins for r in each.ranges] == [(8, 10)]
 
 
-def test_a_topic_that_was_made_again(source):
+def make_again(source: Source, count: int) -> None:
+    source.log.delete_topic("in")
+    source.log.create_topic("in", 2, {"retention.ms": "-1"})
+    source.write("in", count, at=START + 10)
+
+
+def test_a_topic_that_was_deleted(source):
     source.write("in", 10)
     planner = source.planner()
     batch = first(planner)
     source.log.delete_topic("in")
     with pytest.raises(UnknownTopicError, match="deleted while application 'app' reads it"):
         planner.next_batch(batch, None)
-    source.log.create_topic("in", 2)
-    source.write("in", 3, at=START + 10)
-    with pytest.raises(OffsetOutOfRangeError, match="ends at offset 3, but was read up to 10"):
+
+
+@pytest.mark.parametrize("count", [3, 10, 25])
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_topic_that_was_made_again_is_not_taken_for_the_old_one(source, count, is_running):
+    source.write("in", 10)
+    planner = source.planner()
+    batch = first(planner)
+    make_again(source, count)
+    if not is_running:
+        planner = source.planner()
+    source.now = 11.0  # at the latest when it is looked at next
+    with pytest.raises(OffsetOutOfRangeError, match="in: deleted and made again") as caught:
         planner.next_batch(batch, None)
-    again = source.planner(penstock_data_loss="continue").next_batch(batch, None)
+    assert "penstock.data.loss=continue" in caught.value.hint
+
+
+@pytest.mark.parametrize("count", [0, 3, 10, 25])
+def test_or_it_is_read_from_its_beginning(source, count):
+    source.write("in", 10)
+    source.log.commit_offsets("app", {A: 10})
+    batch = first(source.planner())
+    make_again(source, count)
+    source.log.commit_offsets("app", {A: 10}, "penstock batch 0")  # Kafka keeps the offsets of deleted topics
+    planner = source.planner(penstock_data_loss="continue", auto_offset_reset="latest")
+    again = planner.next_batch(batch, None)
     assert again is not None
-    assert (again.starts, again.ends[A]) == ({A: 0}, 3)
+    assert (again.starts, again.ends) == ({A: 0, B: 0}, {A: count, B: 0})
+    assert planner.next_batch(again, None) is None
+    source.write("in", 2)
+    following = planner.next_batch(again, None)
+    assert following is not None
+    assert (following.starts, following.ends[A]) == ({}, count + 2)
+
+
+def test_a_topic_that_is_made_again_during_a_run_to_the_end(source):
+    source.write("in", 10)
+    batch = first(source.planner())
+    planner = source.planner(penstock_data_loss="continue")
+    source.write("in", 10)
+    planner.stop_at_present_end()
+    make_again(source, 3)
+    again = planner.next_batch(batch, None)
+    assert again is not None
+    assert (again.starts, again.ends[A]) == ({A: 0, B: 0}, 3)
+
+
+def test_a_checkpoint_of_an_earlier_version_takes_on_what_is_there(source):
+    source.write("in", 10)
+    noted = first(source.planner()).to_json()
+    del noted["ids"]
+    planner = source.planner()
+    adopted = planner.next_batch(SourceOffset.of(noted), None)
+    assert adopted is not None
+    assert (adopted.ids, adopted.starts) == (source.log.topic_ids(["in"]), {})
+    assert planner.next_batch(adopted, None) is None
+
+
+def test_a_batch_that_was_planned_over_a_topic_that_is_gone(source):
+    source.write("in", 10)
+    batch = first(source.planner())
+    make_again(source, 20)
+    with pytest.raises(OffsetOutOfRangeError, match="in: deleted and made again"):
+        source.planner().cut(NOTHING, batch)
+    (only,) = source.planner(penstock_data_loss="continue").cut(NOTHING, batch)
+    assert [(r.topic, r.start, r.end, r.is_gone) for r in only.ranges] == [("in", 0, 10, True)]
+
+
+def test_a_topic_that_was_cut_off_goes_on_at_its_end(source):
+    source.write("in", 10)
+    batch = first(source.planner())
+    ahead = SourceOffset({A: 25, B: 0}, ids=batch.ids)
+    with pytest.raises(OffsetOutOfRangeError, match="ends at offset 10, but was read up to 25: it was cut off"):
+        source.planner().next_batch(ahead, None)
+    found = source.planner(penstock_data_loss="continue").next_batch(ahead, None)
+    assert found is not None
+    assert (found.starts, found.ends[A]) == ({A: 10}, 10)
+
+
+def test_another_log_at_the_same_place(source):
+    source.write("in", 10)
+    first(source.planner())
+    source.log.close()
+    for path in source.root.glob("log.db*"):
+        path.unlink()
+    source.log = open_log(f"sqlite:///{source.root / 'log.db'}")
+    source.log.create_topic("in", 2)
+    with pytest.raises(CheckpointMismatchError, match="is not the one that the checkpoint"):
+        source.planner()
+    source.planner(penstock_data_loss="continue")
+    source.planner()
 
 
 def test_pauses_between_batches(source):
@@ -251,3 +353,110 @@ def test_batches_share_what_they_may_read(source):
         assert sum(found.ends[tp] - batch.ends.get(tp, 0) for tp in (A, B)) <= 200
         batch = found
     assert batch.ends == {A: 300, B: 100}
+
+
+def test_a_batch_is_bounded_by_bytes(source):
+    values = pa.array([bytes(10_000)] * 100, pa.large_binary())
+    times = pa.array(range(START, START + 100), pa.int64())
+    for partition in (0, 1):
+        source.log.append("in", partition, pa.RecordBatch.from_pydict({"timestamp": times, "value": values}))
+    assert sum(first(source.planner(), 1_000_000).ends.values()) == 200
+    planner = source.planner(penstock_max_bytes_per_batch=300_000)
+    batch, counts = NOTHING, []
+    while (following := planner.next_batch(batch, 1_000_000)) is not None:
+        counts.append(sum(following.ends.values()) - sum(batch.ends.values()))
+        batch = following
+    assert sum(counts) == 200
+    assert 25 <= max(counts) <= 30
+    assert min(counts[:-1]) >= 20
+
+
+def test_one_record_of_any_size_is_a_batch(source):
+    source.log.create_partitions("in", 3)
+    for partition in (0, 1, 2):
+        values = pa.array([bytes(100_000)] * 2, pa.large_binary())
+        source.log.append("in", partition, pa.RecordBatch.from_pydict({"value": values}))
+    planner = source.planner(penstock_max_bytes_per_batch=1_000)
+    batch, read = NOTHING, []
+    while (following := planner.next_batch(batch, 1_000_000)) is not None:
+        read.append([tp.partition for tp, end in following.ends.items() if end > batch.ends.get(tp, 0)])
+        batch = following
+    assert sorted(read) == [[0], [0], [1], [1], [2], [2]]
+    assert len({each for (each,) in read[:3]}) > 1  # they take turns
+
+
+class Asked:
+    """A log that counts the questions it is asked, over another one."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.count: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        self.count[name] = self.count.get(name, 0) + 1
+        return getattr(self._log, name)
+
+
+def test_an_idle_planner_only_waits(source):
+    source.log.create_partitions("in", 1000)
+    planner = source.planner()
+    planner._log = asked = Asked(source.log)
+    batch = first(planner)
+    assert planner.next_batch(batch, None) is None
+    asked.count.clear()
+    assert planner.next_batch(batch, None) is None
+    assert planner.ends() == batch.ends
+    assert asked.count == {"wait_for_data": 1}
+    source.write("in", 1, partition=999)
+    following = planner.next_batch(batch, None)
+    assert following is not None
+    assert following.ends[TopicPartition("in", 999)] == 1
+    source.now += 11  # seconds: what was known is asked for again now and then
+    asked.count.clear()
+    assert planner.next_batch(following, None) is None
+    assert asked.count["end_offsets"] == 1
+
+
+def test_all_partitions_of_a_join_are_asked_for_at_once(source):
+    source.log.create_partitions("in", 8)
+    source.log.create_topic("users", 8)
+    for partition in range(8):
+        source.write("in", 50, partition)
+        source.write("users", 50, partition)
+    planner = source.planner(["in", "users"])
+    planner._log = asked = Asked(source.log)
+    batch = first(planner, 400)
+    assert sum(batch.ends.values()) == 400
+    assert asked.count["stretches"] == 1
+
+
+def test_the_folder_of_noted_batches_is_listed_once_in_a_batch(source, monkeypatch):
+    source.write("in", 5)
+    planner = source.planner()
+    batch = first(planner)
+    write_document(source.job.checkpoint, "spark/offsets/7", "as Spark notes it")
+    listed, iterdir = [], Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda path: listed.append(path.name) or iterdir(path))
+    planner.cut(NOTHING, batch)
+    assert listed.count("offsets") == 1
+
+
+def test_what_a_batch_reads_is_in_the_log_before_its_tasks_begin(source):
+    source.write("in", 5)
+    planner = source.planner()
+    batch = first(planner)
+    write_document(source.job.checkpoint, "spark/offsets/7", "as Spark notes it")
+    planner.cut(NOTHING, batch)
+    assert PlannedBatch.unpack(str(source.log.planned("app"))) == PlannedBatch(7, NOTHING, batch)
+    source.log.acquire_lease("app", "another", 600_000, force=True)
+    with pytest.raises(FencedError):
+        planner.cut(NOTHING, batch)
+    source.log.clear_ledger("app")
+    assert source.log.planned("app") is None
+
+
+def test_a_run_that_finishes_for_a_conversion_plans_nothing(source: Source) -> None:
+    source.write("in", 5)
+    assert source.planner().next_batch(NOTHING, None) is not None
+    held = Planner(replace(source.job, reads_nothing=True), source.log, lambda: source.now, source.slept.append)
+    assert held.next_batch(NOTHING, None) is None

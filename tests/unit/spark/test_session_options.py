@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from penstock.spark.session import _java_options
+from penstock.spark.session.session import _java_options
 from penstock.spark.worker_process import ENVIRONMENT
 
 

@@ -14,19 +14,22 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.config import StreamsConfig
-from penstock.log.embedded import EmbeddedLog
+from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.plan.plan import TaskRun
-from penstock.spark.envelope import Envelope, Kind
-from penstock.spark.exactly_once import run_task
-from penstock.spark.job import load_job
-from penstock.spark.launch import plan_for, prepare_job
+from penstock.spark.batch.envelope import Envelope, EnvelopeKind
+from penstock.spark.batch.job import load_job
+from penstock.spark.checkpoint.planned_app import PlannedApp
+from penstock.spark.driver.launch import prepare_job
+from penstock.spark.planning import plan_for
+from penstock.spark.worker.exactly_once import run_task
+from penstock.spark.worker.task_batch import TaskBatch
 
 ROWS = 10  # of each batch
 
 
 @contextmanager
-def prepared(root: Path, topology: Any, topics: Sequence[str]) -> Iterator[tuple[bytes, EmbeddedLog]]:
+def prepared(root: Path, topology: Any, topics: Sequence[str], **settings: Any) -> Iterator[tuple[bytes, EmbeddedLog]]:
     """The application as workers get it, and its log with these topics of one partition."""
     config = StreamsConfig(
         {
@@ -35,14 +38,17 @@ def prepared(root: Path, topology: Any, topics: Sequence[str]) -> Iterator[tuple
             "state.dir": str(root / "state"),
             "default.key.serde": "string",
             "default.value.serde": "string",
+            **settings,
         }
     )
     with open_log(config["bootstrap.servers"]) as log:
+        there = {topic.name for topic in log.topics()}
         for topic in topics:
-            log.create_topic(topic, 1)
-        lease = log.acquire_lease("app", "test", 600_000)
-        plan = plan_for(topology, config, log)
-        yield prepare_job(topology, config, plan, log, lease, parallelism=2, until_latest=False).dump(), log
+            if topic not in there:
+                log.create_topic(topic, 1)
+        lease = log.acquire_lease("app", "test", 600_000, force=True)
+        app = PlannedApp(topology, config, plan_for(topology, config, log), log)
+        yield prepare_job(app, lease, parallelism=2, until_latest=False).dump(), log
 
 
 def append(log: EmbeddedLog, topic: str, rows: Sequence[tuple[str, str]]) -> None:
@@ -65,7 +71,8 @@ def run(data: bytes, batch: int, topic: str = "words") -> int:
     ends = f"[{batch * ROWS}, {(batch + 1) * ROWS}]".encode()
     job = loaded(data)
     task = TaskRun(next(s.id for s in job.plan.subtopologies if topic in s.external_topics), 0)
-    run_task(job, 0, task, batch, [Envelope(0, 0, Kind.RANGE, f"{task.subtopology}_0_0", topic, 0, "", ends)])
+    inbox = [Envelope(0, 0, EnvelopeKind.RANGE, f"{task.subtopology}_0_0", topic, 0, "", ends)]
+    run_task(TaskBatch(job, 0, task, batch, inbox))
     return os.getpid()
 
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import OverlayMap
+from penstock.state.snapshots import SnapshotPolicy
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.stores import StoreSpec
 
@@ -74,24 +76,28 @@ def test_a_scan_does_not_see_writes_that_come_later():
     assert list(rows) == [(b"a", b"1"), (b"b", b"1")]
 
 
+POLICIES = st.builds(
+    SnapshotPolicy,
+    every=st.integers(1, 4),
+    share=st.sampled_from([0.0, 1.0, 1e9]),
+    part_bytes=st.sampled_from([1, 1 << 20]),
+)
 STEP = st.tuples(WRITES, st.booleans(), st.sampled_from(["go on", "go on", "restart", "lose replica", "retry"]))
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(STEP, min_size=1, max_size=8), st.lists(KEYS, min_size=1), st.integers(1, 4))
-def test_task_store_through_restarts(steps, asked, every):
+@given(st.lists(STEP, min_size=1, max_size=8), st.lists(KEYS, min_size=1), POLICIES)
+def test_task_store_through_restarts(steps, asked, policy):
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
 
         def opened():
             return TaskStore.open(
-                str(root / "checkpoint"),
-                root / f"replica{replicas}",
+                StatePlace(str(root / "checkpoint"), root / f"replica{replicas}", durable=False),
+                StateOwner("app"),
                 "0_0",
                 SPECS,
-                application_id="app",
-                durable=False,
-                snapshot_every=every,
+                policy=policy,
             )
 
         replicas, model, other = 0, {}, {}

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.stores import StoreSpec
 
@@ -16,15 +17,16 @@ SPECS = [StoreSpec("s", "key_value", None, None)]
 
 PRELUDE = """
 import os, signal, sys
-from penstock.state import replica, storage
+from penstock.state import lmdb_replica, local_storage
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.stores import StoreSpec
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-store = TaskStore.open(sys.argv[1] + "/c", sys.argv[1] + "/r", "0_0", [StoreSpec("s", "key_value", None, None)],
-                       application_id="app")
+place = StatePlace(sys.argv[1] + "/c", sys.argv[1] + "/r")
+store = TaskStore.open(place, StateOwner("app"), "0_0", [StoreSpec("s", "key_value", None, None)])
 
 def run(batch, value):
     state = store.begin(batch)
@@ -38,7 +40,7 @@ def start(tmp_path, script):
 
 
 def contents(tmp_path, batch):
-    with TaskStore.open(str(tmp_path / "c"), tmp_path / "r", "0_0", SPECS, application_id="app") as store:
+    with TaskStore.open(StatePlace(str(tmp_path / "c"), tmp_path / "r"), StateOwner("app"), "0_0", SPECS) as store:
         found = list(store.begin(batch).map("s").scan())
         return len(found), {value for _, value in found}, store.find(batch)
 
@@ -66,9 +68,9 @@ for batch in range(40):
 @pytest.mark.parametrize(
     ("where", "last"),
     [
-        ("storage._link_new = die", b"one"),  # segment 1 is written, but not in place
-        ("storage._sync_directory = die", b"two"),  # segment 1 is in place, nobody knows yet
-        ("replica.Replica._write_position = die", b"two"),  # its rows are in the replica's open transaction
+        ("local_storage._link_new = die", b"one"),  # segment 1 is written, but not in place
+        ("local_storage.sync_directory = die", b"two"),  # segment 1 is in place, nobody knows yet
+        ("lmdb_replica.Replica._write_position = die", b"two"),  # its rows are in the replica's open transaction
     ],
 )
 def test_kill_9_at_a_step(tmp_path, where, last):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import shutil
 import threading
@@ -17,7 +19,10 @@ from penstock.errors import (
     MissingSegmentError,
     StateError,
 )
-from penstock.state import storage as storage_module
+from penstock.state import local_storage as storage_module
+from penstock.state.segments import SegmentHead, pack, unpack
+from penstock.state.snapshots import SnapshotPolicy
+from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.stores import StoreSpec
 
@@ -29,9 +34,12 @@ ROWS = pa.record_batch({"partition": pa.array([0, 1], pa.int32()), "value": pa.a
 def opened(tmp_path):
     stores = []
 
-    def opener(replica="replica", checkpoint=None, **options):
-        options = {"application_id": "app", "durable": False, **options}
-        store = TaskStore.open(checkpoint or str(tmp_path / "c"), tmp_path / replica, "0_0", SPECS, **options)
+    def opener(replica="replica", checkpoint=None, application_id="app", **options):
+        names = ("map_bytes", "durable"), ("fingerprint", "accepts"), ("policy",)
+        kept, whose, rest = ({n: options.pop(n) for n in group if n in options} for group in names)
+        assert not options
+        place = StatePlace(checkpoint or str(tmp_path / "c"), tmp_path / replica, **{"durable": False, **kept})
+        store = TaskStore.open(place, StateOwner(application_id, **whose), "0_0", SPECS, **rest)
         stores.append(store)
         return store
 
@@ -67,6 +75,24 @@ def test_a_segment_records_outputs_offsets_and_numbers(opened):
     assert found.head == published.head
     assert not found.published_here
     assert opened("third").begin(1).meta == {"stream-time": 42}
+
+
+def test_a_segment_is_of_what_its_batch_has_read(opened):
+    store = opened()
+    store.begin(0).map("s").put(b"k", b"v")
+    store.publish(0, {}, {"in-0": [0, 7]}, inputs="a")
+    for found in (store, opened("elsewhere")):
+        assert found.find(0, inputs="a") is not None
+        assert found.find(0) is not None
+        with pytest.raises(CheckpointMismatchError, match=r"0\.delta says that batch 0 is done, but it has read other"):
+            found.find(0, inputs="b", discard_damaged=True)
+    late = opened("late")
+    late.begin(0).map("s").put(b"k", b"w")
+    with pytest.raises(CheckpointMismatchError, match=r"0\.delta says that batch 0 is done"):
+        late.publish(0, {}, {"in-0": [0, 9]}, inputs="b")
+    store.begin(1).map("s").put(b"k", b"x")
+    store.publish(1, {}, {"in-0": [7, 9]})  # as earlier versions have written it
+    assert store.find(1, inputs="c") is not None
 
 
 def test_first_published_wins_and_the_loser_takes_over_its_state(opened):
@@ -188,7 +214,7 @@ def test_a_replica_that_is_ahead_or_of_another_chain_is_rebuilt(opened, tmp_path
 
 
 def test_snapshots_carry_recovery_and_let_old_deltas_go(opened, tmp_path):
-    store = opened(snapshot_every=3)
+    store = opened(policy=SnapshotPolicy(every=3, share=0))
     for batch in range(14):
         run(store, batch)
         for thread in threading.enumerate():  # there is one at a time, and a slow one would put off the next
@@ -207,7 +233,10 @@ def test_snapshots_carry_recovery_and_let_old_deltas_go(opened, tmp_path):
 
 
 def test_an_old_replica_catches_up(opened):
-    old, new = opened("old", snapshot_every=3), opened("new", snapshot_every=3)
+    old, new = (
+        opened("old", policy=SnapshotPolicy(every=3, share=0)),
+        opened("new", policy=SnapshotPolicy(every=3, share=0)),
+    )
     run(old, 0)
     old.begin(1)
     for batch in range(1, 12):
@@ -216,7 +245,7 @@ def test_an_old_replica_catches_up(opened):
 
 
 def test_the_replica_grows(opened):
-    store = opened()
+    store = opened(map_bytes=64 << 20)
     store.begin(0).map("s").put_many([b"%d" % i for i in range(300)], [b"x" * (1 << 20)] * 300)
     store.publish(0, {})
     assert len(store.begin(1).map("s")) == 300
@@ -283,7 +312,7 @@ def test_read_committed_gives_no_half_batch(opened):
 @pytest.mark.parametrize("scheme", ["memory", "file"])
 def test_other_places_for_segments(opened, tmp_path, scheme):
     url = f"memory://{tmp_path.name}" if scheme == "memory" else f"file://{tmp_path}/with%20blank"
-    first, second = opened("a", url, snapshot_every=2), opened("b", url)
+    first, second = opened("a", url, policy=SnapshotPolicy(every=2, share=0)), opened("b", url)
     first.begin(0).map("s").put(b"0", b"v0")
     second.begin(0).map("s").put(b"0", b"late")
     assert first.publish(0, {"out": ROWS}).published_here
@@ -300,8 +329,8 @@ def test_other_places_for_segments(opened, tmp_path, scheme):
 def test_an_object_store_on_disk(tmp_path):
     import obstore.store
 
+    from penstock.state.object_storage import ObjectStorage
     from penstock.state.segments import SegmentName
-    from penstock.state.storage import ObjectStorage
 
     storage = ObjectStorage(obstore.store.LocalStore(str(tmp_path)), "state/0_0", "x://")
     name = SegmentName(3, "delta")
@@ -319,3 +348,26 @@ def test_an_object_store_on_disk(tmp_path):
 def test_an_unknown_scheme_is_refused(opened):
     with pytest.raises(StateError, match="no storage for ftp"):
         opened(checkpoint="ftp://host/x")
+
+
+def test_a_segment_of_a_newer_format_is_refused_and_kept(opened, tmp_path):
+    store = opened()
+    run(store, 0)
+    path = delta(tmp_path, 0)
+    newer = path.read_bytes().replace(b'"version": 1', b'"version": 2')
+    path.write_bytes(newer)  # its checksum would be made in another way, too
+    other = opened("elsewhere")
+    for use in (lambda: other.find(0, discard_damaged=True), lambda: other.begin(1)):
+        with pytest.raises(CheckpointMismatchError, match="has format version 2, this Penstock reads version 1"):
+            use()
+    assert path.read_bytes() == newer
+
+
+def test_what_a_later_version_adds_to_a_header_is_passed_over():
+    head = SegmentHead("delta", "app", "", "0_0", 0, -1, "")
+    parts, _ = pack(head, {}, {})
+    header = json.loads(parts[0][12:])
+    text = json.dumps({**header, "added": 1}).encode()
+    body = b"PENSTSEG" + len(text).to_bytes(4, "big") + text
+    data = body + hashlib.blake2b(body, digest_size=16).digest()
+    assert unpack(data, "here").head == head

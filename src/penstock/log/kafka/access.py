@@ -1,4 +1,4 @@
-"""What a cluster refuses, explained: who asked, what for, and what has to be granted or set."""
+"""Explanations of refused access: the user, the operation, and the grant or setting that is missing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from penstock.errors import AuthenticationError, AuthorizationError, LogError
+from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.security import Security
 from penstock.log.kafka.settings import ClientSettings
 
-__all__ = ["Access"]
+__all__ = ["ClusterAccess"]
 
-# Code -> the kind of resource, the fact that has its name, and the operation if the caller does not tell.
+
+# Code -> the kind of resource, the fact with its name, and the default operation.
 _UNAUTHORISED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: ("topic", "topic", "DESCRIBE"),
     KafkaError.GROUP_AUTHORIZATION_FAILED: ("group", "group", "READ"),
@@ -22,8 +24,8 @@ _UNAUTHORISED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: ("cluster", "cluster", "IDEMPOTENT_WRITE"),
 }
 _UNAUTHENTICATED = {
-    KafkaError._AUTHENTICATION,  # noqa: SLF001 - that is how these codes are called
-    KafkaError._SSL,  # noqa: SLF001
+    LocalCode.AUTHENTICATION,
+    LocalCode.SSL,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError.ILLEGAL_SASL_STATE,
@@ -31,14 +33,16 @@ _UNAUTHENTICATED = {
 _NOISE = re.compile(
     r"^\w*(://)?[\w.:\[\]-]+(/\w+)?: |( \(after \d+ms in state \w+(, .* suppressed)?\))|( \(_?[A-Z_]+\)$)"
 )
-_TLS_TEXT = re.compile(r"SSL alert|\[SSL: |PLAINTEXT broker listener|SSL handshake failed", re.IGNORECASE)
+_TLS_TEXT = re.compile(
+    r"SSL alert|\[SSL: |PLAINTEXT broker listener|SSL handshake failed|is that listener TLS", re.IGNORECASE
+)
 
-# What the text says -> what to do about it.
+# Pattern of the error's text -> hint.
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
-        "supported mechanisms: ?$",
+        "supported mechanisms: ?$|offers no mechanism",
         (
-            "That listener asks nobody who they are: set security.protocol to PLAINTEXT, or take the port of the SASL "
+            "That listener authenticates nobody: set security.protocol to PLAINTEXT, or use the port of the SASL "
             "listener."
         ),
     ),
@@ -46,7 +50,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         "invalid credentials|invalid username|authentication failed",
         (
-            "Is the password right, and does the broker know this user for this mechanism? Users of SCRAM are made "
+            "Is the password right, and does the broker know this user for this mechanism? Users of SCRAM are created "
             "with kafka-configs --alter --add-config 'SCRAM-SHA-512=[password=...]' --entity-type users."
         ),
     ),
@@ -57,18 +61,18 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         "hostname|host name|IP address mismatch",
         (
-            "The broker's certificate is for another name than bootstrap.servers or advertised.listeners have. Use a "
-            "name that is in it; ssl.endpoint.identification.algorithm= (empty) gives up this check."
+            "The broker's certificate is for a name other than bootstrap.servers or advertised.listeners. Use a "
+            "name that is in it; ssl.endpoint.identification.algorithm= (empty) turns this check off."
         ),
     ),
     (
         "alert bad certificate|certificate required|handshake failure|alert unknown ca|alert certificate",
-        "The broker wants a certificate of the client, signed by an authority that it trusts: ssl.keystore.location.",
+        "The broker requires a client certificate, signed by an authority that it trusts: ssl.keystore.location.",
     ),
     (
-        "PLAINTEXT broker listener|wrong version number|closed by peer",
+        "PLAINTEXT broker listener|wrong version number|closed by peer|is that listener TLS",
         (
-            "That port speaks no TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or take the port of the "
+            "That port does not use TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the port of the "
             "TLS listener."
         ),
     ),
@@ -76,13 +80,13 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 _OTHERWISE = "See security.protocol, sasl.* and ssl.* in the settings, and the broker's log."
 
 
-class Access:
-    """Who we are to a cluster, and when it last refused us.
+class ClusterAccess:
+    """The user of a cluster's clients, and the cluster's last refusal.
 
-    librdkafka goes on trying after a wrong password, and its calls only time out: why is heard in ``error_cb``.
+    librdkafka keeps trying after a wrong password, and its calls only time out: the reason comes by ``error_cb``.
 
     Args:
-        settings: Of the clients.
+        settings: The clients' settings.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -90,7 +94,7 @@ class Access:
         self._refused: tuple[float, KafkaError] | None = None
 
     def note(self, error: KafkaError) -> bool:
-        """To be called by ``error_cb``; whether the cluster refuses us."""
+        """Store an error from ``error_cb`` if it is a refusal, and return whether it is."""
         refused = self.is_refusal(error) and error.code() not in _UNAUTHORISED
         if refused:
             self._refused = (time.monotonic(), error)
@@ -98,7 +102,7 @@ class Access:
 
     @staticmethod
     def is_refusal(error: KafkaError) -> bool:
-        """Whether it is about rights or identity: trying again is of no use."""
+        """Return whether an error is about rights or identity, so that retries are useless."""
         return (
             error.code() in _UNAUTHORISED
             or error.code() in _UNAUTHENTICATED
@@ -106,16 +110,16 @@ class Access:
         )
 
     def refused_since(self, began: float) -> KafkaError | None:
-        """The refusal that was noted after a monotonic time."""
+        """Return the last refusal if it came after a monotonic time."""
         return self._refused[1] if self._refused is not None and self._refused[0] >= began else None
 
     def explained(self, error: KafkaError, doing: str, **facts: Any) -> LogError | None:
-        """The error to raise if this one is about rights or identity; None if it is not.
+        """Return the error to raise for one about rights or identity; None for others.
 
         Args:
-            error: Kafka's.
-            doing: What was tried, as "reading orders-0".
-            facts: ``topic``, ``group`` or ``transactional_id``, and the ``operation`` as ACLs call it.
+            error: Kafka's error.
+            doing: The attempted action, such as "reading orders-0".
+            facts: ``topic``, ``group`` or ``transactional_id``, and the ``operation`` by its name in ACLs.
         """
         if error.code() in _UNAUTHORISED:
             return self._unauthorised(error, doing, facts)
@@ -127,12 +131,12 @@ class Access:
         kind, fact, usual = _UNAUTHORISED[error.code()]
         operation = str(facts.get("operation") or usual)
         if kind == "cluster" and operation == "WRITE":
-            operation = usual  # to write anything at all; which topic was not asked yet
+            operation = usual  # writing in general; the topic is not checked yet
         name = str(facts.get(fact) or ("kafka-cluster" if kind == "cluster" else _quoted(error.str())))
         principal = self.principal()
         resource = "--cluster" if kind == "cluster" else f"--{kind} {name or 'NAME'}"
         servers = self._settings.bootstrap_servers
-        hidden = " (If the topic is there, grant WRITE instead: one without rights to it does not see it.)"
+        hidden = " (If the topic exists, grant WRITE instead: a user without rights to it does not see it.)"
         return AuthorizationError(
             f"{doing}: {principal} may not {operation} {kind} {name}".rstrip(),
             hint=f"An administrator grants it: kafka-acls --bootstrap-server {servers} --add "
@@ -145,7 +149,7 @@ class Access:
     def _unauthenticated(self, error: KafkaError, doing: str, facts: dict[str, Any]) -> AuthenticationError:
         security = self._settings.security()
         said = _NOISE.sub("", error.str())
-        remedy = next((what for text, what in _REMEDIES if re.search(text, said, re.IGNORECASE)), _OTHERWISE)
+        remedy = next((hint for text, hint in _REMEDIES if re.search(text, said, re.IGNORECASE)), _OTHERWISE)
         return AuthenticationError(
             f"{doing}: no access to {self._settings.bootstrap_servers} with {_tried(security)}: {said}",
             hint=remedy,
@@ -153,7 +157,7 @@ class Access:
         )
 
     def principal(self) -> str:
-        """The user that ACLs speak of, as far as it can be known here: brokers may rename those of certificates."""
+        """Return the user's name in ACLs, as far as it is known here: brokers may rename those of certificates."""
         security = self._settings.security()
         if security.uses_sasl:
             return f"User:{security.username or '?'}"
@@ -174,6 +178,6 @@ def _tried(security: Security) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The resource that librdkafka's text names, if it does: ``Subscribed topic not available: orders: ...``."""
+    """Return the resource in librdkafka's text, if there is one: ``Subscribed topic not available: orders: ...``."""
     found = re.search(r"topic not available: ([\w.-]+):", text) or re.search(r"['\"]([\w.-]+)['\"]", text)
     return found.group(1) if found else ""

@@ -1,4 +1,4 @@
-"""How a consumer reads Kafka, and takes part in its groups: librdkafka's consumer behind the seam of ours."""
+"""The consumer of Kafka, and a member of its groups: librdkafka's consumer as a LogConsumer."""
 
 from __future__ import annotations
 
@@ -12,38 +12,46 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from penstock.errors import AuthorizationError, FencedError, LogError, OffsetOutOfRangeError
-from penstock.log.base import OffsetAndTime, TopicPartition
-from penstock.log.consuming import ConsumerOptions, RebalanceListener
+from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, OffsetAndTime, TopicPartition
+from penstock.log.consumer_interface import ConsumerOptions, RebalanceListener
+from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import error_of, failure, is_transient
-from penstock.log.kafka.messages import batch_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from penstock.log.kafka.log import KafkaLog
+    from penstock.log.base import TopicLog
+    from penstock.log.kafka.clients import Clients
 
 __all__ = ["KafkaConsumer"]
 
 _T = TypeVar("_T")
 _REQUEST_S = 30.0
-_NO_GROUP = "penstock-reader"  # the client asks for a group; nothing is ever committed to this one
-_NO_OFFSET = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._NO_OFFSET}  # noqa: SLF001
+_NO_GROUP = "penstock-reader"  # the client requires a group; nothing is ever committed to this one
+_NO_OFFSET = {KafkaError.OFFSET_OUT_OF_RANGE, LocalCode.AUTO_OFFSET_RESET, LocalCode.NO_OFFSET}
 _OUT_OF_GROUP = {
     KafkaError.FENCED_INSTANCE_ID,
-    KafkaError._FENCED,  # noqa: SLF001
+    LocalCode.FENCED,
     KafkaError.FENCED_MEMBER_EPOCH,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.STALE_MEMBER_EPOCH,
     KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError._ASSIGNMENT_LOST,  # noqa: SLF001
+    LocalCode.ASSIGNMENT_LOST,
 }
 
 
 class KafkaConsumer:
-    """A ConsumerPort over Kafka."""
+    """The consumer of Kafka, a `LogConsumer`.
 
-    def __init__(self, log: KafkaLog, options: ConsumerOptions, listener: RebalanceListener) -> None:
+    Args:
+        log: The log, for topics and offsets.
+        clients: The log's clients.
+        options: The settings of the consumer.
+        listener: Called when partitions come and go.
+    """
+
+    def __init__(self, log: TopicLog, clients: Clients, options: ConsumerOptions, listener: RebalanceListener) -> None:
         self._log = log
         self._options = options
         self._listener = listener
@@ -68,11 +76,11 @@ class KafkaConsumer:
             own["group.instance.id"] = options.group_instance_id
         if options.client_id:
             own["client.id"] = options.client_id
-        self._consumer = log.clients.member(own)
+        self._consumer = clients.member(own)
 
     def subscribe(self, topics: Sequence[str], pattern: re.Pattern[str] | None) -> None:
         for topic in topics:
-            self._log.partitions(topic)  # a misspelt one is told at once
+            self._log.partitions(topic)  # raises for a misspelt name
         if not self._options.group:
             if pattern is not None:
                 topics = [each.name for each in self._log.topics() if pattern.fullmatch(each.name)]
@@ -111,7 +119,7 @@ class KafkaConsumer:
                 self._consumer.seek(_entry(place, offset))
                 break
             except KafkaException as error:  # it has not begun to fetch
-                if error_of(error).code() != KafkaError._STATE or time.monotonic() > deadline:  # noqa: SLF001
+                if error_of(error).code() != LocalCode.STATE or time.monotonic() > deadline:
                     raise failure(error, f"seeking in {place.topic}-{place.partition}") from error
                 time.sleep(0.01)
         self._positions[place] = offset
@@ -173,13 +181,13 @@ class KafkaConsumer:
         return _chosen(self._log.end_offsets, places)
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime | None]:
-        return {place: self._log.offset_for_time(place.topic, place.partition, at) for place, at in times.items()}
+        return self._log.offsets_for_times(times)
 
     def last_offset_before(self, place: TopicPartition, timestamp: int, end: int) -> int:
         try:
             config = self._log.topic(place.topic).config
         except AuthorizationError:
-            return end  # who may read a topic need not be one who may know its settings
+            return end  # a user who may read a topic may still lack the right to read its settings
         if config.get("message.timestamp.type") != "LogAppendTime":
             return end
         found = self._log.offset_for_time(place.topic, place.partition, timestamp)
@@ -189,7 +197,7 @@ class KafkaConsumer:
         self._consumer.close()
         self._places.clear()
 
-    # Partitions come and go: librdkafka calls these from within poll and close
+    # Callbacks of librdkafka, within poll and close
 
     def _assigned(self, _: Any, entries: list[KafkaTopicPartition]) -> None:
         places = _places(entries)
@@ -209,7 +217,7 @@ class KafkaConsumer:
             self._listener.on_lost(sorted(places))
 
     def _forget(self, places: Collection[TopicPartition]) -> None:
-        self.resume(places)  # the client remembers a pause for longer than an assignment
+        self.resume(places)  # in the client, a pause outlives the assignment
         for place in list(places):
             self._positions.pop(place, None)
             self._places.discard(place)
@@ -222,7 +230,7 @@ class KafkaConsumer:
         return self.end_offsets(places) if latest else self.beginning_offsets(places)
 
     def _sort(self, messages: list[Message]) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-        """By partition; what is not a record moves the position, or is an error."""
+        """Group messages by partition; those that are not records move the position, or are errors."""
         found: dict[TopicPartition, list[Message]] = {}
         for message in messages:
             error = message.error()
@@ -230,18 +238,18 @@ class KafkaConsumer:
                 found.setdefault(TopicPartition(message.topic(), message.partition()), []).append(message)
                 continue
             place = TopicPartition(message.topic() or "", message.partition() or 0)
-            if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                if place in self._places:  # transactions leave marks at the end that are no records
+            if error.code() == LocalCode.PARTITION_EOF:
+                if place in self._places:  # transactions leave markers at the end, which are not records
                     self._positions[place] = max(self._positions.get(place, 0), message.offset() or 0)
             elif error.code() in _NO_OFFSET:
                 raise _no_offset(place)
-            elif error.code() != KafkaError._MAX_POLL_EXCEEDED and not is_transient(error):  # noqa: SLF001
+            elif error.code() != LocalCode.MAX_POLL_EXCEEDED and not is_transient(error):
                 raise _problem(error, f"reading {place.topic}-{place.partition}")
         batches = []
         for place, group in found.items():
             offsets = [message.offset() for message in group]
             self._positions[place] = offsets[-1] + 1
-            batches.append((place, batch_of(group, offsets)))
+            batches.append((place, _batch_of(group, offsets)))
         return batches
 
     def _do(self, action: Callable[[], _T], doing: str) -> _T:
@@ -253,12 +261,12 @@ class KafkaConsumer:
 
 def _problem(error: KafkaException | KafkaError, doing: str) -> LogError | Exception:
     inner = error_of(error)
-    is_fatal = inner.code() == KafkaError._FATAL  # noqa: SLF001
+    is_fatal = inner.code() == LocalCode.FATAL
     if inner.code() in _OUT_OF_GROUP or (is_fatal and "fenced" in inner.str()):
         return FencedError(
             f"{doing}: {inner.str()} ({inner.name()})",
-            hint="The group has given the partitions to another member: poll again. A group.instance.id must be of one "
-            "running consumer only.",
+            hint="The group has assigned the partitions to another member: poll again. Each running consumer needs a "
+            "group.instance.id of its own.",
             code=inner.name(),
         )
     return failure(error, doing)
@@ -288,3 +296,21 @@ def _chosen(
     wanted = set(places)
     found = ask(sorted({place.topic for place in wanted})) if wanted else {}
     return {place: found[place] for place in sorted(wanted)}
+
+
+def _batch_of(messages: list[Message], offsets: list[int]) -> pa.RecordBatch:
+    """Convert messages of one partition, without errors, to a record batch."""
+    headers = [message.headers() for message in messages]
+    packed: pa.Array = pa.nulls(len(messages), HEADERS_TYPE)
+    if any(headers):
+        packed = pa.array([None if not h else [{"key": k, "value": v} for k, v in h] for h in headers], HEADERS_TYPE)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(offsets, pa.int64()),
+            pa.array([message.timestamp()[1] for message in messages], pa.int64()),
+            pa.array([message.key() for message in messages], pa.large_binary()),
+            pa.array([message.value() for message in messages], pa.large_binary()),
+            packed,
+        ],
+        schema=RECORD_SCHEMA,
+    )

@@ -1,4 +1,4 @@
-"""Records into the queue of a librdkafka producer, and what became of them: for users, who send one by one."""
+"""The queue of a librdkafka producer and its delivery reports, for users, who send records one by one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import PenstockError
+from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import failure
 from penstock.log.kafka.writing import Part
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
-    from penstock.log.kafka.access import Access
+    from penstock.log.kafka.access import ClusterAccess
 
 __all__ = ["Deliveries", "enqueue", "enqueue_to", "flush"]
 
@@ -25,9 +26,9 @@ _FULL_PAUSE_S = 0.05
 
 
 class Deliveries:
-    """Hears of the records that a producer could not deliver; its client calls it while it is polled or flushed."""
+    """The callback for a producer's delivery reports; the client calls it while it is polled or flushed."""
 
-    def __init__(self, access: Access | None = None) -> None:
+    def __init__(self, access: ClusterAccess | None = None) -> None:
         self.access = access
         self.first: tuple[KafkaError, str, int] | None = None
         self.count = 0
@@ -39,23 +40,23 @@ class Deliveries:
                 self.first_offset = message.offset()
             return
         self.count += 1
-        # What was purged or aborted says nothing about why.
-        if self.first is None or self.first[0].code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):  # noqa: SLF001
+        # A purge or an abort is a consequence, not the cause.
+        if self.first is None or self.first[0].code() in (LocalCode.PURGE_QUEUE, LocalCode.PURGE_INFLIGHT):
             self.first = (error, message.topic(), message.partition())
 
     def forget(self) -> None:
-        """Before the next unit."""
+        """Forget all reports, before the next unit."""
         self.first, self.count, self.first_offset = None, 0, None
 
     def check(self) -> None:
-        """Raises what went wrong first."""
+        """Raise the first error."""
         if self.first is not None:
             error, topic, partition = self.first
             raise _not_written(error, topic, partition, self.access)
 
 
 def enqueue(producer: Producer, part: Part, deliveries: Deliveries) -> None:
-    """Hands the records of a partition to the producer, as fast as it takes them."""
+    """Pass the records of a partition to the producer, as fast as it accepts them."""
     topic, partition, records = part
     enqueue_to(producer, topic, repeat(partition, records.num_rows), records, deliveries)
 
@@ -63,7 +64,7 @@ def enqueue(producer: Producer, part: Part, deliveries: Deliveries) -> None:
 def enqueue_to(
     producer: Producer, topic: str, partitions: Iterable[int], records: pa.RecordBatch, deliveries: Deliveries
 ) -> None:
-    """Hands the records to the producer, each for its own partition."""
+    """Pass records to the producer, each for its own partition."""
     produce = producer.produce
     partition = -1
     try:
@@ -80,7 +81,7 @@ def enqueue_to(
 
 
 def _not_written(
-    error: KafkaException | KafkaError, topic: str, partition: int, access: Access | None
+    error: KafkaException | KafkaError, topic: str, partition: int, access: ClusterAccess | None
 ) -> PenstockError:
     doing = f"writing to {topic}-{partition}"
     return failure(error, doing, access, topic=topic, partition=partition, operation="WRITE")
@@ -103,16 +104,16 @@ def _rows(records: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | 
 
 
 def flush(producer: Producer, deliveries: Deliveries, patience_s: float) -> None:
-    """Waits until all is delivered.
+    """Wait until all records are delivered.
 
     Raises:
-        LogError: Something was not.
+        LogError: A record was not delivered.
     """
     began = time.monotonic()
     left = producer.flush(patience_s)
     deliveries.check()
     if left:
         producer.purge()
-        late = KafkaError(KafkaError._TIMED_OUT, f"{left} records not delivered within {patience_s:.0f} s")  # noqa: SLF001
+        late = KafkaError(LocalCode.TIMED_OUT, f"{left} records not delivered within {patience_s:.0f} s")
         refused = deliveries.access.refused_since(began) if deliveries.access is not None else None
         raise failure(refused or late, "writing", deliveries.access)

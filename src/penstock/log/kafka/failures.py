@@ -1,4 +1,4 @@
-"""Kafka's errors as ours, and which of them may go away by themselves."""
+"""Translation of Kafka's errors into Penstock's, and retries of temporary ones."""
 
 from __future__ import annotations
 
@@ -10,125 +10,93 @@ from typing import TYPE_CHECKING, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
+from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
 
 if TYPE_CHECKING:
-    from penstock.log.kafka.access import Access
+    from penstock.log.kafka.access import ClusterAccess
 
-__all__ = ["error_of", "failure", "is_fenced", "is_transient", "may_be_repeated", "persist"]
+__all__ = [
+    "error_of",
+    "failure",
+    "is_fenced",
+    "is_transient",
+    "category_of",
+    "may_pass",
+    "not_in_time",
+    "patience_for",
+    "persist",
+]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_TRANSIENT = {
-    KafkaError._TRANSPORT,  # noqa: SLF001 - that is how these codes are called
-    KafkaError._TIMED_OUT,  # noqa: SLF001
-    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-    KafkaError._RESOLVE,  # noqa: SLF001
-    KafkaError._WAIT_COORD,  # noqa: SLF001
-    KafkaError._WAIT_CACHE,  # noqa: SLF001
-    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
-    KafkaError._RETRY,  # noqa: SLF001
-    KafkaError._NOENT,  # noqa: SLF001 - no leader is known, right after a start of the broker
-    KafkaError._DESTROY,  # noqa: SLF001
-    KafkaError.BROKER_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.CONCURRENT_TRANSACTIONS,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NETWORK_EXCEPTION,
-    KafkaError.NOT_CONTROLLER,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.NOT_ENOUGH_REPLICAS,
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.UNSTABLE_OFFSET_COMMIT,
-}
-_FENCED = {
-    KafkaError._FENCED,  # noqa: SLF001
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.PRODUCER_FENCED,
-}
-# A producer does not get over these, but its successor may do what it could not.
-_SPENT = {
-    KafkaError._FATAL,  # noqa: SLF001
-    KafkaError._GAPLESS_GUARANTEE,  # noqa: SLF001
-    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
-    KafkaError._PURGE_QUEUE,  # noqa: SLF001
-    KafkaError._STATE,  # noqa: SLF001
-    KafkaError.INVALID_PRODUCER_ID_MAPPING,
-    KafkaError.INVALID_TXN_STATE,
-    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    KafkaError.UNKNOWN_PRODUCER_ID,
-}
-_FINAL = {
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError._AUTHENTICATION,  # noqa: SLF001
-}
-_UNKNOWN_TOPIC = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-}
-_REFUSED = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.RECORD_LIST_TOO_LARGE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.INVALID_TIMESTAMP,
-    KafkaError.INVALID_MSG,
-}
 _UNREACHABLE = (
     "Is the broker up and reachable? See bootstrap.servers; and security.protocol, if its listener wants TLS or SASL."
 )
+_BUSY = "Is the cluster healthy? The broker's log may say more; the same may work later."
+_LOST = "A new transaction of a new producer may succeed: begin again. The broker's log may say why this one failed."
+_HINTS = {
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "Set producer.transaction.timeout.ms to no more than the brokers' "
+    "transaction.max.timeout.ms.",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "Members of another program are in this group: stop it, or give this one "
+    "another application.id or group.id.",
+}
+_SETTLE_S = 10.0
 _FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 0.3  # an election takes seconds; rare retries would add to it
 _WARN_EVERY_S = 5.0
 
 
 def error_of(error: KafkaException | KafkaError) -> KafkaError:
-    """The KafkaError inside an exception."""
+    """Return the KafkaError inside an exception."""
     return error.args[0] if isinstance(error, KafkaException) else error
 
 
-def is_transient(error: KafkaException | KafkaError) -> bool:
-    """Whether the same request may work later: a broker restarts, a leader moves."""
+def category_of(error: KafkaException | KafkaError) -> ErrorCategory:
+    """Return the category of an error; for an unknown code the client library decides."""
     inner = error_of(error)
-    return inner.code() in _TRANSIENT or (inner.retriable() and not inner.fatal())
+    code = inner.code()
+    found = CODES.get(code) or LOCAL_CODES.get(code)
+    if inner.fatal() and "fenced" in inner.str().lower():
+        return ErrorCategory.FENCED
+    if inner.fatal() and found not in (ErrorCategory.DENIED, ErrorCategory.REFUSED, ErrorCategory.FENCED):
+        return ErrorCategory.ABORTABLE  # of one librdkafka producer; the next may succeed
+    if found is None:
+        return ErrorCategory.PASSES if inner.retriable() else ErrorCategory.FINAL
+    return found
+
+
+def is_transient(error: KafkaException | KafkaError) -> bool:
+    """Return whether the same request may work later: a broker restarts, a leader moves."""
+    return category_of(error) is ErrorCategory.PASSES
+
+
+def may_pass(error: KafkaException | KafkaError) -> bool:
+    """Return whether to retry within `patience_for` this error: it is transient, or a topic may not be known yet."""
+    return category_of(error) in (ErrorCategory.PASSES, ErrorCategory.SETTLES)
 
 
 def is_fenced(error: KafkaException | KafkaError) -> bool:
-    """Whether a newer producer of the same transactional id has taken over."""
-    inner = error_of(error)
-    return inner.code() in _FENCED or (inner.fatal() and "fenced" in inner.str().lower())
+    """Return whether another producer of the same transactional id has taken over."""
+    return category_of(error) is ErrorCategory.FENCED
 
 
-def may_be_repeated(error: KafkaException | KafkaError) -> bool:
-    """Whether a new producer may succeed where this one has failed."""
-    inner = error_of(error)
-    if inner.code() in _FINAL or inner.code() in _REFUSED:
-        return False
-    return inner.fatal() or inner.code() in _SPENT or is_fenced(inner) or is_transient(inner)
+def patience_for(error: KafkaException | KafkaError, patience_s: float) -> float:
+    """Return the time for retries after this error; short for an unknown topic, as a new one is known in seconds."""
+    return min(patience_s, _SETTLE_S) if category_of(error) is ErrorCategory.SETTLES else patience_s
 
 
 def failure(
-    error: KafkaException | KafkaError, doing: str, access: Access | None = None, **facts: object
+    error: KafkaException | KafkaError, doing: str, access: ClusterAccess | None = None, **facts: object
 ) -> LogError | UnknownTopicError:
-    """The error to raise for one of Kafka's.
+    """Return the error to raise for one of Kafka's.
 
     Args:
-        error: Kafka's.
-        doing: What was tried, as "reading orders-0".
-        access: Who we are to the cluster, to explain what it refuses.
-        facts: For the error's attributes; ``operation`` as ACLs call it.
+        error: Kafka's error.
+        doing: The attempted action, such as "reading orders-0".
+        access: Explains refusals.
+        facts: Attributes of the error; ``operation`` by its name in ACLs.
     """
-    place = getattr(error, "place", None)  # of a batch that a leader has refused
+    place = getattr(error, "place", None)  # of a batch refused by the leader
     if place is not None:
         facts = {"topic": place.topic, "partition": place.partition, **facts}
     inner = error_of(error)
@@ -136,45 +104,67 @@ def failure(
     facts = {"code": inner.name(), **facts}
     if access is not None and (refused := access.explained(inner, doing, **facts)) is not None:
         return refused
-    if is_fenced(inner):
-        return FencedError(text, hint="A newer attempt or instance goes on; this one needs nothing.", **facts)
-    if code in _UNKNOWN_TOPIC:
-        return UnknownTopicError(text, hint="`penstock topics list` shows what there is.", **facts)
-    if code in _REFUSED:
+    category = category_of(inner)
+    if category is ErrorCategory.FENCED:
+        return FencedError(
+            text,
+            hint="Another producer has taken over this transactional id: a newer attempt or instance goes on. If there "
+            "is none, another program uses the same application.id or transactional.id.",
+            **facts,
+        )
+    if category is ErrorCategory.SETTLES:
+        return UnknownTopicError(
+            text, hint="Create the topic: penstock topics create. `penstock topics list` shows all topics.", **facts
+        )
+    if category is ErrorCategory.REFUSED:
         return ProductionError(
             text,
             hint="See production.exception.handler, or raise the limit (max.message.bytes of the topic, "
             "producer.max.request.size).",
             **facts,
         )
-    if is_transient(inner):
-        return LogUnavailableError(text, hint=_UNREACHABLE, **facts)
-    return LogError(text, hint="", **facts)
+    if category is ErrorCategory.PASSES:
+        return LogUnavailableError(text, hint=_UNREACHABLE if code < 0 else _BUSY, **facts)
+    if category is ErrorCategory.ABORTABLE:
+        return LogUnavailableError(text, hint=_LOST, **facts)
+    return LogError(text, hint=_HINTS.get(code, ""), **facts)
+
+
+def not_in_time(transactional_id: str, size_bytes: int, timeout_ms: int) -> LogUnavailableError:
+    """Make the error of a transaction that takes longer than brokers allow."""
+    return LogUnavailableError(
+        f"transaction {transactional_id!r} of {size_bytes / 1e6:.1f} MB was not written within "
+        f"{timeout_ms / 1000:.0f} s, the longest time that the brokers allow",
+        hint="The connection to the brokers is too slow for batches of this size: lower "
+        "penstock.max.records.per.batch for those to come, and "
+        "raise the brokers' transaction.max.timeout.ms and producer.transaction.timeout.ms.",
+        transactional_id=transactional_id, size_bytes=size_bytes, timeout_ms=timeout_ms,
+    )  # fmt: skip
 
 
 def persist(
     action: Callable[[], _T],
     doing: str,
     patience_s: float,
-    access: Access | None = None,
-    before_again: Callable[[], object] | None = None,
+    access: ClusterAccess | None = None,
+    before_retry: Callable[[], object] | None = None,
     **facts: object,
 ) -> _T:
-    """Does it, again and again while it fails for reasons that may pass; warns loudly meanwhile.
+    """Do an action, with retries and warnings while it fails temporarily.
 
     Args:
-        action: What to do.
-        doing: What that is, for messages.
-        patience_s: How long.
+        action: The action.
+        doing: Its description for messages.
+        patience_s: The time for retries.
         access: Explains refusals.
-        before_again: Called before each try but the first.
-        facts: For the error's attributes.
+        before_retry: Called before each retry.
+        facts: Attributes of the error.
 
     Raises:
-        AuthenticationError: The broker does not know us, or we do not trust it.
+        AuthenticationError: The broker rejects the login, or its certificate is not trusted.
         AuthorizationError: The user lacks an ACL.
-        LogUnavailableError: It did not work within ``patience_s``.
-        LogError: It cannot work.
+        LogUnavailableError: It did not succeed within ``patience_s``.
+        LogError: It failed for good.
     """
     began = time.monotonic()
     warned, pause = began - _WARN_EVERY_S, _FIRST_PAUSE_S
@@ -184,7 +174,7 @@ def persist(
         except KafkaException as error:
             now = time.monotonic()
             refused = access.refused_since(began) if access is not None else None
-            if refused is not None or not is_transient(error) or now - began + pause > patience_s:
+            if refused is not None or not may_pass(error) or now - began + pause > patience_for(error, patience_s):
                 raise failure(refused or error, doing, access, **facts) from error
             if now - warned >= _WARN_EVERY_S:
                 left = patience_s - (now - began)
@@ -192,5 +182,5 @@ def persist(
                 warned = now
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
-        if before_again is not None:
-            before_again()
+        if before_retry is not None:
+            before_retry()

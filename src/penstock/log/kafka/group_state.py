@@ -1,4 +1,4 @@
-"""Members of Kafka's consumer groups, and offsets that are taken out of a group."""
+"""Members of Kafka's consumer groups, and the deletion of single offsets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOBODY = GroupState("Empty", "", ())
 
 
 def group_state(topics: Topics, admin: AdminClient, group: str) -> GroupState:
-    """State and members; Empty also if there is no such group."""
+    """Return the state and members of a group; it is Empty also if there is no such group."""
 
     def act() -> Any:
         return admin.describe_consumer_groups([group], request_timeout=_REQUEST_S)[group].result(_REQUEST_S)
@@ -56,9 +56,9 @@ def _member(found: Any, assignor: str) -> GroupMember:
 
 
 def delete_offsets(topics: Topics, group: str, places: Iterable[TopicPartition]) -> None:
-    """Forgets some offsets of a group without members.
+    """Delete some offsets of a group without members.
 
-    The client library cannot delete single offsets: the group is deleted and gets the others back.
+    The client library cannot delete single offsets: the group is deleted and the others are committed again.
     """
     unwanted = set(places)
     kept = {place: each for place, each in topics.committed(group).items() if place not in unwanted}

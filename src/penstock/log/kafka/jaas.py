@@ -1,4 +1,4 @@
-"""``sasl.jaas.config``: the line in which Java's clients are told who they are."""
+"""``sasl.jaas.config``: the login of Java's clients, in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODULES = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Jaas:
-    """A login module and its options, of which some are secrets."""
+    """A login module and its options, some of which are secrets."""
 
     module: str
     options: Mapping[str, str]
@@ -32,13 +32,13 @@ class Jaas:
 
 
 def parse_jaas(text: str) -> Jaas:
-    r"""Takes such a line apart.
+    r"""Parse the value of ``sasl.jaas.config``.
 
     >>> parse_jaas('org.example.PlainLoginModule required username="al" password="a\\"b";').options
     {'username': 'al', 'password': 'a"b'}
 
     Raises:
-        ConfigError: It is not one; the message has nothing of it but the place.
+        ConfigError: It is malformed; the message names the place, but no value.
     """
     head = _HEAD.fullmatch(text)
     if head is None:
@@ -60,9 +60,9 @@ def parse_jaas(text: str) -> Jaas:
     return Jaas(head.group(1), options)
 
 
-def _wrong(what: str) -> ConfigError:
+def _wrong(problem: str) -> ConfigError:
     return ConfigError(
-        f"sasl.jaas.config cannot be read: {what}",
+        f"sasl.jaas.config cannot be read: {problem}",
         hint=f'For example: {_MODULES["PLAIN"]} required username="alice" password="${{env:KAFKA_PASSWORD}}"; - '
         "or give sasl.username and sasl.password instead.",
         setting="sasl.jaas.config",
@@ -70,7 +70,7 @@ def _wrong(what: str) -> ConfigError:
 
 
 def jaas_line(mechanism: str, options: Mapping[str, str]) -> str:
-    """The line that Java wants for a SASL mechanism."""
+    """Return the value of ``sasl.jaas.config`` for a SASL mechanism."""
     if mechanism not in _MODULES:
         raise ConfigError(
             f"sasl.mechanism is {mechanism!r}", hint=f"One of {', '.join(_MODULES)}.", setting="sasl.mechanism"

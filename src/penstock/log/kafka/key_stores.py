@@ -1,4 +1,4 @@
-"""Certificates and keys in the files that Java's clients use, as PEM for those that read nothing else."""
+"""Certificates and keys of Java's key stores, converted to PEM."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _PRIVATE = 1
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Identity:
-    """Who a client is: its certificate with those that vouch for it, and its private key, unencrypted."""
+    """A client's certificate with its chain, and its private key, unencrypted, as PEM."""
 
     chain: str
     key: str
 
 
 def is_pem(path: str, setting: str) -> bool:
-    """Whether a file is text with certificates, and not one of Java's binary stores."""
+    """Return whether a file is PEM text, and not one of Java's binary stores."""
     return b"-----BEGIN" in _content(path, setting)
 
 
 def pem_certificates(path: str, password: str | None, setting: str) -> str:
-    """The certificates of a truststore (JKS or PKCS #12) as PEM.
+    """Read the certificates of a truststore (JKS or PKCS #12) as PEM.
 
     Raises:
-        ConfigError: It cannot be read, is no store, or the password is wrong.
+        ConfigError: It cannot be read, is not a store, or the password is wrong.
     """
     data = _content(path, setting)
     if data[:4] == _JKS:
@@ -50,7 +50,7 @@ def pem_certificates(path: str, password: str | None, setting: str) -> str:
             found.append(_written(store.cert.certificate))
     if not found:
         raise ConfigError(
-            f"{setting} is {path}, in which there is no certificate",
+            f"{setting} is {path}, which contains no certificate",
             hint="A truststore holds the certificate of the authority that signed the broker's.",
             setting=setting,
         )
@@ -58,7 +58,7 @@ def pem_certificates(path: str, password: str | None, setting: str) -> str:
 
 
 def identity_of(path: str, password: str | None, setting: str) -> Identity:
-    """Key and certificates of a PKCS #12 keystore.
+    """Read the key and certificates of a PKCS #12 keystore.
 
     Raises:
         ConfigError: It is another kind of store, has no key, or the password is wrong.
@@ -69,8 +69,8 @@ def identity_of(path: str, password: str | None, setting: str) -> Identity:
     store = _pkcs12(data, path, password, setting)
     if store.key is None or store.cert is None:
         raise ConfigError(
-            f"{setting} is {path}, in which there is no private key with its certificate",
-            hint="`keytool -list` shows what is in it: a PrivateKeyEntry is wanted.",
+            f"{setting} is {path}, which contains no private key with its certificate",
+            hint="It needs a PrivateKeyEntry: `keytool -list` shows its entries.",
             setting=setting,
         )
     chain = [store.cert.certificate, *(one.certificate for one in store.additional_certs)]
@@ -78,7 +78,7 @@ def identity_of(path: str, password: str | None, setting: str) -> Identity:
 
 
 def pkcs8_key(pem: str, password: str | None, setting: str) -> str:
-    """A private key in the one form of PEM that Java reads; still encrypted if it was."""
+    """Convert a private key to PKCS #8, the only PEM form that Java reads; an encrypted key stays encrypted."""
     if "BEGIN PRIVATE KEY" in pem or "BEGIN ENCRYPTED PRIVATE KEY" in pem:
         return pem
     _need_cryptography(setting)
@@ -89,7 +89,7 @@ def pkcs8_key(pem: str, password: str | None, setting: str) -> str:
         key = load_pem_private_key(pem.encode(), secret)
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"{setting} is no private key that can be read: {error}",
+            f"{setting} is not a readable private key: {error}",
             hint="Is ssl.key.password right?",
             setting=setting,
         ) from error
@@ -97,7 +97,7 @@ def pkcs8_key(pem: str, password: str | None, setting: str) -> str:
 
 
 def subject_of(chain: str) -> str:
-    """Whom the first certificate of a PEM text names, in the form of RFC 2253, as principals are written."""
+    """Return the subject of the first certificate of a PEM text, in the form of RFC 2253, as in principals."""
     _need_cryptography("ssl.keystore.location")
     from cryptography.x509 import load_pem_x509_certificates
 
@@ -112,8 +112,8 @@ def _key_text(key: Any, secret: bytes | None) -> str:
         PrivateFormat,
     )
 
-    how = BestAvailableEncryption(secret) if secret else NoEncryption()
-    text: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how)
+    encryption = BestAvailableEncryption(secret) if secret else NoEncryption()
+    text: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
     return text.decode()
 
 
@@ -135,7 +135,7 @@ def _content(path: str, setting: str) -> bytes:
     except OSError as error:
         raise ConfigError(
             f"{setting} is {path}, which cannot be read: {error.strerror}",
-            hint="The file has to be at this place on the driver and on every executor.",
+            hint="The file must be at this path on the driver and on every executor.",
             setting=setting,
         ) from error
 
@@ -149,7 +149,7 @@ def _pkcs12(data: bytes, path: str, password: str | None, setting: str) -> Any:
     except ValueError as error:
         wrong = "password" in str(error).lower()
         raise ConfigError(
-            f"{setting} is {path}, which is no PKCS #12 store that can be read: {error}",
+            f"{setting} is {path}, which is not a readable PKCS #12 store: {error}",
             hint=f"Look at {setting.replace('.location', '.password')}."
             if wrong
             else "Stores may be PKCS #12, or PEM (certificates as text).",
@@ -158,7 +158,7 @@ def _pkcs12(data: bytes, path: str, password: str | None, setting: str) -> Any:
 
 
 def _certificates_of_jks(data: bytes, path: str, setting: str) -> Iterator[bytes]:
-    """The trusted certificates: the only entries that are not encrypted."""
+    """Yield the trusted certificates, the only entries that are not encrypted."""
     version, count = struct.unpack_from(">II", data, 4)
     at = 12
     try:
@@ -196,6 +196,6 @@ def _need_cryptography(setting: str) -> None:
         import cryptography  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise EnvironmentProblemError(
-            f"{setting} is of a form that is read by the package cryptography, which is missing",
+            f"{setting} has a format that needs the package cryptography, which is not installed",
             hint='pip install "penstock[kafka]"',
         ) from error

@@ -1,7 +1,11 @@
-"""The ledger of an application: a compacted topic that says which batch each task has written, and who runs.
+"""The ledger of an application: a compacted topic with the last batch of each task, and the lease.
 
-An entry is written in the transaction of the outputs that it stands for. It is read only where somebody else may have
+An entry is written in the transaction of the outputs that it records. It is read only if another process may have
 written since: by the first attempt of a task in a process, and by a retry.
+
+Compaction lags behind, and the markers of transactions stay even longer. So that a new process need not read the whole
+topic, the driver writes notes from time to time, one record per partition: an offset, and the entries up to it. The
+first read of the ledger in a process loads the notes and continues from there.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from confluent_kafka.admin import OffsetSpec
 
-from penstock.errors import LogUnavailableError, TopicExistsError
+from penstock.errors import LogError, LogUnavailableError, TopicExistsError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.topics import Topics
+from penstock.log.kafka.wire.offsets import EARLIEST, LATEST
 from penstock.log.kafka.writing import Part
 
 if TYPE_CHECKING:
@@ -28,11 +32,31 @@ if TYPE_CHECKING:
 
     from penstock.log.kafka.reading import RangeReader
 
-__all__ = ["LEASE", "Entry", "Ledger", "entry_part", "ledger_topic", "partition_of"]
+__all__ = [
+    "LEASE",
+    "LEDGER_SETTINGS",
+    "NOTES",
+    "PLANNED",
+    "Entry",
+    "Ledger",
+    "entry_part",
+    "ledger_topic",
+    "partition_of",
+]
 
 LEASE = "lease"
+NOTES = "notes/"
+PLANNED = "planned"
 _TASK_PARTITIONS = 8
-_SETTINGS = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+# Only closed segments are compacted, and markers of transactions are removed only after delete.retention.ms.
+LEDGER_SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "segment.ms": "300000",
+    "delete.retention.ms": "60000",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+_MOST_NOTED_BYTES = 500_000
 _PAUSE_S = 0.02
 _SUSPICIOUS_S, _AGAIN_S = 3.0, 30.0
 _log = logging.getLogger(__name__)
@@ -40,27 +64,38 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """That a task has written a batch, and under which epoch of the application's lease."""
+    """A batch that a task has written, the epoch of the application's lease, and a checksum of the batch's inputs."""
 
     batch: int
     epoch: int
+    inputs: str = ""
+
+    def pack(self) -> bytes:
+        """Encode as the value of a record."""
+        return json.dumps({"batch": self.batch, "epoch": self.epoch, "inputs": self.inputs}).encode()
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Entry:
+        """Decode the value of a record; those of earlier versions have no ``inputs``."""
+        found = json.loads(data)
+        return cls(int(found["batch"]), int(found["epoch"]), str(found.get("inputs", "")))
 
 
 def ledger_topic(application: str) -> str:
-    """The name of an application's ledger."""
+    """Return the name of an application's ledger."""
     return f"{application}-penstock-ledger"
 
 
 def partition_of(task: str) -> int:
-    """Where a task's entries are; the lease has partition 0 for itself, so that no transaction of a task delays it."""
-    if task == LEASE:
+    """Return the partition of a key. The driver's own records are in 0: no transaction of a task delays them there."""
+    if task in (LEASE, PLANNED) or task.startswith(NOTES):
         return 0
     number = re.match(r"\d+_(\d+)", task)
     return 1 + (int(number[1]) if number else zlib.crc32(task.encode())) % _TASK_PARTITIONS
 
 
 def entry_part(application: str, key: str, value: bytes | None) -> Part:
-    """A record of the ledger, to be written."""
+    """Make a record of the ledger."""
     record = pa.RecordBatch.from_pydict(
         {"key": pa.array([key.encode()], pa.large_binary()), "value": pa.array([value], pa.large_binary())}
     )
@@ -68,14 +103,14 @@ def entry_part(application: str, key: str, value: bytes | None) -> Part:
 
 
 class Ledger:
-    """One application's ledger, as this process has read it; not for several threads at once.
+    """One application's ledger, as read by this process; not thread-safe.
 
     Args:
-        application: Whose.
-        topics: To ask for offsets.
-        reader: To read with.
-        patience_s: How long a transaction that somebody has left open is waited for.
-        settle: Called when one stays open for long; has those ended that only their broker has left open.
+        application: The ``application.id``.
+        topics: For topics and offsets.
+        reader: The reader of its records.
+        patience_s: The longest wait for an open transaction.
+        settle: Called when a transaction stays open for long; ends those that only the broker has left open.
     """
 
     def __init__(
@@ -91,50 +126,86 @@ class Ledger:
         self._reader = reader
         self._patience_s = patience_s
         self.topic = ledger_topic(application)
+        self.unnoted = 0  # entries read since the last notes
         self._positions: dict[int, int] = {}
         self._records: dict[str, bytes] = {}
 
     def exists(self) -> bool:
-        """Whether the application has ever run here."""
+        """Return whether the application has ever run on this cluster."""
         return self.topic in self._topics.counts()
 
     def create(self, replication: int = -1) -> None:
-        """Creates the topic if it is not there."""
+        """Create the topic if it does not exist; one of an earlier version gets the settings of this one."""
         if not self.exists():
             with suppress(TopicExistsError):
-                self._topics.create(self.topic, 1 + _TASK_PARTITIONS, _SETTINGS, replication)
+                self._topics.create(self.topic, 1 + _TASK_PARTITIONS, LEDGER_SETTINGS, replication)
+                return
+        try:
+            found = self._topics.config(self.topic)
+            changes = {name: value for name, value in LEDGER_SETTINGS.items() if found.get(name) != value}
+            if changes:
+                self._topics.alter_config(self.topic, changes)
+        except LogError as error:  # the application may lack the right; its ledger is then larger than it need be
+            _log.warning("the settings of %s stay as they are: %s", self.topic, error.message)
 
     def read(self, partitions: list[int]) -> None:
-        """Reads what is new in these partitions, up to where they end now.
+        """Read the new records of these partitions, up to their present ends.
 
-        An open transaction hides what comes after it. It is waited for: whoever opened it commits soon, or is fenced,
-        or runs into its timeout.
+        An open transaction hides all later records, so this waits for it: its writer commits soon, or is fenced, or its
+        timeout ends.
         """
         places = [TopicPartition(self.topic, number) for number in partitions]
-        fresh = [place for place in places if place.partition not in self._positions]
-        for place, found in self._topics.offsets(fresh, OffsetSpec.earliest()).items():
-            self._positions[place.partition] = found.offset
-        written = self._topics.offsets(places, OffsetSpec.latest(), committed=False)
+        self._begin([place for place in places if place.partition not in self._positions])
+        written = self._topics.offsets(places, LATEST, committed=False)
         deadline = time.monotonic() + self._patience_s
         suspicious = time.monotonic() + _SUSPICIOUS_S
         while True:
-            stable = self._topics.offsets(places, OffsetSpec.latest())
+            stable = self._topics.offsets(places, LATEST)
             if all(stable[place].offset >= written[place].offset for place in places):
                 break
             if time.monotonic() > deadline:
                 raise LogUnavailableError(
                     f"{self.topic}: a transaction has been open for {self._patience_s:.0f} s",
-                    hint="Whoever began it still runs; stop that instance, or wait for its transaction.timeout.ms.",
+                    hint="The instance that began it still runs: stop it, or wait for its transaction.timeout.ms.",
                 )
             if time.monotonic() > suspicious:
-                _log.warning("%s: a transaction is open and is waited for", self.topic)
+                _log.warning("%s: waiting for an open transaction", self.topic)
                 self._settle()
                 suspicious = time.monotonic() + _AGAIN_S
             time.sleep(_PAUSE_S)
         for place in places:
-            self._take(place.partition, stable[place].offset)
+            self._read_to(place.partition, stable[place].offset)
 
-    def _take(self, partition: int, end: int) -> None:
+    def _begin(self, fresh: list[TopicPartition]) -> None:
+        """Set the start offsets of partitions that have not been read yet, from the notes if there are any."""
+        if any(place.partition for place in fresh) and 0 not in self._positions:
+            self.read([0])
+        for place, found in self._topics.offsets(fresh, EARLIEST).items():
+            if place.partition in self._positions:  # partition 0, by now
+                continue
+            notes = json.loads(self._records.get(f"{NOTES}{place.partition}", b"{}"))
+            self._positions[place.partition] = max(found.offset, notes.get("offset", 0))
+            self._records |= {task: value.encode() for task, value in notes.get("entries", {}).items()}
+
+    def follow(self) -> None:
+        """Read all records that are decided by now, without waiting for open transactions."""
+        places = [TopicPartition(self.topic, number) for number in range(self._topics.partitions(self.topic))]
+        self._begin([place for place in places if place.partition not in self._positions])
+        for place, stable in self._topics.offsets(places, LATEST).items():
+            self._read_to(place.partition, stable.offset)
+
+    def notes(self) -> dict[str, bytes]:
+        """Return the notes as key -> value, so that other processes need not read these entries again."""
+        self.unnoted = 0
+        found = {}
+        for number in sorted(self._positions):
+            entries = {key: value.decode() for key, value in self._records.items() if partition_of(key) == number}
+            value = json.dumps({"offset": self._positions[number], "entries": entries}).encode()
+            if number and len(value) < _MOST_NOTED_BYTES:
+                found[f"{NOTES}{number}"] = value
+        return found
+
+    def _read_to(self, partition: int, end: int) -> None:
         start = self._positions[partition]
         if end < start:  # the topic was deleted and created anew
             self._records = {key: value for key, value in self._records.items() if partition_of(key) != partition}
@@ -145,25 +216,28 @@ class Ledger:
                     self._records.pop(key.decode(), None)
                 else:
                     self._records[key.decode()] = value
+            self.unnoted += batch.num_rows if partition else 0
         self._positions[partition] = end
 
     def read_all(self) -> None:
-        """Reads all partitions."""
+        """Read all partitions."""
         self.read(list(range(self._topics.partitions(self.topic))))
 
     def entry(self, task: str) -> Entry | None:
-        """What a task has written last, as far as read."""
+        """Return the last entry of a task, as far as read."""
         data = self._records.get(task)
-        if data is None:
-            return None
-        found = json.loads(data)
-        return Entry(int(found["batch"]), int(found["epoch"]))
+        return None if data is None else Entry.unpack(data)
 
     def lease(self) -> dict[str, object] | None:
-        """The lease as it was written last, as far as read."""
+        """Return the newest lease, as far as read."""
         data = self._records.get(LEASE)
         return None if data is None else json.loads(data)
 
-    def tasks(self) -> dict[str, int]:
-        """Task -> last batch written, as far as read."""
-        return {key: int(json.loads(data)["batch"]) for key, data in self._records.items() if key != LEASE}
+    def planned(self) -> str | None:
+        """Return the newest planned batch, as far as read."""
+        data = self._records.get(PLANNED)
+        return None if data is None else data.decode()
+
+    def entries(self) -> dict[str, Entry]:
+        """Return the last entry of each task, as far as read."""
+        return {key: Entry.unpack(data) for key, data in self._records.items() if partition_of(key)}

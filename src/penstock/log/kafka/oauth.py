@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: asked of the identity provider with the client's own credentials, kept while they last."""
+"""Tokens for OAUTHBEARER: requested from the identity provider with client credentials, and cached."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _DEFAULT_LIFETIME_S = 60.0
 
 @dataclass(slots=True, repr=False)
 class TokenSource:
-    """Gives a token that is valid; many threads may ask.
+    """A source of valid tokens; thread-safe.
 
     Args:
         endpoint: The provider's URL.
-        client_id: Who asks.
-        client_secret: What proves it.
-        scope: What the token is to be for; empty: what the provider decides.
-        extensions: What is told to the broker beside the token.
-        authorities: A PEM file with the authorities that are trusted for the endpoint; empty: the system's.
+        client_id: The client's id.
+        client_secret: The client's secret.
+        scope: The requested scope; empty: the provider's default.
+        extensions: SASL extensions for the broker.
+        authorities: A PEM file with the trusted authorities of the endpoint; empty: the system's.
     """
 
     endpoint: str
@@ -51,14 +51,14 @@ class TokenSource:
 
     @classmethod
     def of(cls, login: Mapping[str, str], settings: Mapping[str, str]) -> TokenSource:
-        """Of the settings, in which credentials go before those of the login module, as in Java's clients.
+        """Read the settings; their credentials have precedence over the login module's, as in Java's clients.
 
         Args:
             login: Options of ``sasl.jaas.config``.
             settings: The other settings, by Java's names.
 
         Raises:
-            ConfigError: Something that is needed is missing.
+            ConfigError: A required setting is missing.
         """
         given = {
             _ENDPOINT: settings.get(_ENDPOINT, ""),
@@ -68,7 +68,7 @@ class TokenSource:
         if missing := [name for name, value in given.items() if not value]:
             raise ConfigError(
                 f"OAUTHBEARER needs {', '.join(missing)}",
-                hint="Tokens are asked for with client credentials at an identity provider; no other way is known.",
+                hint="Only the client credentials grant of an identity provider is supported.",
                 setting=missing[0],
             )
         own = (each.split("=", 1) for each in settings.get(f"{_PREFIX}extensions", "").split(",") if "=" in each)
@@ -83,7 +83,7 @@ class TokenSource:
         )
 
     def librdkafka(self) -> dict[str, str]:
-        """What librdkafka is told, which asks for tokens itself."""
+        """Return the settings of librdkafka, which requests tokens itself."""
         found = {
             f"{_PREFIX}method": "oidc",
             _ENDPOINT: self.endpoint,
@@ -96,16 +96,16 @@ class TokenSource:
         return {name: value for name, value in found.items() if value}
 
     def login(self) -> dict[str, str]:
-        """Options of Java's login module."""
+        """Return the options of Java's login module."""
         found = {"clientId": self.client_id, "clientSecret": self.client_secret, "scope": self.scope}
         found |= {f"extension_{name}": value for name, value in self.extensions.items()}
         return {name: value for name, value in found.items() if value}
 
     def token(self) -> str:
-        """The token; asked for if there is none, or the last one ends soon.
+        """Return the token; requests one if there is none or the last one expires soon.
 
         Raises:
-            AuthenticationError: The provider gives none.
+            AuthenticationError: The provider refuses.
         """
         with self._lock:
             if time.monotonic() >= self._renew_at:
@@ -130,22 +130,22 @@ class TokenSource:
                 answer: dict[str, Any] = json.load(reply)
         except urllib.error.HTTPError as error:
             with error:
-                raise self._refused(f"{error.code} {_told(error.read())}".rstrip()) from error
+                raise self._refused(f"{error.code} {_error_text(error.read())}".rstrip()) from error
         except (OSError, ValueError) as error:
             raise self._refused(str(getattr(error, "reason", error))) from error
         if "access_token" not in answer:
             raise self._refused("an answer without access_token")
         return answer
 
-    def _refused(self, why: str) -> AuthenticationError:
+    def _refused(self, reason: str) -> AuthenticationError:
         return AuthenticationError(
-            f"no token for client {self.client_id!r} from {self.endpoint}: {why}",
+            f"no token for client {self.client_id!r} from {self.endpoint}: {reason}",
             hint=f"See {_ENDPOINT}, {_CREDENTIALS}id and {_CREDENTIALS}secret.",
         )
 
 
-def _told(body: bytes) -> str:
-    """The error that RFC 6749 wants in an answer, if it is there."""
+def _error_text(body: bytes) -> str:
+    """Return the error in an answer, in the form of RFC 6749; empty if there is none."""
     try:
         answer = json.loads(body)
         return ": ".join(str(answer[name]) for name in ("error", "error_description") if answer.get(name))

@@ -1,61 +1,184 @@
-"""How far topics go, and when their records are from, without reading them."""
+"""Offsets, times and sizes of records, without reading them."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.log.base import TopicPartition
+from confluent_kafka import KafkaException
+
+from penstock.errors import LogUnavailableError
+from penstock.log.base import OffsetAndTime, Span, Stretch, TopicPartition
+from penstock.log.kafka.failures import error_of, is_transient
+from penstock.log.kafka.wire.fetch import first_records, stored_bytes
+from penstock.log.kafka.wire.offsets import LATEST
+from penstock.log.time_range import first_from
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.log.kafka.reading import RangeReader
     from penstock.log.kafka.topics import Topics
+    from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.kafka.wire.waiting import DataWaiter
 
-__all__ = ["stretches", "wait_for_data"]
+__all__ = ["first_in_time", "record_sizes", "settled_ends", "stretches", "wait_for_data"]
 
+_log = logging.getLogger(__name__)
 _PIECES = 16
-_FIRST_PAUSE_S = 0.002
-_LONGEST_PAUSE_S = 0.02
+_PAUSE_S = 0.02
+_AFTER_ERROR_S = 0.1
+_SETTLE_PAUSE_S = 0.005
 _LEAST_TIME = 0
+_SAMPLED_PARTITIONS = 8
+_SAMPLED_AT = (0.0, 0.5)  # of each of their ranges
 
 
-def wait_for_data(topics: Topics, known: Mapping[TopicPartition, int], timeout_s: float) -> dict[TopicPartition, int]:
-    """Waits until these topics no longer end at ``known``, at most so long; gives where they end then."""
+def wait_for_data(
+    topics: Topics, waiter: DataWaiter, known: Mapping[TopicPartition, int], timeout_s: float
+) -> dict[TopicPartition, int]:
+    """Wait until these partitions no longer end at ``known`` or until the timeout, and return their end offsets.
+
+    Errors of brokers (a leader moves, a topic is gone) are left to the request that follows.
+    """
     deadline = time.monotonic() + timeout_s
     names = sorted({place.topic for place in known})
-    pause = _FIRST_PAUSE_S
     while True:
+        left = max(0.0, deadline - time.monotonic())
+        pause = _PAUSE_S
+        try:
+            if not waiter.wait(known, left):
+                return dict(known)
+        except KafkaException as error:
+            if not is_transient(error):
+                _log.debug("waiting for records: %s", error_of(error).str())
+            pause = _AFTER_ERROR_S
         ends = topics.ends(names)
         left = deadline - time.monotonic()
-        if ends != known or left <= 0:
+        if left <= 0 or any(ends.get(place) != offset for place, offset in known.items()):
             return ends
         time.sleep(min(pause, left))
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def stretches(topics: Topics, place: TopicPartition, start: int, end: int, most: int) -> list[tuple[int, int, int]]:
-    """Stretches of records from ``start`` on until they hold ``most``: (next offset, smallest, largest time).
+def settled_ends(topics: Topics, places: Sequence[TopicPartition], patience_s: float) -> dict[TopicPartition, int]:
+    """Wait until the last stable offsets have reached the present high watermarks; return the last stable offsets.
 
-    The broker has an index by time: it tells the first offset from a time on. So the span of time is halved until each
-    stretch is a small part of what is wanted. Times are bounds of the latest record so far, not of each record.
+    Raises:
+        LogUnavailableError: A transaction stays open for longer than ``patience_s``.
     """
-    last = topics.newest_time(place)
-    if last is None or start >= end:
-        return []
-    small = max(1, most // _PIECES)
-    found: list[tuple[int, int, int]] = []
-    # Each entry: records of [first, following) are the first of times in [low, high]; the earliest stretch on top.
-    waiting = [(start, end, _LEAST_TIME, last)]
-    while waiting and (not found or found[-1][0] < start + most):
-        first, following, low, high = waiting.pop()
-        if following - first <= small or low >= high:
-            found.append((following, low, high))
-            continue
-        middle = (low + high) // 2
-        cut = topics.for_time(place, middle + 1)
-        at = following if cut is None else min(max(cut.offset, first), following)
-        if at < following:
-            waiting.append((at, following, middle + 1, high))
-        if at > first:
-            waiting.append((first, at, low, middle))
+    deadline = time.monotonic() + patience_s
+    written = topics.offsets(places, LATEST, committed=False)
+    while True:
+        stable = {place: each.offset for place, each in topics.offsets(places, LATEST).items()}
+        late = [place for place, each in written.items() if stable[place] < each.offset]
+        if not late:
+            return stable
+        if time.monotonic() > deadline:
+            raise LogUnavailableError(
+                f"{late[0].topic}-{late[0].partition}: a transaction has been open for {patience_s:.0f} s",
+                hint="Its producer may have died; the broker aborts it after its transaction.timeout.ms. "
+                "kafka-transactions.sh finds it.",
+                topic=late[0].topic,
+                partition=late[0].partition,
+            )
+        time.sleep(_SETTLE_PAUSE_S)
+
+
+def first_in_time(
+    cluster: Cluster, topics: Topics, times: Mapping[TopicPartition, int], reader: RangeReader
+) -> dict[TopicPartition, OffsetAndTime | None]:
+    """Find the first record of each partition whose timestamp is at least this; None if there is none.
+
+    The index includes the markers of transactions, with the times of the commits: for records older than their commits
+    it returns a marker. Nearly always the first record after it is the right one, and one request fetches the first
+    batches of all partitions.
+    """
+    near = {place: each.offset for place, each in topics.for_times(times).items() if each is not None}
+    found: dict[TopicPartition, OffsetAndTime | None] = dict.fromkeys(times)
+    batches: Mapping[TopicPartition, pa.RecordBatch] = {}
+    with suppress(KafkaException):  # the reader of a single partition retries
+        batches = first_records(cluster, near, "read_committed")
+    for place, offset in near.items():
+        at = first_from(batches[place], times[place]) if place in batches else None
+        if at is None:
+            pieces = reader.read(place.topic, place.partition, offset)
+            at = next((first for each in pieces if (first := first_from(each, times[place])) is not None), None)
+        found[place] = at
     return found
+
+
+def stretches(topics: Topics, wanted: Mapping[TopicPartition, Span]) -> dict[TopicPartition, list[Stretch]]:
+    """List stretches of records from the start of each span until they hold its ``most``.
+
+    The broker's index returns the first offset from a time on. So the range of time is halved until each stretch is a
+    small part of the span; one request to each broker halves those of all partitions. Times are bounds of the latest
+    record so far, not of each record.
+    """
+    newest = topics.newest_times(wanted)
+    searches = {place: _Search(span, last) for place, span in wanted.items() if (last := newest[place]) is not None}
+    while times := {place: at for place, search in searches.items() if (at := search.next_time()) is not None}:
+        for place, found in topics.for_times(times).items():
+            searches[place].cut(None if found is None else found.offset)
+    return {place: searches[place].found if place in searches else [] for place in wanted}
+
+
+class _Search:
+    """The search in one partition.
+
+    Args:
+        span: The range of offsets.
+        last: The newest timestamp of the partition.
+
+    Attributes:
+        found: The stretches so far.
+    """
+
+    def __init__(self, span: Span, last: int) -> None:
+        self.found: list[Stretch] = []
+        self._span = span
+        self._small = max(1, span.most // _PIECES)
+        # Each entry: records of [first, following) are the first of times in [low, high]; the earliest stretch on top.
+        self._waiting = [(span.start, span.end, _LEAST_TIME, last)] if span.start < span.end else []
+
+    def next_time(self) -> int | None:
+        """Return the next time to look up; None when the search is done."""
+        while self._waiting and (not self.found or self.found[-1].following < self._span.start + self._span.most):
+            first, following, low, high = self._waiting[-1]
+            if following - first > self._small and low < high:
+                return (low + high) // 2 + 1
+            self._waiting.pop()
+            self.found.append(Stretch(following, low, high))
+        return None
+
+    def cut(self, offset: int | None) -> None:
+        """Divide the stretch at the first offset from that time on; None: there is no such record."""
+        first, following, low, high = self._waiting.pop()
+        middle = (low + high) // 2
+        at = following if offset is None else min(max(offset, first), following)
+        if at < following:
+            self._waiting.append((at, following, middle + 1, high))
+        if at > first:
+            self._waiting.append((first, at, low, middle))
+
+
+def record_sizes(cluster: Cluster, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+    """Estimate how many bytes the broker stores for these ranges, compressed or not, as the producer has sent them.
+
+    The largest partitions are sampled. Others get the average of their topic's samples, or of all samples.
+    """
+    largest = sorted(ranges, key=lambda tp: ranges[tp][0] - ranges[tp][1])[:_SAMPLED_PARTITIONS]
+    samples = [(tp, int(ranges[tp][0] * (1 - at) + ranges[tp][1] * at)) for tp in largest for at in _SAMPLED_AT]
+    found: dict[TopicPartition, list[float]] = {}
+    for (tp, _), (offsets, size) in zip(samples, stored_bytes(cluster, samples), strict=True):
+        if offsets:
+            found.setdefault(tp, []).append(size / offsets)
+    own = {tp: sum(each) / len(each) for tp, each in found.items()}
+    topics: dict[str, list[float]] = {}
+    for tp, each in own.items():
+        topics.setdefault(tp.topic, []).append(each)
+    usual = sum(own.values()) / max(1, len(own))
+    of_topic = {topic: sum(each) / len(each) for topic, each in topics.items()}
+    return {tp: int((end - start) * own.get(tp, of_topic.get(tp.topic, usual))) for tp, (start, end) in ranges.items()}

@@ -1,4 +1,4 @@
-"""Ranges of topic partitions as columns; what may pass is tried again."""
+"""Reading of offset ranges as columns, with retries after temporary failures."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import OffsetOutOfRangeError
 from penstock.log.base import RECORD_SCHEMA, TopicPartition
-from penstock.log.kafka.failures import error_of, failure, is_transient
+from penstock.log.kafka.failures import error_of, failure, may_pass, patience_for
 from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
-    from penstock.log.kafka.access import Access
+    from penstock.log.kafka.access import ClusterAccess
     from penstock.log.kafka.wire.cluster import Cluster
 
 __all__ = ["EMPTY", "RangeReader"]
 
 EMPTY = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in RECORD_SCHEMA], schema=RECORD_SCHEMA)
 _log = logging.getLogger(__name__)
-_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.3
 _AT_ONCE_BYTES = 4 << 20
 
 
 class RangeReader:
-    """Reads ranges, one after the other.
+    """A reader of offset ranges, one after the other.
 
     Args:
-        cluster: Where.
+        cluster: The cluster.
         isolation: Whether records of aborted and open transactions are left out.
-        patience_s: How long nothing may come before it gives up.
-        access: Explains what the cluster refuses.
+        patience_s: The time without progress after which it gives up.
+        access: Explains refusals.
 
     Attributes:
-        position: Where to read on after `read`: gaps that transactions and compaction have left are passed.
+        position: The next offset after `read`, behind the gaps that transactions and compaction have left.
     """
 
-    def __init__(self, cluster: Cluster, isolation: Isolation, patience_s: float, access: Access | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, isolation: Isolation, patience_s: float, access: ClusterAccess | None = None
+    ) -> None:
         self._access = access
         self._cluster = cluster
         self._isolation = isolation
@@ -51,7 +53,7 @@ class RangeReader:
     def read(
         self, topic: str, partition: int, start: int, end: int | None = None, most: int = 1 << 60
     ) -> Iterator[pa.RecordBatch]:
-        """Records with start <= offset < end, at most ``most``; without ``end``, those that are there now.
+        """Yield records with start <= offset < end, at most ``most``; without ``end``, up to the present end.
 
         Raises:
             OffsetOutOfRangeError: Retention has removed ``start``, or the log ends before it.
@@ -79,7 +81,7 @@ class RangeReader:
                 return
 
     def _until(self, place: TopicPartition, end: int) -> Iterator[pa.RecordBatch]:
-        for found in fetch_range(self._cluster, place, self.position, end, self._isolation, self._patience_s):
+        for found in fetch_range(self._cluster, place, (self.position, end), self._isolation, self._patience_s):
             self.position = found.next_offset
             if found.records.num_rows:
                 yield found.records
@@ -101,7 +103,8 @@ class RangeReader:
                 hint="Retention has removed it, or the topic was created anew.",
                 topic=place.topic, partition=place.partition, offset=self.position,
             ) from error  # fmt: skip
-        if not is_transient(error) or time.monotonic() + pause > deadline:
+        deadline += patience_for(error, self._patience_s) - self._patience_s
+        if not may_pass(error) or time.monotonic() + pause > deadline:
             facts = {"topic": place.topic, "partition": place.partition, "operation": "READ"}
             raise failure(error, f"reading {name}", self._access, **facts) from error
         _log.warning("reading %s at offset %d: %s; trying again", name, self.position, error_of(error).str())

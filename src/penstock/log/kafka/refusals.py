@@ -1,4 +1,4 @@
-"""Which records of a transaction a broker has refused for good: it names the topic, not the records."""
+"""The search for the refused records of a transaction: the broker names only their topic."""
 
 from __future__ import annotations
 
@@ -10,39 +10,63 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
+from penstock.errors import PenstockError, ProductionError
+from penstock.log.kafka.failures import error_of, failure
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.log.kafka.log import KafkaLog
+    from penstock.log.kafka.core import KafkaCore
+    from penstock.log.kafka.wire.produce import NotWrittenError
     from penstock.log.kafka.writing import Part
 
-__all__ = ["is_too_large", "record_limit", "refused_rows"]
+__all__ = ["is_too_large", "refusal", "refused_rows"]
 
-_OVERHEAD_BYTES = 70  # a record batch's header, and what stands around a record
+_OVERHEAD_BYTES = 70  # the header of a record batch, and the framing of a record
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
 def is_too_large(code: int) -> bool:
-    """Whether a record, or a batch of them, is larger than allowed."""
+    """Return whether an error is about the size of a record or batch."""
     return code in _TOO_LARGE
 
 
-def record_limit(log: KafkaLog, topic: str) -> int:
-    """The largest record batch that a topic takes from this client."""
-    own = log.clients.max_request_bytes
-    return min(own, int(log.topic_setting(topic, "max.message.bytes")))
+def refusal(log: KafkaCore, parts: Sequence[Part], error: NotWrittenError) -> PenstockError | None:
+    """Return the error of refused records, which are listed in ``refused``.
+
+    None if they may be written again: each record is small enough, but they were packed into batches that are not;
+    the log's next batches are smaller.
+    """
+    inner, place = error_of(error), error.place
+    doing = f"writing to {place.topic}-{place.partition}"
+    where = {"topic": place.topic, "partition": place.partition, "operation": "WRITE"}
+    found = failure(inner, doing, log.clients.access, **where)
+    if isinstance(found, ProductionError):
+        too_large = is_too_large(inner.code())
+        limit_bytes = log.batch_limit_bytes(place.topic) if too_large else 0
+        found.facts["refused"] = refused_rows(parts, place.topic, inner.code(), limit_bytes)
+        if not found.facts["refused"] and too_large:
+            log.clients.limit_batches(limit_bytes)
+            return None
+    return found
 
 
-def refused_rows(log: KafkaLog, parts: Sequence[Part], topic: str, code: int) -> dict[int, list[int]]:
-    """Part number -> rows that were refused; empty if the records are fine one by one."""
+def refused_rows(parts: Sequence[Part], topic: str, code: int, limit_bytes: int) -> dict[int, list[int]]:
+    """Return the refused rows by number of part; empty if each record alone is acceptable.
+
+    Args:
+        parts: The records of the transaction.
+        topic: The topic whose records were refused.
+        code: Kafka's error code.
+        limit_bytes: The largest record batch that the topic accepts.
+    """
     found = {}
-    limit = record_limit(log, topic) if is_too_large(code) else 0
     for number, (name, _, records) in enumerate(parts):
         if name != topic:
             continue
         if is_too_large(code):
-            wrong = _sizes(records) + _OVERHEAD_BYTES > limit
-        elif code == KafkaError.INVALID_RECORD:  # a compacted topic wants keys
+            wrong = _sizes(records) + _OVERHEAD_BYTES > limit_bytes
+        elif code == KafkaError.INVALID_RECORD:  # a compacted topic requires keys
             wrong = np.asarray(pc.is_null(records.column("key")))
         else:
             wrong = np.ones(records.num_rows, bool)

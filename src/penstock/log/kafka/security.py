@@ -1,4 +1,4 @@
-"""Who a client is and whom it trusts: read from either set of names, written for Java, librdkafka and Python."""
+"""A client's identity and trust: read from either set of names, written for Java, librdkafka and Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MECHANISMS = (*_WITH_PASSWORD, "OAUTHBEARER")
 _OIDC_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
-# Read here, in whichever of the two sets it is given; all other names are passed on.
+# The names of both sets that are read here; all others are passed on.
 _NAMES = (
     "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password",
     "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type", "ssl.truststore.certificates",
@@ -33,23 +33,23 @@ _NAMES = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """The settings of `_NAMES`, whatever names they were given by; empty text is "not given".
+    """The settings of `_NAMES`, from either set of names; empty text means "not set".
 
     Attributes:
         protocol: ``security.protocol``.
         mechanism: ``sasl.mechanism``.
-        login: Options of the login module, by the names that JAAS has for them.
-        jaas: ``sasl.jaas.config`` as it was given.
-        trusted: PEM of the authorities that are trusted.
+        login: Options of the login module, by JAAS's names.
+        jaas: ``sasl.jaas.config``, unchanged.
+        trusted: The trusted authorities as PEM.
         trusted_file: Or their file, with the password of a store.
-        certificate: PEM of the client's own certificate.
+        certificate: The client's certificate as PEM.
         certificate_file: Or its file, with or without the key.
-        key: PEM of its key.
+        key: The client's key as PEM.
         key_file: Or its file.
-        key_password: Of the key.
-        keystore: A PKCS #12 file with both.
-        verifies_host: Whether the broker's name must be the certificate's.
-        verifies: Whether the broker's certificate is looked at.
+        key_password: The password of the key.
+        keystore: A PKCS #12 file with both, and its password.
+        verifies_host: Whether the broker's name must be in its certificate.
+        verifies: Whether the broker's certificate is verified.
     """
 
     protocol: str = "PLAINTEXT"
@@ -69,7 +69,7 @@ class Security:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> tuple[Security, dict[str, str]]:
-        """Reads them, and gives back what is left of the settings."""
+        """Read the settings of `_NAMES`, and also return the remaining ones."""
         given = {name: settings[name] for name in _NAMES if name in settings}
         rest = {name: value for name, value in settings.items() if name not in given}
         get = given.get
@@ -123,7 +123,7 @@ class Security:
         if not self.uses_sasl and (self.username or self.jaas):
             raise ConfigError(
                 f"{', '.join(secured)} would have no effect: security.protocol is {self.protocol}",
-                hint="Set security.protocol to SASL_SSL (or SASL_PLAINTEXT, where the network is trusted).",
+                hint="Set security.protocol to SASL_SSL (or SASL_PLAINTEXT, if the network is trusted).",
                 setting="security.protocol",
             )
 
@@ -144,7 +144,7 @@ class Security:
         return self.login.get("password", "")
 
     def librdkafka(self) -> dict[str, str]:
-        """By librdkafka's names."""
+        """Return the settings by librdkafka's names."""
         found = {"security.protocol": self.protocol.lower()} if self.protocol != "PLAINTEXT" else {}
         if self.uses_sasl:
             found["sasl.mechanism"] = self.mechanism
@@ -173,10 +173,10 @@ class Security:
     def _login_of_librdkafka(self) -> dict[str, str]:
         if self.mechanism in _WITH_PASSWORD:
             return {"sasl.username": self.username, "sasl.password": self.password}
-        return {}  # of OAUTHBEARER there is more than a login: see ClientSettings
+        return {}  # OAUTHBEARER needs more than a login: see ClientSettings
 
     def jvm(self) -> dict[str, str]:
-        """By Java's names."""
+        """Return the settings by Java's names."""
         found = {"security.protocol": self.protocol} if self.protocol != "PLAINTEXT" else {}
         if self.uses_sasl:
             found["sasl.mechanism"] = self.mechanism
@@ -188,7 +188,7 @@ class Security:
             return found
         if not self.verifies:
             raise ConfigError(
-                "enable.ssl.certificate.verification is false, which Java's clients do not know",
+                "enable.ssl.certificate.verification is false, which Java's clients do not support",
                 hint="Trust the broker's certificate with ssl.truststore.location instead.",
                 setting="enable.ssl.certificate.verification",
             )
@@ -205,7 +205,7 @@ class Security:
             return {}
         if is_pem(place, "ssl.truststore.location"):
             return {"ssl.truststore.type": "PEM", "ssl.truststore.location": place}
-        found = {"ssl.truststore.location": place}  # Java itself sees whether it is JKS or PKCS #12
+        found = {"ssl.truststore.location": place}  # Java detects JKS and PKCS #12 itself
         return found | ({"ssl.truststore.password": password} if password else {})
 
     def _identity_of_java(self) -> dict[str, str]:
@@ -232,7 +232,7 @@ class Security:
         }
 
     def _trusted_pem(self) -> tuple[str, str]:
-        """The trusted authorities as text, or the PEM file they are in."""
+        """Return the trusted authorities as text, or their PEM file."""
         place, password = self.trusted_file
         if self.trusted or not place or place == "probe" or Path(place).is_dir():
             return self.trusted, "" if self.trusted else place
@@ -241,7 +241,7 @@ class Security:
         return pem_certificates(place, password or None, "ssl.truststore.location"), ""
 
     def context(self) -> ssl.SSLContext | None:
-        """For clients that open their sockets in Python; None without TLS."""
+        """Make the context of clients that open their sockets in Python; None without TLS."""
         if not self.uses_tls:
             return None
         trusted, place = self._trusted_pem()
@@ -265,7 +265,7 @@ class Security:
         return context
 
     def subject(self) -> str:
-        """The name in the client's certificate, as Kafka writes it: ``CN=client,O=Penstock``; empty without one."""
+        """Return the name in the client's certificate in Kafka's form, ``CN=client,O=Penstock``; empty without one."""
         try:
             chain = identity_of(*self.keystore, "ssl.keystore.location").chain if self.keystore[0] else self.certificate
             chain = chain or _text(self.certificate_file, "ssl.certificate.location")
@@ -297,7 +297,7 @@ def _text(place: str, setting: str) -> str:
 
 
 def _load_pem(context: ssl.SSLContext, text: str, password: str) -> None:
-    """Python's ssl reads a client's key from files only: one of this user alone, gone at once."""
+    """Load a client's key by a private temporary file, as Python's ssl reads keys from files only."""
     handle, name = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(handle, "w") as file:

@@ -1,4 +1,4 @@
-"""One set of client settings for all of Kafka's clients: Java's, librdkafka's and those written in Python."""
+"""One set of settings for all of Kafka's clients: Java's, librdkafka's and those written in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ClientKind", "ClientSettings"]
 ClientKind = Literal["consumer", "producer", "admin", "restore.consumer", "global.consumer"]
 
 _SCHEME = "kafka://"
-# What librdkafka calls otherwise: Java's name -> librdkafka's names, of which the first is the one that is written.
+# Java's name -> librdkafka's names, if they differ; the first of them is used.
 _RENAMED: Mapping[str, tuple[str, ...]] = {
     "acks": ("acks", "request.required.acks"),
     "buffer.memory": ("queue.buffering.max.kbytes",),
@@ -51,17 +51,19 @@ _PYTHON_NAMES = {
     "client.id": ("client_id", str),
     "request.timeout.ms": ("request_timeout_ms", int),
     "receive.buffer.bytes": ("receive_buffer_bytes", int),
+    "receive.message.max.bytes": ("receive_message_max_bytes", int),
     "send.buffer.bytes": ("send_buffer_bytes", int),
     "connections.max.idle.ms": ("connections_max_idle_ms", int),
     "reconnect.backoff.ms": ("reconnect_backoff_ms", int),
     "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", int),
     "retry.backoff.ms": ("retry_backoff_ms", int),
+    "socket.connection.setup.timeout.ms": ("socket_connection_setup_timeout_ms", int),
 }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClientSettings:
-    """What the clients of one Kafka cluster are told.
+    """The settings of the clients of one Kafka cluster.
 
     Names are Java's (as in a StreamsConfig) or librdkafka's, with or without one of the prefixes ``consumer.``,
     ``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``producer.`` and ``admin.``. References such as
@@ -74,8 +76,8 @@ class ClientSettings:
     {'bootstrap.servers': 'broker:9092', 'linger.ms': '5'}
 
     Attributes:
-        bootstrap_servers: ``host:port``, several with commas between.
-        given: Names and values as they were given.
+        bootstrap_servers: ``host:port``, several separated by commas.
+        given: Names and values, unchanged.
     """
 
     bootstrap_servers: str
@@ -83,14 +85,14 @@ class ClientSettings:
 
     @classmethod
     def of(cls, url: str = "", settings: Mapping[str, Any] | None = None) -> ClientSettings:
-        """Checks the names; a whole StreamsConfig's ``given`` may be handed in, of which only clients' are taken.
+        """Check the names and make the settings; of a whole StreamsConfig's ``given``, only clients' are kept.
 
         Args:
-            url: ``host:port[,host:port]``, with ``kafka://`` before or not; by default ``bootstrap.servers``.
+            url: ``host:port[,host:port]``, with or without ``kafka://``; by default ``bootstrap.servers``.
             settings: Names and values.
 
         Raises:
-            ConfigError: No client knows a name, a setting is given twice, or there is no broker.
+            ConfigError: No client has a setting of this name, one has two values, or there is no broker.
         """
         settings = settings or {}
         servers = url or str(settings.get("bootstrap.servers") or settings.get("metadata.broker.list") or "")
@@ -98,14 +100,22 @@ class ClientSettings:
             raise ConfigError("bootstrap.servers must be set", hint="For example localhost:9092")
         found = {name: _text(value) for name, value in _of_clients(settings) if value is not None}
         for kind in ("consumer", "producer", "admin"):
-            _layers(kind, found.items())  # a setting that is given twice is found now
+            _layers(kind, found.items())  # finds a setting with two values early
         return cls(servers.removeprefix(_SCHEME).rstrip("/"), tuple(sorted(found.items())))
 
     def __repr__(self) -> str:
         return f"ClientSettings({self.bootstrap_servers!r}, {masked(dict(self.given))!r})"
 
+    @property
+    def exposes_login(self) -> bool:
+        """Whether passwords or tokens go over the network in plain text: to another machine, without TLS."""
+        security, _ = self._of("admin")
+        hosts = {server.rpartition(":")[0].strip("[]") for server in self.bootstrap_servers.split(",")}
+        is_elsewhere = bool(hosts - {"localhost", "127.0.0.1", "::1"})
+        return security.protocol == "SASL_PLAINTEXT" and security.mechanism in {"PLAIN", "OAUTHBEARER"} and is_elsewhere
+
     def librdkafka(self, kind: ClientKind) -> dict[str, Any]:
-        """For confluent-kafka; prints without its secrets."""
+        """Return the settings of confluent-kafka; the repr hides secrets."""
         security, rest = self._of(kind)
         client = _client(kind)
         found: dict[str, Any] = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
@@ -117,17 +127,17 @@ class ClientSettings:
         return found
 
     def jvm(self, kind: ClientKind) -> dict[str, str]:
-        """For clients in Java, such as Spark's connector; prints without its secrets."""
+        """Return the settings of Java's clients; the repr hides secrets."""
         security, rest = self._of(kind)
         found = Secretive({"bootstrap.servers": resolved("bootstrap.servers", self.bootstrap_servers)})
         found |= {name: value for name, value in rest.items() if _is_of_java(name, _client(kind))}
         found |= security.jvm()
         if not security.jaas and (tokens := _tokens(security, rest)) is not None:
-            found["sasl.jaas.config"] = jaas_line(security.mechanism, tokens.login())  # older ones read it there only
+            found["sasl.jaas.config"] = jaas_line(security.mechanism, tokens.login())  # older clients read only it
         return found
 
     def kafka_python(self) -> dict[str, Any]:
-        """For clients that open their sockets in Python, by kafka-python's names; prints without its secrets."""
+        """Return the settings of clients written in Python, by kafka-python's names; the repr hides secrets."""
         security, rest = self._of("consumer")
         servers = resolved("bootstrap.servers", self.bootstrap_servers)
         found: dict[str, Any] = Secretive(bootstrap_servers=servers.split(","), security_protocol=security.protocol)
@@ -145,7 +155,7 @@ class ClientSettings:
         return found
 
     def security(self, kind: ClientKind = "consumer") -> Security:
-        """Protocol, mechanism, user and certificates."""
+        """Return protocol, mechanism, user and certificates."""
         return self._of(kind)[0]
 
     def _of(self, kind: ClientKind) -> tuple[Security, dict[str, str]]:
@@ -158,7 +168,7 @@ def _tokens(security: Security, rest: Mapping[str, str]) -> TokenSource | None:
 
 
 def _of_clients(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Those that clients take; other settings of an app are left out, unknown ones refused."""
+    """Yield the settings of clients; other settings of an app are left out, unknown ones raise ConfigError."""
     others = tuple(prefix for prefix in PREFIXES if prefix not in CLIENT_PREFIXES)
     for name, value in settings.items():
         if name in ("bootstrap.servers", "metadata.broker.list"):
@@ -187,7 +197,7 @@ def _client(kind: str) -> str:
 
 
 def _layers(kind: str, given: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What this kind of client takes, by Java's names where there are two; what is said for fewer clients wins."""
+    """Return the settings of one kind of client, by Java's names; settings with a longer prefix win."""
     client = _client(kind)
     special = "main.consumer." if kind == "consumer" else f"{kind}."
     order = {"": 0, f"{client}.": 1, special: 2 if special != f"{client}." else 1}
@@ -211,9 +221,9 @@ def _layers(kind: str, given: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _for_librdkafka(name: str, value: str, client: str) -> dict[str, str]:
-    """A setting by librdkafka's name and in its units; nothing if librdkafka has no such thing."""
+    """Return a setting by librdkafka's name and in its units; empty if librdkafka does not have it."""
     if name == "request.timeout.ms" and client == "producer":
-        return {name: value}  # the broker's time to answer; socket.timeout.ms would bound transactions as well
+        return {name: value}  # the broker's response time; socket.timeout.ms would limit transactions as well
     if name == "metadata.max.age.ms":
         return {"topic.metadata.refresh.interval.ms": value, name: str(3 * int(value))}
     if name == "buffer.memory":

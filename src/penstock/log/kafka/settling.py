@@ -1,13 +1,15 @@
-"""Transactions of an application that a broker has left open, though they have ended: they are ended everywhere."""
+"""The repair of hanging transactions, which a broker has left open though their coordinator has ended them."""
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
 from penstock.log.kafka.failures import error_of
+from penstock.log.kafka.fenced_producers import is_own_id
 from penstock.log.kafka.wire.hanging import find_hanging, settle
 
 if TYPE_CHECKING:
@@ -20,16 +22,16 @@ _log = logging.getLogger(__name__)
 
 
 def settle_hanging(application: str, topics: Topics, clients: Clients) -> None:
-    """Looks for them and has them ended as their coordinator had decided; what hinders that is logged.
+    """Find hanging transactions and end them as their coordinator has decided; failures are logged.
 
-    It looks at all topics that the user may see, since outputs hang with the ledger. Kafka's `kafka-transactions.sh`
+    It searches all topics that the user may see, since outputs hang with the ledger. Kafka's `kafka-transactions.sh`
     finds such transactions too, but can only abort them.
     """
     cluster = clients.cluster()
     try:
         places = topics.places(topics.counts())
-        for found in find_hanging(cluster, places, lambda name: name.startswith(f"{application}-")):
-            settle(cluster, found, clients.transaction_timeout_ms, clients.limits())
+        for found in find_hanging(cluster, places, partial(is_own_id, application)):
+            settle(cluster, found, clients.timeouts.least_ms, clients.limits())
             _log.warning(
                 "the %s transaction of %s was open in %s, where the broker had lost its end; it is ended there now",
                 "committed" if found.committed else "aborted",
@@ -38,4 +40,4 @@ def settle_hanging(application: str, topics: Topics, clients: Clients) -> None:
             )
     except KafkaException as error:
         cluster.forget()
-        _log.warning("transactions that hang cannot be looked for: %s", error_of(error).str())
+        _log.warning("the search for hanging transactions has failed: %s", error_of(error).str())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -16,7 +16,6 @@ from confluent_kafka.admin import (
     ConfigSource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -26,30 +25,35 @@ from penstock.log.kafka.clients import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
 from penstock.log.kafka.wire.errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
+from penstock.log.kafka.wire.offsets import EARLIEST, LATEST, NEWEST_TIME, list_offsets
+
+if TYPE_CHECKING:
+    from penstock.log.base import Isolation
+    from penstock.log.kafka.wire.members import JoinedMember
 
 __all__ = ["Topics", "error_code"]
 
 _REQUEST_S = 10.0
-_METADATA_S = 2.0  # how long a partition count may be out of date
+_METADATA_S = 2.0  # the longest age of a cached partition count
 _SETTLE_S = 15.0
 Offsets = dict[TopicPartition, int]
 
 
 class Topics:
-    """What the admin client does for a `KafkaLog`."""
+    """The operations of the admin client for a `KafkaLog`."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._counts: dict[str, tuple[float, int]] = {}
 
     def ask(self, action: Callable[[], Any], doing: str, operation: str = "DESCRIBE", **facts: Any) -> Any:
-        """An answer of the cluster, asked for again while it fails for reasons that may pass.
+        """Send a request to the cluster, with retries after temporary failures.
 
         Args:
-            action: Asks.
-            doing: What is done, for messages.
-            operation: As ACLs call it.
-            facts: What it is done to: ``topic`` or ``group``.
+            action: Sends the request.
+            doing: Its description for messages.
+            operation: Its name in ACLs.
+            facts: Its object: ``topic`` or ``group``.
         """
 
         def act() -> Any:
@@ -58,27 +62,24 @@ class Topics:
             except TimeoutError as error:  # of a future: the client has not kept the limit that it was given
                 raise failed(TIMED_OUT, f"{doing}: no answer") from error
             except KafkaException:
-                self._clients.admin().poll(0)  # hears why
+                self._clients.admin().poll(0)  # calls error_cb with the reason
                 raise
 
         clients = self._clients
-        return persist(act, doing, clients.patience_s, clients.access, operation=operation, **facts)
+        forget = clients.cluster().forget
+        return persist(act, doing, clients.patience_s, clients.access, forget, operation=operation, **facts)
 
     def counts(self) -> dict[str, int]:
-        """Partition counts of all topics, Kafka's own left out."""
-        admin = self._clients.admin()
-        found = self.ask(lambda: admin.list_topics(timeout=_REQUEST_S), "listing the topics").topics
-        return {
-            name: len(topic.partitions)
-            for name, topic in sorted(found.items())
-            if topic.error is None and not name.startswith("__")
-        }
+        """Return the partition counts of all topics, without Kafka's own."""
+        cluster = self._clients.cluster()
+        found = self.ask(cluster.partition_counts, "listing the topics")
+        return {name: count for name, count in sorted(found.items()) if not name.startswith("__")}
 
     def partitions(self, topic: str) -> int:
-        """The partition count of a topic; not asked for each time.
+        """Return the partition count of a topic, cached for a short time.
 
         Raises:
-            UnknownTopicError: With the nearest names.
+            UnknownTopicError: There is no such topic; the message names similar ones.
         """
         now = time.monotonic()
         known = self._counts.get(topic)
@@ -96,7 +97,7 @@ class Topics:
         return known[1]
 
     def _require_visible(self, topic: str) -> None:
-        """Raises AuthorizationError if a topic is only hidden from this user: a list has what one may DESCRIBE."""
+        """Raise AuthorizationError if a topic is only hidden from this user, who may not DESCRIBE it."""
         admin = self._clients.admin()
         try:
             admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)[topic].result(_REQUEST_S)
@@ -107,12 +108,23 @@ class Topics:
                 doing, access = f"looking for topic {topic!r}", self._clients.access
                 raise failure(error, doing, access, topic=topic, operation="DESCRIBE") from error
 
+    def cluster_id(self) -> str:
+        """Return the id of the cluster."""
+        cluster = self._clients.cluster()
+        return str(self.ask(lambda: cluster.identities([])[0], "asking for the cluster's id"))
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the ids of those topics that exist, if the brokers support ids."""
+        cluster, names = self._clients.cluster(), sorted(set(topics))
+        found: dict[str, str] = self.ask(lambda: cluster.identities(names)[1], "asking for the ids of topics")
+        return found
+
     def places(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of these topics, in order."""
+        """List all partitions of these topics, in order."""
         return [TopicPartition(t, p) for t in sorted(set(topics)) for p in range(self.partitions(t))]
 
     def create(self, name: str, partitions: int, config: Mapping[str, str], replication: int = -1) -> None:
-        """Creates a topic, and waits until all brokers know it."""
+        """Create a topic, and wait until all brokers know it."""
         admin = self._clients.admin()
 
         def act() -> None:
@@ -130,7 +142,7 @@ class Topics:
         self._settle(lambda: self.counts().get(name) == partitions, f"topic {name!r} to appear")
 
     def delete(self, name: str) -> None:
-        """Deletes a topic, and waits until it is gone."""
+        """Delete a topic, and wait until it is gone."""
         self._counts.pop(name, None)
         self.partitions(name)
         admin = self._clients.admin()
@@ -140,23 +152,23 @@ class Topics:
         self._settle(lambda: name not in self.counts(), f"topic {name!r} to be gone")
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Adds partitions until the topic has ``total``."""
+        """Add partitions until the topic has ``total``."""
         admin = self._clients.admin()
         act = lambda: admin.create_partitions([NewPartitions(name, total)])[name].result(_REQUEST_S)  # noqa: E731
         self.ask(act, f"adding partitions to {name!r}", "ALTER", topic=name)
         self._counts.pop(name, None)
         self._settle(lambda: self.counts().get(name) == total, f"topic {name!r} to have {total} partitions")
 
-    def _settle(self, done: Callable[[], bool], what: str) -> None:
-        """Waits for the brokers' metadata to follow what their controller has done."""
+    def _settle(self, done: Callable[[], bool], event: str) -> None:
+        """Wait until the brokers' metadata show a change by the controller."""
         deadline = time.monotonic() + _SETTLE_S
         while not done():
             if time.monotonic() > deadline:
-                raise LogUnavailableError(f"waited {_SETTLE_S:.0f} s for {what}", hint="Is the cluster healthy?")
+                raise LogUnavailableError(f"waited {_SETTLE_S:.0f} s for {event}", hint="Is the cluster healthy?")
             time.sleep(0.01)
 
     def config(self, name: str, *, everything: bool = False) -> dict[str, str]:
-        """The settings of a topic that are not the broker's defaults, or all."""
+        """Return the settings of a topic that differ from the broker's defaults, or all."""
         admin = self._clients.admin()
         resource = ConfigResource(ResourceType.TOPIC, name)
         act = lambda: admin.describe_configs([resource])[resource].result(_REQUEST_S)  # noqa: E731
@@ -165,7 +177,7 @@ class Topics:
         return {entry.name: entry.value for entry in found if everything or entry.source == own}
 
     def alter_config(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Sets some of a topic's settings; None returns one to its default."""
+        """Change some of a topic's settings; None resets one to its default."""
         self.partitions(name)
         admin = self._clients.admin()
         operations = AlterConfigOpType
@@ -178,72 +190,68 @@ class Topics:
         self.ask(act, f"changing topic {name!r}", "ALTER_CONFIGS", topic=name)
 
     def info(self, name: str) -> TopicInfo:
-        """One topic."""
+        """Describe a topic."""
         count = self.partitions(name)
         return TopicInfo(name, count, self.config(name))
 
     def offsets(
-        self, places: Sequence[TopicPartition], spec: Any, *, committed: bool = True
+        self, places: Iterable[TopicPartition], time: int, *, committed: bool = True
     ) -> dict[TopicPartition, OffsetAndTime]:
-        """Offsets of many partitions in one request; ``spec`` is an OffsetSpec."""
-        if not places:
+        """Return the offsets of many partitions for one timestamp, or a constant such as LATEST; see `list_offsets`."""
+        return self.offsets_by(dict.fromkeys(places, time), committed=committed)
+
+    def offsets_by(
+        self, times: Mapping[TopicPartition, int], *, committed: bool = True
+    ) -> dict[TopicPartition, OffsetAndTime]:
+        """Return the offsets of many partitions, each for its own timestamp, with one request to each broker."""
+        if not times:
             return {}
-        admin = self._clients.admin()
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        wanted = {KafkaTopicPartition(place.topic, place.partition): spec for place in places}
-
-        def act() -> dict[TopicPartition, OffsetAndTime]:
-            answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=_REQUEST_S)
-            found = {}
-            try:
-                for place, future in answers.items():
-                    info = future.result(_REQUEST_S + 1)
-                    found[TopicPartition(place.topic, place.partition)] = _known(place, info.offset, info.timestamp)
-            except KafkaException:
-                admin.list_topics(timeout=_REQUEST_S)  # the client may know leaders of before
-                raise
-            return found
-
-        answers: dict[TopicPartition, OffsetAndTime] = self.ask(act, "asking for offsets")
-        return answers
+        cluster = self._clients.cluster()
+        level: Isolation = "read_committed" if committed else "read_uncommitted"
+        found: dict[TopicPartition, OffsetAndTime] = self.ask(
+            lambda: list_offsets(cluster, times, level), "asking for offsets"
+        )
+        return found
 
     def beginnings(self, topics: Iterable[str]) -> Offsets:
-        """The first offsets."""
-        found = self.offsets(self.places(topics), OffsetSpec.earliest())
+        """Return the first offsets."""
+        found = self.offsets(self.places(topics), EARLIEST)
         return {place: each.offset for place, each in sorted(found.items())}
 
     def ends(self, topics: Iterable[str], *, committed: bool = True) -> Offsets:
-        """The last stable offsets; the high watermarks if not ``committed``."""
-        found = self.offsets(self.places(topics), OffsetSpec.latest(), committed=committed)
+        """Return the last stable offsets; the high watermarks if not ``committed``."""
+        found = self.offsets(self.places(topics), LATEST, committed=committed)
         return {place: each.offset for place, each in sorted(found.items())}
 
-    def for_time(self, place: TopicPartition, timestamp: int) -> OffsetAndTime | None:
-        """The first record whose timestamp is at least this."""
-        found = self.offsets([place], OffsetSpec.for_timestamp(max(0, timestamp)))[place]
-        return None if found.offset < 0 else found
+    def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime | None]:
+        """Find the first records whose timestamps are at least these."""
+        found = self.offsets_by({place: max(0, time) for place, time in times.items()})
+        return {place: None if each.offset < 0 else each for place, each in found.items()}
 
-    def newest_time(self, place: TopicPartition) -> int | None:
-        """The largest timestamp of a partition; None if it is empty."""
-        found = self.offsets([place], OffsetSpec.max_timestamp())[place]
-        return None if found.offset < 0 else found.timestamp
+    def newest_times(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Return the largest timestamp of each partition; None if it is empty."""
+        found = self.offsets(places, NEWEST_TIME)
+        return {place: None if each.offset < 0 else each.timestamp for place, each in found.items()}
 
     def delete_records(self, place: TopicPartition, before: int) -> int:
-        """Removes all records below an offset; gives the new first offset."""
+        """Remove all records below an offset and return the new first offset."""
         admin = self._clients.admin()
         wanted = KafkaTopicPartition(place.topic, place.partition, before)
         act = lambda: admin.delete_records([wanted])[wanted].result(_REQUEST_S).low_watermark  # noqa: E731
         first: int = self.ask(act, f"deleting records of {place.topic}-{place.partition}", "DELETE", topic=place.topic)
         return first
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
-        """Sets a group's next offsets."""
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int], metadata: str, me: JoinedMember | None = None
+    ) -> None:
+        """Set a group's next offsets; as its member ``me``, if it has members."""
         if offsets:
             cluster = self._clients.cluster()
             doing = f"committing offsets of group {group!r}"
-            self.ask(lambda: commit_offsets(cluster, group, offsets, metadata), doing, "READ", group=group)
+            self.ask(lambda: commit_offsets(cluster, group, offsets, metadata, me), doing, "READ", group=group)
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """A group's next offsets, with what was noted beside them."""
+        """Return a group's next offsets with their metadata."""
         cluster = self._clients.cluster()
         doing = f"asking for the offsets of group {group!r}"
         found: dict[TopicPartition, OffsetAndMetadata] = self.ask(
@@ -252,13 +260,13 @@ class Topics:
         return found
 
     def groups(self) -> list[str]:
-        """The names of all consumer groups."""
+        """List the names of all consumer groups."""
         admin = self._clients.admin()
         act = lambda: admin.list_consumer_groups(request_timeout=_REQUEST_S).result(_REQUEST_S).valid  # noqa: E731
         return sorted(each.group_id for each in self.ask(act, "listing the groups"))
 
     def delete_group(self, group: str) -> None:
-        """Forgets a group; nothing happens if there is none."""
+        """Delete a group; does nothing if there is none."""
         admin = self._clients.admin()
         act = lambda: admin.delete_consumer_groups([group])[group].result(_REQUEST_S)  # noqa: E731
         try:
@@ -269,13 +277,6 @@ class Topics:
 
 
 def error_code(error: BaseException) -> int | None:
-    """Kafka's code behind an error of ours."""
+    """Return Kafka's error code behind a Penstock error."""
     cause = error.__cause__
     return int(error_of(cause).code()) if isinstance(cause, KafkaException) else None
-
-
-def _known(place: KafkaTopicPartition, offset: int, timestamp: int) -> OffsetAndTime:
-    """An answer; one that is none, as while a broker goes down, counts as no known leader: it is asked again."""
-    if offset == OFFSET_INVALID:
-        raise KafkaException(KafkaError(KafkaError._NOENT, f"no offset of {place.topic}-{place.partition}"))  # noqa: SLF001
-    return OffsetAndTime(offset, timestamp)

@@ -1,4 +1,4 @@
-"""Records on their way to Kafka: of the right types, with a time each."""
+"""Preparation of records for Kafka: types and timestamps."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WANTED = {"timestamp": pa.int64(), "key": pa.large_binary(), "value": pa.large_
 
 
 def checked(topic: str, partition: int, records: pa.RecordBatch) -> pa.RecordBatch:
-    """The records with columns of the right types; what is missing is null, a missing time is now.
+    """Return records with columns of the right types; missing columns become null, missing times become now.
 
     Raises:
-        LogError: They cannot be made so.
+        LogError: A column cannot be cast.
     """
     names = set(records.schema.names)
     try:
@@ -38,6 +38,6 @@ def checked(topic: str, partition: int, records: pa.RecordBatch) -> pa.RecordBat
 
 
 def placed(part: Part) -> tuple[TopicPartition, pa.RecordBatch]:
-    """A part as the producers of the protocol take it."""
+    """Return a part in the form of the wire producers."""
     topic, partition, records = part
     return TopicPartition(topic, partition), records

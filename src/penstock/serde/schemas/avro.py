@@ -15,8 +15,10 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.errors import ConfigError, SerializationError
+from penstock.given import check_given
 from penstock.serde.buffers import from_ends
 from penstock.serde.schemas.avro_columns import Unsupported, compiled
+from penstock.serde.schemas.avro_limits import check_value, is_bounded
 from penstock.serde.schemas.avro_types import Parsed, column_schema, column_type, parse
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText
@@ -36,7 +38,7 @@ class AvroSerde(SchemaSerde):
     it only reads.
 
     Args:
-        schema: JSON text, a dict or list, or the path of an ``.avsc`` file; None reads whatever comes.
+        schema: JSON text, a dict or list, or the path of an ``.avsc`` file; None reads values of any schema.
         framing: See `SchemaSerde`.
         registry: See `SchemaSerde`.
     """
@@ -69,6 +71,14 @@ class AvroSerde(SchemaSerde):
         if self.framing != "none":
             return f"avro<{shown}>"
         return f"avro<{shown}#{hashlib.blake2b(self._text.text.encode(), digest_size=4).hexdigest()}>"
+
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """The names of the fields, if the schema is given and that of a record."""
+        schema = None if self._text is None else parse(self._text).schema
+        if not isinstance(schema, dict) or schema.get("type") != "record":
+            return None
+        return tuple(field["name"] for field in schema["fields"])
 
     @property
     def schema_key(self) -> Any:
@@ -112,7 +122,7 @@ class AvroSerde(SchemaSerde):
                     write(out, schema, item)
                 ends.append(out.tell())
         except _ERRORS:
-            return None  # the rows one by one tell which one is wrong
+            return None  # reading row by row finds the bad one
         return from_ends(out.getbuffer(), ends, items)
 
     def read(self, data: bytes, start: int, registered: Registered | None) -> Any:
@@ -123,6 +133,8 @@ class AvroSerde(SchemaSerde):
         stream = BytesIO(data)
         stream.seek(start)
         try:
+            if not plan.is_bounded:
+                check_value(data, start, plan.writer)
             value = plan.read(stream, plan.writer.schema, plan.reader_schema)
         except _ERRORS as error:
             self.reject(data, f"Avro ({type(error).__name__}: {error})", error)
@@ -149,7 +161,7 @@ class AvroSerde(SchemaSerde):
             raise SerializationError(f"these values have no column type: {error}", serde=self.name) from error
 
     def _plan(self, registered: Registered | None, *, columns: bool = False) -> _Plan:
-        """How to read and write values of a schema (None: the serde's own, without a registry)."""
+        """Return the readers and writers of a schema (None: the serde's own, without a registry)."""
         key = (id(registered), columns)
         found: _Plan | None = self._plans.get(key)
         if found is None:
@@ -171,18 +183,20 @@ class AvroSerde(SchemaSerde):
         writer = parsed(text)
         reader = None if registered is None or self._text in (None, text) else parsed(self._text)
         is_bytes = registered is not None and _is_bytes(writer.schema)
+        kind = column_type(reader or writer)
         return _Plan(
-            writer, reader, is_bytes, column_type(reader or writer), schemaless_reader, schemaless_writer, registered
+            writer, reader, is_bytes, is_bounded(writer), kind, schemaless_reader, schemaless_writer, registered
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Schemas and what reads and writes them; ``registered`` is kept, as it is found by its identity."""
+    """Schemas and their readers and writers; ``registered`` is kept, as the plan is found by its identity."""
 
     writer: Parsed
     reader: Parsed | None
     is_bytes: bool
+    is_bounded: bool
     kind: pa.DataType | None
     read: Callable[..., Any]
     write: Callable[..., None]
@@ -198,7 +212,7 @@ def _shown(registered: Registered | None) -> str:
 
 
 def _is_bytes(schema: Any) -> bool:
-    """Kafka's serializers write a value that is bytes as it is, without Avro's length."""
+    """Return whether Kafka's serializers write a value as it is, without Avro's length: plain bytes."""
     return schema == "bytes" or (isinstance(schema, dict) and schema.get("type") == "bytes")
 
 
@@ -208,6 +222,7 @@ def _schema_text(schema: str | Mapping[str, Any] | list[Any] | Path) -> str:
             return schema.read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"the Avro schema {schema} cannot be read: {error}") from error
+    check_given(schema, (str, Mapping, list), "schema", "a text, a dict, a list or a path", error=ConfigError)
     if not isinstance(schema, str):
         return json.dumps(schema)
     try:

@@ -40,11 +40,11 @@ _NUMBERS = {"int": pl.Int32, "long": pl.Int64, "float": pl.Float32, "double": pl
 
 
 def compiled(writer: Parsed, reader: Parsed | None) -> Callable[[pa.Array, int], pl.Series]:
-    """What reads a column of values, none of them null, each after ``skip`` bytes of frame.
+    """Return a reader of a column of values, none of them null, each after ``skip`` bytes of frame.
 
     Args:
         writer: The schema that they were written with.
-        reader: The schema to give them; None is the writer's.
+        reader: The schema of the results; None is the writer's.
 
     Raises:
         Unsupported: Some part of the schema needs the reader of single rows.
@@ -170,7 +170,7 @@ def _record(schema: Any, writer: Parsed, target: Any, reader: Parsed | None) -> 
 
 
 def _default(field: Any, reader: Parsed | None) -> tuple[Any, Any]:
-    """A default and its column type, for the simple ones."""
+    """Return a default and its column type, for the simple ones."""
     if "default" not in field or reader is None:
         raise Unsupported
     kind, found = reader.type_of(field["type"])
@@ -204,7 +204,7 @@ def _map(cursor: Cursor, value: Reader) -> pl.Series:
 
 
 def _items(cursor: Cursor, readers: list[Reader]) -> tuple[list[pl.Series] | None, NDArray[np.int64]]:
-    """The items of all rows, row by row, and where each row's begin: all first items at once, then all second ones."""
+    """Return the items of all rows, row by row, and the start of each row; all first items are read at once."""
     count = len(cursor.positions)
     chunks: list[list[pl.Series]] = []
     owners: list[NDArray[np.int64]] = []
@@ -218,6 +218,8 @@ def _items(cursor: Cursor, readers: list[Reader]) -> tuple[list[pl.Series] | Non
             blocks.longs()
             some.positions[sized] = blocks.positions
         cursor.positions[rows] = some.positions
+        if (left == np.iinfo(np.int64).min).any():
+            raise bad("a number of items that cannot be")
         left = np.abs(left)
         if len(left) and (int(left.max()) > _MOST_ITEMS or len(chunks) > _MOST_ITEMS):
             raise Unsupported

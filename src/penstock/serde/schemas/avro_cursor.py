@@ -35,17 +35,17 @@ __all__ = [
 
 PADDING = 16  # bytes after the last row, so that words may be read at its end
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_FIRST_S = int((dt.datetime(1, 1, 2, tzinfo=dt.UTC) - _EPOCH).total_seconds())  # what Python's datetime can hold
+_FIRST_S = int((dt.datetime(1, 1, 2, tzinfo=dt.UTC) - _EPOCH).total_seconds())  # the range of Python's datetime
 _LAST_S = int((dt.datetime(9999, 12, 30, tzinfo=dt.UTC) - _EPOCH).total_seconds())
 _DAY_S = 86_400
 
 
 class Unsupported(Exception):  # noqa: N818 - no error: another way is taken
-    """This schema, or these rows, are left to the reader of single rows."""
+    """Raised for schemas, or rows, that are left to the reader of single rows."""
 
 
 class Cursor:
-    """Where each row has been read up to."""
+    """The position up to which each row has been read."""
 
     __slots__ = ("body", "ends", "positions")
 
@@ -58,7 +58,7 @@ class Cursor:
         return Cursor(self.body, self.positions[rows], self.ends[rows])
 
     def advance(self, lengths: NDArray[np.int64] | int) -> NDArray[np.int64]:
-        """Skips so many bytes in every row, and gives where they start."""
+        """Skip so many bytes in every row, and return their starts."""
         starts = self.positions
         self.positions = starts + lengths
         if (self.positions > self.ends).any():
@@ -66,13 +66,13 @@ class Cursor:
         return starts
 
     def words(self, starts: NDArray[np.int64], kind: str) -> NDArray[Any]:
-        """The number that begins at each start."""
+        """Return the number that begins at each start."""
         size = np.dtype(kind).itemsize
         windows: NDArray[Any] = np.ndarray((len(self.body) - size + 1,), kind, self.body, strides=(1,))
         return windows[starts]
 
     def longs(self) -> NDArray[np.int64]:
-        """A varint of every row."""
+        """Read a varint of every row."""
         first = self.body[self.advance(1)]
         numbers = (first & 0x7F).astype(np.uint64)
         more = np.flatnonzero(first & 0x80)
@@ -105,7 +105,7 @@ class Cursor:
 
 
 def bad(what: str) -> SerializationError:
-    """The error of some row; the rows are read again one by one to find it."""
+    """Return the error of some row; the rows are read again one by one to find it."""
     return SerializationError(f"a row holds {what}")
 
 
@@ -113,13 +113,13 @@ Reader = Callable[[Cursor], pl.Series]
 
 
 def fixed(cursor: Cursor, size: int) -> pl.Series:
-    """Bytes of one width."""
+    """Read bytes of one width."""
     starts = cursor.advance(size)
     return series(from_fixed_width(cursor.body[starts[:, None] + np.arange(size)]))
 
 
 def decimal(cursor: Cursor, lengths: NDArray[np.int64], schema: Any) -> pl.Series:
-    """Big-endian bytes as a decimal of 128 bits; those of more than eight bytes are left to the other reader."""
+    """Read big-endian bytes as a decimal of 128 bits; those of more than eight bytes are left to the other reader."""
     starts = cursor.advance(lengths)
     if schema["precision"] > 38 or (len(lengths) and (int(lengths.max()) > 8 or int(lengths.min()) < 1)):
         raise Unsupported
@@ -151,7 +151,7 @@ def text(cursor: Cursor) -> pl.Series:
 
 
 def _views(cursor: Cursor, kind: pa.DataType) -> pa.Array:
-    """Length and place of each text; up to twelve bytes stand in the view itself."""
+    """Return length and place of each text; up to twelve bytes stand in the view itself."""
     lengths = cursor.lengths()
     starts = cursor.advance(lengths)
     views = np.empty((len(lengths), 4), np.uint32)
@@ -181,7 +181,7 @@ def _float(kind: str) -> Reader:
 
 
 def _time(unit_per_s: int, dtype: Any) -> Reader:
-    """Points of time, those that Python's datetime can hold."""
+    """Return a reader of points of time that Python's datetime can hold."""
 
     def read(cursor: Cursor) -> pl.Series:
         return pl.Series("", _between(cursor.longs(), _FIRST_S * unit_per_s, _LAST_S * unit_per_s)).cast(dtype)
@@ -212,7 +212,7 @@ def _null(cursor: Cursor) -> pl.Series:
 
 
 def series(array: pa.Array) -> pl.Series:
-    """The same values as Polars has them."""
+    """Return the same values as Polars has them."""
     return pl.Series("", pl.from_arrow(array))
 
 

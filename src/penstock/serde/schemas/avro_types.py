@@ -45,13 +45,13 @@ class Parsed:
         self.names = names
 
     def type_of(self, schema: Any) -> tuple[str, Any]:
-        """What kind it is ("record", "union", "int", ...), and its definition."""
+        """Return the kind ("record", "union", "int", ...), and its definition."""
         return type_of(schema, self.names)
 
 
 @lru_cache(maxsize=1024)
 def parse(text: SchemaText) -> Parsed:
-    """The schema of a text, once per process.
+    """Return the schema of a text, parsed once per process.
 
     Raises:
         ValueError: It is no Avro schema.
@@ -61,7 +61,7 @@ def parse(text: SchemaText) -> Parsed:
 
 @lru_cache(maxsize=1024)
 def column_schema(text: SchemaText) -> Parsed:
-    """The same, for columns: a UUID stays text, as columns have no type for it."""
+    """Return the schema for columns: a UUID stays text, as columns have no type for it."""
     return _parsed(text, _without_uuid)
 
 
@@ -89,13 +89,13 @@ def _without_uuid(schema: Any) -> Any:
 
 
 def optional(branches: list[Any], parsed: Parsed) -> tuple[int, Any] | None:
-    """Number and type of the branch that is not null, in a union of null and one type; None for other unions."""
+    """Return number and type of the branch that is not null, in a union of null and one type; None for other unions."""
     others = [(number, one) for number, one in enumerate(branches) if parsed.type_of(one)[0] != "null"]
     return others[0] if len(others) == 1 and len(branches) <= 2 else None
 
 
 def column_type(parsed: Parsed) -> pa.DataType | None:
-    """The Arrow type of a schema's values; None for those without: unions of several types, recursive records."""
+    """Return the Arrow type of a schema's values; None for unions of several types and recursive records."""
     return _type(parsed.schema, parsed, ())
 
 

@@ -1,4 +1,4 @@
-"""What Avro, Protobuf and JSON Schema share: the frame, the subject, the registry."""
+"""The common base of Avro, Protobuf and JSON Schema: the frame, the subject, the registry."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from penstock.errors import ConfigError, SerializationError
+from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.serde.buffers import bytes_column, large_binary
 from penstock.serde.column import Column
-from penstock.serde.rowwise import BaseSerde
+from penstock.serde.rowwise import UNDECODABLE, BaseSerde
 from penstock.serde.schemas.client import Registered, RegistryClient, client_for, no_registry
 from penstock.serde.schemas.column import EncodedColumn
 from penstock.serde.schemas.framing import frame, groups, read_frame, starts_with
@@ -45,11 +45,12 @@ class SchemaSerde(BaseSerde):
     It holds settings and texts only, so it pickles; the registry's client is the process's.
 
     Attributes:
-        framing: Where the schema's id goes: "prefix", "header" or "none".
+        framing: The place of the schema's id: "prefix", "header" or "none".
 
     Args:
         framing: One of these; None takes ``value.schema.id.serializer``, by default the prefix.
-        registry: The registry's URL, or settings by Kafka's names; the application's config gives what is missing.
+        registry: The registry's URL, or settings by Kafka's names; the application's config adds those that are
+        missing.
     """
 
     def __init__(self, framing: str | None, registry: str | Mapping[str, Any] | None) -> None:
@@ -60,11 +61,11 @@ class SchemaSerde(BaseSerde):
         self.topic: str | None = None
         self.part: str | None = None
         self._live: _Live | None = None
-        self._plans: dict[Any, Any] = {}  # what a kind of schema makes of a schema, once per process
+        self._plans: dict[Any, Any] = {}  # parsed forms of a schema, by the kind of serde, once per process
         self.framing = framing or self.settings.framing("value")
 
     def for_topic(self, topic: str, part: str) -> Self:
-        """This serde for the keys or values of a topic: subjects are named after it.
+        """Return this serde for the keys or values of a topic: subjects are named after it.
 
         Args:
             topic: The topic's name.
@@ -73,7 +74,7 @@ class SchemaSerde(BaseSerde):
         return self._with(topic=topic, part=part)
 
     def configured(self, config: Mapping[str, Any]) -> Self:
-        """This serde with the settings of an application where it has none of its own."""
+        """Return this serde with the settings of an application where it has none of its own."""
         settings = self.settings.with_defaults(config)
         made = self if settings is self.settings else self._with(settings=settings)
         if made.framing != "none" and settings.url is None:
@@ -87,16 +88,21 @@ class SchemaSerde(BaseSerde):
         return changed
 
     def _process(self) -> _Live:
-        """What this process has of the registry; not pickled, and not taken over by a forked process."""
+        """Return this process's use of the registry; not pickled, and not taken over by a forked process."""
         live = self._live
         if live is None or live.pid != os.getpid():
             live = self._live = _Live(os.getpid(), client_for(self.settings))
         return live
 
+    def ask_again(self) -> None:
+        """Forget which schemas the registry did not have."""
+        if self._live is not None and self.framing != "none":
+            self._process().client.ask_again()
+
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_live": None, "_plans": {}}
 
-    # What a kind of schema gives ------------------------------------------------------------------------------------
+    # The parts that each kind of schema implements -----------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -105,19 +111,19 @@ class SchemaSerde(BaseSerde):
 
     @abstractmethod
     def to_register(self, client: RegistryClient) -> Schema | None:
-        """The schema to write with, its references registered; None if the serde has none of its own."""
+        """Return the schema to write with, its references registered; None if the serde has none of its own."""
 
     @abstractmethod
     def write(self, value: Any, registered: Registered | None) -> bytes:
-        """The bytes of a value without the frame; ``registered`` is the schema in the registry (None: no framing)."""
+        """Return the bytes of a value without the frame; ``registered`` is the registry's schema (None: no framing)."""
 
     @abstractmethod
     def read(self, data: bytes, start: int, registered: Registered | None) -> Any:
-        """The value of the bytes from ``start`` on."""
+        """Return the value of the bytes from ``start`` on."""
 
     @abstractmethod
     def read_column(self, data: pa.Array, skip: int, registered: Registered | None) -> pl.Series | None:
-        """The values of rows of one schema, none of them null; None if they have no column type."""
+        """Return the values of rows of one schema, none of them null; None if they have no column type."""
 
     # One at a time --------------------------------------------------------------------------------------------------
 
@@ -138,7 +144,7 @@ class SchemaSerde(BaseSerde):
         return self.read(data, start, self._process().client.schema(schema_id))
 
     def target(self) -> Registered:
-        """The schema in the registry with which values are written.
+        """Return the schema in the registry with which values are written.
 
         Raises:
             SchemaRegistryError: The registry refuses it, lacks it or cannot be reached.
@@ -152,6 +158,8 @@ class SchemaSerde(BaseSerde):
         return live.target
 
     def _target(self, client: RegistryClient) -> Registered:
+        if (schema_id := self.settings.get("use.schema.id")) is not None:
+            return client.schema(int(schema_id))
         subject = self.subject()
         if self.settings.flag("use.latest.version", default=False):
             return client.latest(subject)
@@ -170,28 +178,28 @@ class SchemaSerde(BaseSerde):
 
     @property
     def write_frame(self) -> bytes:
-        """What stands before every value that it writes."""
+        """The frame before every value that it writes."""
         self.target()
         return self._process().frame
 
     @property
     def auto_register(self) -> bool:
-        """Whether new schemas are registered; else they must be there."""
+        """Whether new schemas are registered; else they must exist."""
         return self.settings.flag("auto.register.schemas", default=True)
 
     def frame_of(self, registered: Registered) -> bytes:
-        """The frame before a value that is written with this schema."""
+        """Return the frame before a value that is written with this schema."""
         if self.framing != "header":
             return frame(registered.schema_id)
         if registered.guid is None:
             raise ConfigError(
-                f"the registry {self.settings.url} gives no GUIDs, which headers need",
+                f"the registry {self.settings.url} returns no GUIDs, which headers need",
                 hint='Use framing="prefix", or a registry of version 8.',
             )
         return frame(registered.guid)
 
     def subject(self) -> str:
-        """The subject under which schemas are registered."""
+        """Return the subject under which schemas are registered."""
         strategy = self.settings.strategy(self.part or "value")
         if callable(strategy):
             named = strategy(self.topic, self.part, self.record_name)
@@ -226,11 +234,11 @@ class SchemaSerde(BaseSerde):
         return bytes_column(self.serialize_rows(items)) if encoded is None else encoded
 
     def encode_items(self, items: list[Any], registered: Registered | None, frame: bytes) -> pa.Array | None:  # noqa: ARG002
-        """All values at once, where that is faster; None leaves it to the single ones."""
+        """Return all values encoded at once, where that is faster; None leaves it to the single ones."""
         return None
 
     def _hands_on(self, column: EncodedColumn) -> bool:
-        """Whether the bytes that the values came as are those that they would be written as."""
+        """Return whether the bytes that the values came as equal those that they would be written as."""
         if column.decoder.reads != self.reads:
             return False
         return self.framing == "none" or starts_with(column.raw, self.write_frame)
@@ -239,14 +247,16 @@ class SchemaSerde(BaseSerde):
         data = large_binary(data)
         try:
             series = self.read_series(data)
-        except SerializationError:
+        except (ConfigError, SchemaRegistryError):
+            raise
+        except UNDECODABLE:
             return super().decode(data)  # raises, and names the row
         if series is not None:
             return EncodedColumn(data, self, series=series)
         return EncodedColumn(data, self, items=self.deserialize_rows(data.to_pylist()))
 
     def read_series(self, data: pa.Array) -> pl.Series | None:
-        """The values as one series; None if they have no column type.
+        """Return the values as one series; None if they have no column type.
 
         Raises:
             SerializationError: Some row does not decode; it does not say which.
@@ -261,11 +271,11 @@ class SchemaSerde(BaseSerde):
         return self._placed([(group.rows, group.skip, client.schema(group.schema_id)) for group in found], data)
 
     def series_of(self, items: list[Any]) -> pl.Series | None:  # noqa: ARG002
-        """The series of values that are there already, where that is less work than reading the bytes again."""
+        """Return the series of decoded values, where that is less work than reading the bytes again."""
         return None
 
     def _placed(self, wanted: list[tuple[Any, int, Registered | None]], data: pa.Array) -> pl.Series | None:
-        """Reads each group of rows and puts the values where their rows are."""
+        """Read each group of rows and put the values at the places of their rows."""
         pieces: list[pl.Series] = []
         index = np.zeros(len(data), np.int64)
         filled = 0
@@ -295,11 +305,11 @@ class SchemaSerde(BaseSerde):
     @property
     @abstractmethod
     def schema_key(self) -> Any:
-        """What makes two serdes of this class read and write alike; hashable."""
+        """A hashable key, equal for serdes of this class that read and write alike."""
 
     @property
     def reads(self) -> Any:
-        """Equal for serdes that read alike, whatever topic they serve."""
+        """A key that is equal for serdes that read alike, whatever topic they serve."""
         return type(self), self.schema_key, self.framing == "none", self.settings.url
 
     def _identity(self) -> Any:
@@ -313,7 +323,7 @@ class SchemaSerde(BaseSerde):
 
 
 def _together(pieces: list[pl.Series]) -> pl.Series | None:
-    """One series of several; structs of different fields get the fields of all."""
+    """Return one series of several; structs of different fields get the fields of all."""
     if len({piece.dtype for piece in pieces}) == 1:
         return pl.concat(pieces)
     if all(isinstance(piece.dtype, pl.Struct) for piece in pieces):

@@ -1,4 +1,4 @@
-"""The registry as serdes see it: confluent-kafka's client, one per process and settings, nothing asked twice."""
+"""The client of the registry: confluent-kafka's, one per process and settings, with a cache of all answers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
+from penstock.json_depth import depth_of
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -29,13 +30,17 @@ __all__ = [
     "registry_errors",
 ]
 
-_MISSING_FOR_S = 10.0  # so long an id that the registry does not know is not asked for again
+_MISSING_FOR_S = 10.0  # so long an id that the registry does not know is not asked for again, unless a caller wants to
+_LARGEST_ID = (1 << 31) - 1  # of Confluent's registry; larger ones are none
 _NOT_FOUND = 404
+_NO_FAULT_OF_THE_ID = frozenset({401, 403, 407, 408, 429})
+_MOST_SCHEMA_CHARACTERS = 4 << 20  # of a schema, and of all that it refers to
+_MOST_SCHEMA_DEPTH = 200
 
 
 @dataclass(frozen=True)
 class SchemaText:
-    """A schema's text and those that it refers to (by name), first what needs nothing."""
+    """A schema's text and the texts that it refers to (by name), in the order in which they have to be registered."""
 
     text: str
     kind: str = "AVRO"
@@ -44,7 +49,7 @@ class SchemaText:
 
 @dataclass(frozen=True)
 class Registered:
-    """A schema in the registry; ``extra`` is for what a serde makes of it, once per process."""
+    """A schema in the registry; ``extra`` holds what a serde derives from it, once per process."""
 
     schema_id: int
     guid: str | None
@@ -57,7 +62,7 @@ class RegistryClient:
 
     Args:
         url: For messages.
-        client: confluent-kafka's.
+        client: confluent-kafka's client.
     """
 
     def __init__(self, url: str, client: SchemaRegistryClient) -> None:
@@ -69,7 +74,7 @@ class RegistryClient:
         self._lock = threading.RLock()
 
     def schema(self, schema_id: int | str) -> Registered:
-        """The schema of an id (number) or GUID (text).
+        """Return the schema of an id (number) or GUID (text).
 
         Raises:
             SerializationError: The registry does not know it.
@@ -78,6 +83,8 @@ class RegistryClient:
         found = self._by_id.get(schema_id)
         if found is not None:
             return found
+        if isinstance(schema_id, int) and schema_id > _LARGEST_ID:
+            raise self._unknown(schema_id)
         with self._lock:
             if time.monotonic() < self._missing.get(schema_id, 0.0):
                 raise self._unknown(schema_id)
@@ -93,10 +100,15 @@ class RegistryClient:
             schema = self._ask(f"look up schema {schema_id}", self._client.get_schema_by_guid, schema_id)
             return Registered(-1, schema_id, self._text(schema))
         except SchemaRegistryError as error:
-            if error.facts.get("status") == _NOT_FOUND:
+            if _is_refused_id(error.facts.get("status")):
                 self._missing[schema_id] = time.monotonic() + _MISSING_FOR_S
                 raise self._unknown(schema_id) from error
             raise
+
+    def ask_again(self) -> None:
+        """Forget which ids were missing: they may be there by now."""
+        with self._lock:
+            self._missing.clear()
 
     def _unknown(self, schema_id: int | str) -> SerializationError:
         return SerializationError(
@@ -106,7 +118,7 @@ class RegistryClient:
         )
 
     def register(self, subject: str, schema: Schema, *, auto_register: bool, normalize: bool) -> Registered:
-        """The id of a schema under a subject; registers it if it is new and may be.
+        """Return the id of a schema under a subject; registers it if it is new and may be.
 
         Raises:
             SchemaRegistryError: The registry refuses it (it is not compatible), lacks it, or does not answer.
@@ -123,7 +135,7 @@ class RegistryClient:
         return found
 
     def latest(self, subject: str) -> Registered:
-        """The newest version of a subject, as it was when it was first asked for."""
+        """Return the newest version of a subject, as it was when it was first asked for."""
         key = (subject,)
         found = self._by_subject.get(key)
         if found is None:
@@ -135,10 +147,10 @@ class RegistryClient:
         return found
 
     def _registered(self, answer: Any, schema: Schema) -> Registered:
-        return Registered(answer.schema_id, answer.guid, self._text(schema))  # older registries give no GUID
+        return Registered(answer.schema_id, answer.guid, self._text(schema))  # older registries return no GUID
 
     def reference(self, subject: str, schema: Schema, *, auto_register: bool) -> SchemaReference:
-        """What a schema that builds on this one has to name; registers this one if it is new and may be."""
+        """Return the reference by which another schema names this one; registers this one if it is new and may be."""
         from confluent_kafka.schema_registry import SchemaReference
 
         self.register(subject, schema, auto_register=auto_register, normalize=False)
@@ -147,10 +159,14 @@ class RegistryClient:
 
     def _text(self, schema: Schema) -> SchemaText:
         texts: dict[str, str] = {}
+        seen: set[str] = set()
+        size = len(schema.schema_str or "")
 
         def visit(one: Schema) -> None:
+            nonlocal size
             for reference in one.references or ():
-                if str(reference.name) not in texts:
+                if str(reference.name) not in seen:
+                    seen.add(str(reference.name))
                     found = self._ask(
                         f"look up the reference {reference.name!r}",
                         self._client.get_version,
@@ -158,11 +174,25 @@ class RegistryClient:
                         reference.version,
                         True,  # noqa: FBT003 - deleted ones too
                     )
+                    size += len(found.schema.schema_str or "")
+                    self._check_size(schema, size, len(seen))
                     visit(found.schema)
                     texts[str(reference.name)] = found.schema.schema_str
 
+        self._check_size(schema, size, 0)
         visit(schema)
         return SchemaText(schema.schema_str or "", schema.schema_type or "AVRO", tuple(texts.items()))
+
+    def _check_size(self, schema: Schema, characters: int, references: int) -> None:
+        """Raise SerializationError for schemas that are too large for a parser."""
+        depth = depth_of((schema.schema_str or "").encode("utf-8", "replace"))
+        if characters <= _MOST_SCHEMA_CHARACTERS and references <= _MOST_SCHEMA_DEPTH and depth <= _MOST_SCHEMA_DEPTH:
+            return
+        raise SerializationError(
+            f"a schema of the registry {self.url} is too large: {characters:,} characters, {references} references, "
+            f"{depth} levels",
+            hint=f"Read are {_MOST_SCHEMA_CHARACTERS:,} characters and {_MOST_SCHEMA_DEPTH} references and levels.",
+        )
 
     def _ask(self, what: str, call: Any, *arguments: Any) -> Any:
         with registry_errors(self.url, what):
@@ -171,11 +201,11 @@ class RegistryClient:
 
 @contextmanager
 def registry_errors(url: str, what: str) -> Iterator[None]:
-    """Turns the errors of confluent-kafka's client into ours.
+    """Turn the errors of confluent-kafka's client into ours.
 
     Args:
         url: The registry's.
-        what: What is asked of it, for the message.
+        what: The request, for the message.
     """
     from confluent_kafka.schema_registry import SchemaRegistryError as Refused
 
@@ -198,6 +228,11 @@ def registry_errors(url: str, what: str) -> Iterator[None]:
         ) from error
 
 
+def _is_refused_id(status: object) -> bool:
+    """Return whether the registry has answered that there is no such schema; some do so without status 404."""
+    return isinstance(status, int) and 400 <= status < 500 and status not in _NO_FAULT_OF_THE_ID
+
+
 def _hint(status: int) -> str:
     if status in {401, 403}:
         return "Check basic.auth.user.info, and what that user may do."
@@ -213,7 +248,7 @@ _clients_lock = threading.Lock()
 
 
 def client_for(settings: SchemaSettings) -> RegistryClient:
-    """This process's client for these settings.
+    """Return this process's client for these settings.
 
     Raises:
         ConfigError: No registry is named, or its client is not installed or refuses the settings.
@@ -230,12 +265,12 @@ def client_for(settings: SchemaSettings) -> RegistryClient:
 
 
 def shown_url(url: str) -> str:
-    """A URL without what stands before its host."""
+    """Return a URL without credentials: everything before its host is removed."""
     return re.sub(r"//[^/,@]*@", "//", url)
 
 
 def no_registry(serde: str) -> ConfigError:
-    """What a serde raises that needs a registry and knows none."""
+    """Return the error of a serde that needs a registry and has none."""
     return ConfigError(
         f"the {serde} serde has no registry",
         hint='Set schema.registry.url, give the serde registry="http://...", or framing="none" for bare bytes.',
@@ -243,7 +278,7 @@ def no_registry(serde: str) -> ConfigError:
 
 
 def confluent_client(conf: Mapping[str, Any]) -> SchemaRegistryClient:
-    """confluent-kafka's client; ``mock://name`` asks the registry of that name in this process."""
+    """Return confluent-kafka's client; ``mock://name`` asks the registry of that name in this process."""
     if not conf.get("url"):
         raise no_registry("schema")
     try:
@@ -264,7 +299,7 @@ def confluent_client(conf: Mapping[str, Any]) -> SchemaRegistryClient:
 
 
 class _InProcess:
-    """Stands in for the client's HTTP: the same requests, answered in this process."""
+    """A substitute for the client's HTTP: the same requests, answered in this process."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -286,8 +321,8 @@ class _InProcess:
     ) -> Any:
         from confluent_kafka.schema_registry import SchemaRegistryError as Refused
 
-        from penstock.registry.local import named
         from penstock.registry.routes import handle
+        from penstock.registry.service import named
 
         parts = urlsplit(url)
         asked = {**dict(parse_qsl(parts.query)), **{name: str(value) for name, value in (query or {}).items()}}

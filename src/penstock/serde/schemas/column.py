@@ -1,4 +1,4 @@
-"""Values as they came, decoded into whichever form is asked for."""
+"""Encoded values, decoded into the form that is asked for."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["Decoder", "EncodedColumn"]
 
 
 class Decoder(Protocol):
-    """What makes Python values or a series of bytes."""
+    """The decoder of bytes to Python values or a series."""
 
     @property
     def reads(self) -> Hashable:
-        """Equal for decoders that give the same values of the same bytes."""
+        """A key that is equal for decoders with the same values of the same bytes."""
         ...
 
     def deserialize_rows(self, rows: Sequence[bytes | None]) -> list[Any]: ...
 
     def read_series(self, data: pa.Array) -> pl.Series | None:
-        """The values as one series; None if they have no column type."""
+        """Return the values as one series; None if they have no column type."""
         ...
 
     def series_of(self, items: list[Any]) -> pl.Series | None:
-        """The series of values that are there already; None: take the bytes."""
+        """Return the series of decoded values; None: decode the bytes."""
         ...
 
 

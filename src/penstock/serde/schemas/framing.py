@@ -27,7 +27,7 @@ _SIZES = {_BY_ID: 5, _BY_GUID: 17}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of one schema; the value begins ``skip`` bytes after the row."""
+    """Rows of one schema; the value begins ``skip`` bytes after the row's start."""
 
     schema_id: int | str
     rows: NDArray[np.int64]
@@ -35,14 +35,14 @@ class Group:
 
 
 def frame(schema_id: int | str) -> bytes:
-    """The frame of an id (number) or GUID (text)."""
+    """Return the frame of an id (number) or GUID (text)."""
     if isinstance(schema_id, int):
         return b"\x00" + schema_id.to_bytes(4, "big")
     return b"\x01" + UUID(schema_id).bytes
 
 
 def read_frame(data: bytes, serde: str) -> tuple[int | str, int]:
-    """The id or GUID, and where the value begins.
+    """Return the id or GUID, and the start of the value.
 
     Raises:
         SerializationError: There is no frame.
@@ -60,7 +60,7 @@ def read_frame(data: bytes, serde: str) -> tuple[int | str, int]:
 
 
 def _guess(data: bytes) -> str:
-    """What such bytes usually are."""
+    """Return a guess of what such bytes are."""
     if data[:1] in (b"{", b"["):
         return ": this looks like plain JSON, written without a registry (Serdes.json())"
     if data[:1] in (b"\x00", b"\x01"):
@@ -71,7 +71,7 @@ def _guess(data: bytes) -> str:
 
 
 def groups(data: pa.Array) -> list[Group] | None:
-    """The rows that are not null by their schemas; None if some row has no frame."""
+    """Return the rows that are not null by their schemas; None if some row has no frame."""
     data = large_binary(data)
     body, offsets = parts(data)
     rows = np.flatnonzero(np.asarray(data.is_valid())) if data.null_count else np.arange(len(data))
@@ -91,7 +91,7 @@ def groups(data: pa.Array) -> list[Group] | None:
 
 
 def starts_with(data: pa.Array, prefix: bytes) -> bool:
-    """Whether every row that is not null begins with these bytes."""
+    """Return whether every row that is not null begins with these bytes."""
     present = data.drop_null() if data.null_count else data
     body, offsets = parts(present)
     if len(present) and int(np.diff(offsets).min()) < len(prefix):
@@ -106,7 +106,7 @@ def _mixed(
     lengths: NDArray[np.int64],
     magic: NDArray[np.uint8],
 ) -> list[Group] | None:
-    """Some or all frames have GUIDs."""
+    """Return groups of rows of which some or all frames have GUIDs."""
     if (magic > _BY_GUID).any() or (lengths[magic == _BY_GUID] < _SIZES[_BY_GUID]).any():
         return None
     found: list[Group] = []

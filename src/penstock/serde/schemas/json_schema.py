@@ -13,8 +13,9 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.errors import ConfigError, SerializationError
+from penstock.given import check_given
 from penstock.serde.buffers import cut, series_of
-from penstock.serde.json_serde import JsonSerde
+from penstock.serde.json_serde import JsonSerde, decode_json
 from penstock.serde.rowwise import show
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText
@@ -29,7 +30,7 @@ _SCALARS = {"string": pl.String, "integer": pl.Int64, "number": pl.Float64, "boo
 
 
 class JsonSchemaSerde(SchemaSerde):
-    """JSON text whose schema is registered; values are what Python's json module reads.
+    """JSON text whose schema is registered; values are those of Python's json module.
 
     Values are checked against the schema if ``json.fail.invalid.schema`` is true (as in Java, it is not by default).
 
@@ -101,7 +102,14 @@ class JsonSchemaSerde(SchemaSerde):
         schema = self._text or (None if registered is None else registered.schema)
         if schema is None:
             return
-        error = next(iter(_validator(schema).iter_errors(value)), None)
+        try:
+            error = next(iter(_validator(schema).iter_errors(value)), None)
+        except Exception as failed:
+            raise SerializationError(
+                f"the {self.name} serde's schema cannot be applied to {show(value)}: {type(failed).__name__}: {failed}",
+                hint="Register what the schema refers to ($ref), or set json.fail.invalid.schema to false.",
+                serde=self.name,
+            ) from failed
         if error is not None:
             raise SerializationError(
                 f"the {self.name} serde {verb} values of its schema, not {show(value)}: {error.message}",
@@ -119,15 +127,14 @@ class JsonSchemaSerde(SchemaSerde):
                 self.read(row, skip, registered)
         try:
             texts = series_of(cut(data, skip, 0).cast(pa.large_string()))
-            series = texts.str.json_decode(kind)
+            return decode_json(texts, kind)
         except (pl.exceptions.PolarsError, pa.ArrowException) as error:
             raise SerializationError(f"a row is no JSON object of the schema: {error}", serde=self.name) from error
-        return series if len(series) == len(data) else None
 
 
 @lru_cache(maxsize=256)
 def _validator(schema: SchemaText) -> Any:
-    """What checks values, once per process; references are found by the names under which they were registered."""
+    """Return a validator of values, made once per process; references are found by their registered names."""
     try:
         from jsonschema import SchemaError
         from jsonschema.validators import validator_for
@@ -152,7 +159,7 @@ def _validator(schema: SchemaText) -> Any:
 
 @lru_cache(maxsize=256)
 def _column_type(schema: SchemaText) -> pl.Struct | None:
-    """The struct of an object's properties; None if some property has no type of its own."""
+    """Return the struct of an object's properties; None if some property has no type of its own."""
     document = json.loads(schema.text)
     found = _type(document) if isinstance(document, dict) else None
     return found if isinstance(found, pl.Struct) else None
@@ -183,4 +190,5 @@ def _schema_text(schema: str | Mapping[str, Any] | Path) -> str:
             return schema.read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"the JSON Schema {schema} cannot be read: {error}") from error
+    check_given(schema, (str, Mapping, bool), "schema", "a text, a dict or a path", error=ConfigError)
     return schema if isinstance(schema, str) else json.dumps(schema)

@@ -17,6 +17,7 @@ from penstock.serde.column import Column
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient
 from penstock.serde.schemas.column import EncodedColumn
+from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_indexes, skip_indexes
 from penstock.serde.schemas.protobuf_values import column_type, fill, to_series
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ProtobufSerde"]
 
+_MOST_PLANS = 1_000
 _KNOWN_FILES = ("google/protobuf/", "google/type/", "confluent/")
 
 
 class ProtobufSerde(SchemaSerde):
     """Protobuf's binary form. Values are messages; dicts are taken too, and messages in expressions are structs.
 
-    What a message holds in fields that its class does not know stays in it, and is written again.
+    Fields that the message's class does not know stay in the message, and are written again.
 
     Args:
         message: The class of the messages, as generated from a ``.proto`` file.
@@ -48,7 +50,7 @@ class ProtobufSerde(SchemaSerde):
                 hint="Give the class that protoc generated, e.g. Serdes.protobuf(order_pb2.Order).",
             )
         self.message: Any = message
-        self._indexes = _index_bytes(_indexes_of(self.message.DESCRIPTOR))
+        self._indexes = index_bytes(indexes_of(self.message.DESCRIPTOR))
 
     @property
     def name(self) -> str:
@@ -57,6 +59,11 @@ class ProtobufSerde(SchemaSerde):
             return f"protobuf<{shown}>"
         data = self.message.DESCRIPTOR.file.serialized_pb
         return f"protobuf<{shown}#{hashlib.blake2b(data, digest_size=4).hexdigest()}>"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the message's fields."""
+        return tuple(field.name for field in self.message.DESCRIPTOR.fields)
 
     @property
     def schema_key(self) -> Any:
@@ -70,7 +77,7 @@ class ProtobufSerde(SchemaSerde):
         return self._schema(client, self.message.DESCRIPTOR.file)
 
     def _schema(self, client: RegistryClient, file: Any) -> Schema:
-        """The file as a schema, all that it imports registered by file name, as Confluent's serializers do."""
+        """Return the file as a schema, all that it imports registered by file name, as Confluent's serializers do."""
         from confluent_kafka.schema_registry import Schema
 
         references = [
@@ -119,19 +126,22 @@ class ProtobufSerde(SchemaSerde):
             self.reject(data, f"{self.record_name} messages ({error})", error)
 
     def _message_start(self, data: bytes, start: int, registered: Registered) -> int:
-        """Skips the path that says which message of its file this is.
+        """Skip the path that identifies the message within its file.
 
         Raises:
             SerializationError: It is another message than the serde's.
         """
-        end = _skip_indexes(data, start)
+        end = skip_indexes(data, start)
         if end < 0:
             self.reject(data, "the path of a message in its file")
         path = data[start:end]
         key = (id(registered), path)
-        if key not in self._plans:
-            self._plans[key] = (registered, _name_in(registered, _read_indexes(path)))
-        found = self._plans[key][1]
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = (registered, _name_in(registered, read_indexes(path)))
+            if len(self._plans) < _MOST_PLANS:  # paths come with records: anybody can make up new ones
+                self._plans[key] = plan
+        found = plan[1]
         if found not in (None, self.record_name):
             raise SerializationError(
                 f"the {self.name} serde reads {self.record_name}, and these bytes are a {found}",
@@ -161,60 +171,8 @@ class ProtobufSerde(SchemaSerde):
         vars(self).update(state, message=_unpacked(*state["message"]))
 
 
-def _indexes_of(descriptor: Any) -> list[int]:
-    """The message's place in its file: its number, or those of the messages around it and its own."""
-    if descriptor.containing_type is None:
-        return [list(descriptor.file.message_types_by_name.values()).index(descriptor)]
-    around = descriptor.containing_type
-    return [*_indexes_of(around), [inner.name for inner in around.nested_types].index(descriptor.name)]
-
-
-def _index_bytes(indexes: list[int]) -> bytes:
-    """Zigzag varints: how many, then each; the usual [0] is one zero."""
-    if indexes == [0]:
-        return b"\x00"
-    out = bytearray()
-    for number in (len(indexes), *indexes):
-        rest = number << 1
-        while rest >= 0x80:
-            out.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        out.append(rest)
-    return bytes(out)
-
-
-def _varint(data: bytes, start: int) -> tuple[int, int]:
-    """A zigzag varint and where it ends; -1 as the end if it is none."""
-    number = 0
-    for at, byte in enumerate(data[start : start + 5]):
-        number |= (byte & 0x7F) << (7 * at)
-        if byte < 0x80:
-            return number >> 1 ^ -(number & 1), start + at + 1
-    return 0, -1
-
-
-def _skip_indexes(data: bytes, start: int) -> int:
-    count, at = _varint(data, start)
-    if count < 0 or count > len(data):
-        return -1
-    for _ in range(count):
-        if at < 0:
-            return -1
-        _, at = _varint(data, at)
-    return at
-
-
-def _read_indexes(path: bytes) -> list[int]:
-    count, at = _varint(path, 0)
-    found = []
-    for _ in range(count):
-        number, at = _varint(path, at)
-        found.append(number)
-    return found or [0]
-
-
 def _name_in(registered: Registered, indexes: list[int]) -> str | None:
-    """The full name of the message at these places of a registered file; None if only its text is known."""
+    """Return the full name of the message at these places of a registered file; None if only its text is known."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -232,7 +190,7 @@ def _name_in(registered: Registered, indexes: list[int]) -> str | None:
 
 
 def _packed(message: Any) -> tuple[str, str, str, tuple[bytes, ...]]:
-    """Where the class may be imported from, its full name, and all files that it needs."""
+    """Return the module from which the class may be imported, its full name, and all files that it needs."""
     files: dict[str, bytes] = {}
 
     def visit(file: Any) -> None:
@@ -248,7 +206,7 @@ _made: dict[tuple[str, tuple[bytes, ...]], Any] = {}
 
 
 def _unpacked(module: str, qualified_name: str, full_name: str, files: tuple[bytes, ...]) -> Any:
-    """The class itself where it can be imported, else one made of the files, once per process."""
+    """Return the class itself where it can be imported, else one made of the files, once per process."""
     import importlib
 
     from google.protobuf import descriptor_pool, message_factory

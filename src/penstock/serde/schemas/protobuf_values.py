@@ -1,6 +1,6 @@
-"""Protobuf messages as columns, and messages of dicts.
+"""Protobuf messages as columns, and messages from dicts.
 
-A message is a struct; a field that tells "not set" from its default (optional, oneof, messages) is null when not set.
+A message is a struct; a field with presence (optional, oneof, messages) is null when not set.
 Enums are their names, timestamps and durations have microseconds, wrappers are plain values that may be null, and
 ``Struct``, ``Value`` and ``ListValue`` are JSON text. Messages that hold themselves have no column type.
 """
@@ -89,7 +89,7 @@ _WELL_KNOWN: dict[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
 
 @lru_cache(maxsize=256)
 def column_type(descriptor: Any) -> pa.DataType | None:
-    """The Arrow type of messages; None for those that hold themselves."""
+    """Return the Arrow type of messages; None for those that hold themselves."""
     return _message_type(descriptor, ())
 
 
@@ -130,7 +130,7 @@ def _is_map(field: Any) -> bool:
 
 
 def to_series(messages: list[Any], descriptor: Any) -> pl.Series:
-    """The messages as one column, field by field.
+    """Return the messages as one column, field by field.
 
     Raises:
         SerializationError: A value has no place in its column, such as a time out of range.
@@ -142,7 +142,7 @@ def to_series(messages: list[Any], descriptor: Any) -> pl.Series:
 
 
 def _messages(messages: list[Any], descriptor: Any) -> pa.Array:
-    """A column of messages, null where there is none."""
+    """Return a column of messages, null where there is none."""
     known = _WELL_KNOWN.get(descriptor.full_name)
     if known is not None:
         kind, value_of = known
@@ -203,7 +203,7 @@ def _values(values: list[Any], field: Any) -> pa.Array:
 
 
 def fill(message: Any, values: Mapping[str, Any]) -> None:
-    """Sets a message's fields from a dict, such as a row of a struct column; None leaves a field unset.
+    """Set a message's fields from a dict, such as a row of a struct column; None leaves a field unset.
 
     Raises:
         LookupError: There is no such field or enum symbol.
@@ -248,7 +248,7 @@ def _scalar(field: Any, value: Any) -> Any:
 
 
 def _fill_one(target: Any, value: Any) -> None:
-    """Sets a message that is a field of another."""
+    """Set a message that is a field of another."""
     name = target.DESCRIPTOR.full_name
     if isinstance(value, type(target)):
         target.CopyFrom(value)

@@ -1,4 +1,4 @@
-"""The settings of schema serdes: Kafka's names, given to the serde or in the application's config."""
+"""The settings of schema serdes: Kafka's names, passed to the serde or set in the application's config."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.config.secrets import resolved
 from penstock.errors import ConfigError
+from penstock.given import check_mapping
 
 __all__ = ["SchemaSettings", "Strategy"]
 
@@ -24,6 +25,7 @@ _STRATEGIES = {
 _OWN = (
     "auto.register.schemas",
     "use.latest.version",
+    "use.schema.id",
     "normalize.schemas",
     "json.fail.invalid.schema",
     "key.subject.name.strategy",
@@ -45,7 +47,7 @@ _PREFIX = "schema.registry."
 
 @dataclass(frozen=True, slots=True)
 class SchemaSettings:
-    """What was given, by Kafka's names; equal settings make equal serdes.
+    """The settings passed, by Kafka's names; equal settings make equal serdes.
 
     >>> SchemaSettings.of("http://localhost:8081").url
     'http://localhost:8081'
@@ -55,11 +57,13 @@ class SchemaSettings:
 
     @classmethod
     def of(cls, registry: str | Mapping[str, Any] | None) -> SchemaSettings:
-        """Settings of a URL or of names and values.
+        """Return the settings of a URL or of names and values.
 
         Raises:
             ConfigError: A name is unknown, or a value is none that the setting can have.
         """
+        if registry is not None and not isinstance(registry, str):
+            check_mapping(registry, "registry", ConfigError)
         given = {"url": registry} if isinstance(registry, str) else dict(registry or {})
         read = {_plain(name): value for name, value in given.items()}
         unknown = [name for name in read if not _is_known(name)]
@@ -76,7 +80,7 @@ class SchemaSettings:
         return made
 
     def with_defaults(self, config: Mapping[str, Any]) -> SchemaSettings:
-        """These settings over those of an application: StreamsConfig's ``given``."""
+        """Return these settings over those of an application: StreamsConfig's ``given``."""
         own = dict(self.given)
         found = {}
         for name, value in config.items():
@@ -103,7 +107,7 @@ class SchemaSettings:
         return None if given is None else str(given)
 
     def strategy(self, part: str) -> Strategy:
-        """How the subject is named: "topic", "record", "topic_record", or a function (topic, part, record name)."""
+        """Return the naming of subjects: "topic", "record", "topic_record", or a function (topic, part, record)."""
         given = self.get(f"{part}.subject.name.strategy", "topic")
         if callable(given):
             return given  # type: ignore[no-any-return]
@@ -116,7 +120,7 @@ class SchemaSettings:
         return _STRATEGIES[text]
 
     def framing(self, part: str) -> str:
-        """Where the schema's id goes: "prefix" or "header"."""
+        """Return the place of the schema's id: "prefix" or "header"."""
         text = str(self.get(f"{part}.schema.id.serializer", "prefix")).rpartition(".")[2]
         plain = text.removesuffix("SchemaIdSerializer").lower()
         if plain not in {"prefix", "header"}:
@@ -126,7 +130,7 @@ class SchemaSettings:
         return plain
 
     def client(self) -> dict[str, Any]:
-        """The settings of the registry's client, by its own names."""
+        """Return the settings of the registry's client, by its own names."""
         conf = {
             _CLIENT_NAMES.get(name, name): float(value) if name in _NUMBERS else _looked_up(name, value)
             for name, value in self.given
@@ -146,7 +150,7 @@ class SchemaSettings:
 
 
 def _looked_up(name: str, value: Any) -> Any:
-    """What a reference such as ``${env:REGISTRY_USER}`` stands for, in the process that connects."""
+    """Return the value of a reference such as ``${env:REGISTRY_USER}``, in the process that connects."""
     return resolved(name, value) if isinstance(value, str) else value
 
 

@@ -1,6 +1,6 @@
-"""Changelogs: a store's changes of a batch as the records that Kafka Streams would write, and the store out of those.
+"""Changelogs: the changes of a store in a batch as the records that Kafka Streams would write, and their restore.
 
-`changelog_format` gives the format of a store. Records are columns ``timestamp``, ``key``, ``value``, ``headers``.
+`changelog_format` returns the format of a store. Records are columns ``timestamp``, ``key``, ``value``, ``headers``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["RECORDS_SCHEMA", "ChangelogFormat", "VersionedFormat", "changelog_fo
 
 
 def changelog_format(spec: StoreSpec) -> ChangelogFormat:
-    """How the changes of a store look in its changelog topic."""
+    """Return the format of a store's changelog topic."""
     match spec.kind:
         case "key_value" if spec.ttl_ms:
             return ExpiringFormat()

@@ -1,4 +1,4 @@
-"""What the formats of changelogs share."""
+"""The base of changelog formats."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.state.base import CHANGES_SCHEMA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["RECORDS_SCHEMA", "ChangelogFormat", "changes_of", "first_bytes", "now_of", "records_of"]
+    from penstock.state.overlay import ReadableMap
+
+__all__ = ["RECORDS_SCHEMA", "ChangelogFormat", "KeyedFormat", "changes_of", "first_bytes", "now_of", "records_of"]
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 RECORDS_SCHEMA = pa.schema(
@@ -22,7 +25,7 @@ RECORDS_SCHEMA = pa.schema(
 
 
 class ChangelogFormat(Protocol):
-    """From the rows of a store's byte map to records, and back.
+    """The conversion of a store's rows to records, and back.
 
     ``keeps_all``: every record counts for `rows`, not only the last one of each key.
     """
@@ -30,7 +33,7 @@ class ChangelogFormat(Protocol):
     keeps_all: bool
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
-        """The records of a batch.
+        """Return the records of a batch.
 
         Args:
             changes: The last value of each row that changed, in the order of the rows' bytes.
@@ -39,7 +42,7 @@ class ChangelogFormat(Protocol):
         ...
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
-        """The rows that these records stand for.
+        """Return the rows that these records stand for.
 
         Args:
             records: In the order of the log; unless ``keeps_all``, one a key and none without a value.
@@ -47,16 +50,63 @@ class ChangelogFormat(Protocol):
         """
         ...
 
+    def changes(self, records: pa.RecordBatch, held: ReadableMap, meta: Mapping[str, int]) -> pa.RecordBatch:
+        """Return the changes of rows that these records stand for, in any order; of several of a row the last counts.
+
+        Args:
+            records: In the order of the log; unless ``keeps_all``, one a key, and without a value for deletions.
+            held: The rows before.
+            meta: As for `rows`; versioned stores: the task's numbers before the first record.
+        """
+        ...
+
+
+class KeyedFormat:
+    """The base of formats of which the last record of a key says all about it.
+
+    ``in_key_order``: a key has one row, rows are in the order of their keys, and no other row has to be looked at.
+    """
+
+    keeps_all = False
+    in_key_order = False
+
+    def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
+        """Return the rows that these records stand for, as `ChangelogFormat` says."""
+        raise NotImplementedError
+
+    def changes(self, records: pa.RecordBatch, held: ReadableMap, meta: Mapping[str, int]) -> pa.RecordBatch:
+        """Return the changes of rows that these records stand for, as `ChangelogFormat` says."""
+        there = records.column("value").is_valid()
+        stale = self._stale(records.column("key"), records.column("key").filter(pc.invert(there)), held)
+        rows = self._rows_over(held, records.filter(there), meta)
+        if not len(stale):
+            return rows
+        return pa.concat_batches([changes_of(stale, pa.nulls(len(stale), pa.large_binary())), rows])
+
+    def _rows_over(self, held: ReadableMap, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - for those that count on
+        """Return the rows of new records."""
+        return self.rows(records, meta)
+
+    def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:  # noqa: ARG002 - for those with an index
+        """Return the rows to be deleted, missing ones do not matter.
+
+        Args:
+            keys: The keys of all new records.
+            gone: Those of records without a value.
+            held: The rows before.
+        """
+        return gone
+
 
 def now_of(meta: Mapping[str, int]) -> int:
-    """The time of records that have none of their own: the task's stream time. Kafka takes no negative ones."""
+    """Return the time of records that have none of their own: the task's stream time. Kafka takes no negative ones."""
     return max(meta.get("stream_time", 0), 0)
 
 
 def records_of(
     timestamps: NDArray[np.int64] | int, keys: pa.Array, values: pa.Array, headers: pa.Array | None = None
 ) -> pa.RecordBatch:
-    """Records of these columns, or with one time for all."""
+    """Return records of these columns; ``timestamps`` may be one time for all."""
     if isinstance(timestamps, int):
         times = pa.repeat(pa.scalar(timestamps, pa.int64()), len(keys))
     else:
@@ -67,12 +117,12 @@ def records_of(
 
 
 def changes_of(keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
-    """Rows as segments hold them."""
+    """Return rows as segments hold them."""
     return pa.RecordBatch.from_arrays([keys, values], schema=CHANGES_SCHEMA)
 
 
 def first_bytes(column: pa.Array, width: int) -> NDArray[np.uint8]:
-    """The first bytes of each element, a row each; elements that are shorter or null give anything."""
+    """Return the first bytes of each element, a row each; undefined for elements that are shorter or null."""
     if not len(column):
         return np.zeros((0, width), np.uint8)
     _, offset_buffer, data_buffer = column.buffers()

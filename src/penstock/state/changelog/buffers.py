@@ -1,6 +1,6 @@
-"""Changelogs of what is held back: suppressed changes, and records of a stream-table join with grace.
+"""Changelogs of buffers: suppressed changes, and records of a stream-table join with grace.
 
-Values are Kafka's ``BufferValue``: where the record came from, prior, old and new value, the time in the buffer.
+Values are Kafka's ``BufferValue``: the record's origin, prior, old and new value, the time in the buffer.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.serde.buffers import bytes_column, join
-from penstock.state.changelog.base import RECORDS_SCHEMA, changes_of, first_bytes, now_of, records_of
+from penstock.state.changelog.base import RECORDS_SCHEMA, KeyedFormat, changes_of, first_bytes, now_of, records_of
 from penstock.state.changelog.fields import Fields, lengths_of, number_column
 from penstock.state.views.change_buffer import SAME, Headers, pack_headers, unpack_headers
 from penstock.state.views.change_columns import ChangeColumns
-from penstock.state.views.frames import frame, to_bytes_list, unframe
+from penstock.state.views.frames import frame, from_bytes_list, to_bytes_list, unframe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from penstock.state.overlay import ReadableMap
 
 __all__ = ["ChangeBufferFormat", "RecordBufferFormat"]
 
@@ -57,10 +59,8 @@ class _Source(NamedTuple):
         return cls(times, offsets, topics, partitions, counts, fields.headers(counts))
 
 
-class ChangeBufferFormat:
+class ChangeBufferFormat(KeyedFormat):
     """Kafka's ``InMemoryTimeOrderedKeyValueChangeBuffer``, version 3 of its format."""
-
-    keeps_all = False
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
         own = changes.filter(pa.array(first_bytes(changes.column(0), 1)[:, 0] == ord("k")))
@@ -84,6 +84,13 @@ class ChangeBufferFormat:
             pa.concat_arrays([frame(keys, prefix=letters["k"]), frame(places, prefix=letters["t"])]),
             pa.concat_arrays([changes.pack(), pa.repeat(_HERE, count)]),
         )
+
+    def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:
+        names: list[bytes] = to_bytes_list(keys)  # type: ignore[assignment]
+        found = held.get_many([b"k" + key for key in names])
+        places = [b"t" + row[:8] + key for key, row in zip(names, found, strict=True) if row is not None]
+        own = frame(gone, prefix=np.full((len(gone), 1), ord("k"), np.uint8))
+        return pa.concat_arrays([own, from_bytes_list(places)])
 
 
 def _version_headers(count: int) -> pa.Array:
@@ -137,10 +144,8 @@ def _unpack_changes(fields: Fields) -> ChangeColumns:
     )
 
 
-class RecordBufferFormat:
+class RecordBufferFormat(KeyedFormat):
     """Kafka's ``RocksDBTimeOrderedKeyValueBuffer``. Key: 0, time (8 bytes), key, number (4 bytes)."""
-
-    keeps_all = False
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
         keys = frame(changes.column(0), prefix=np.zeros((changes.num_rows, 1), np.uint8))
@@ -178,3 +183,6 @@ class RecordBufferFormat:
             news,
         )
         return changes_of(unframe(records.column("key"), before=1)[0], values)
+
+    def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:  # noqa: ARG002 - the base class has it
+        return unframe(gone, before=1)[0]

@@ -1,4 +1,4 @@
-"""Changelogs of key-value stores: plain, with timestamps, with a time to live, and of the keys used last."""
+"""Changelogs of key-value stores: plain, with timestamps, with a time to live, and least-recently-used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.state.changelog.base import changes_of, first_bytes, now_of, records_of
-from penstock.state.views.frames import big_endian, frame, unframe
+from penstock.state.changelog.base import KeyedFormat, changes_of, first_bytes, now_of, records_of
+from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from penstock.state.overlay import ReadableMap
 
 __all__ = ["ExpiringFormat", "KeyValueFormat", "LruFormat", "TimestampedFormat", "stamped"]
 
@@ -20,7 +22,7 @@ _EMPTY = pa.scalar(b"", pa.large_binary())
 
 
 def stamped(values: pa.Array, now: int) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Values without the time that stands before them, and those times; ``now`` for nulls."""
+    """Return values without the time that stands before them, and those times; ``now`` for nulls."""
     bare, prefix, _ = unframe(values, before=8)
     times = prefix.view(">i8").reshape(-1).astype(np.int64)
     if bare.null_count:
@@ -34,7 +36,7 @@ def _times(records: pa.RecordBatch) -> NDArray[np.int64]:
 
 
 def _of_prefix(changes: pa.RecordBatch, prefix: int) -> pa.RecordBatch:
-    """The rows whose keys begin with this byte, without it."""
+    """Return the rows whose keys begin with this byte, without it."""
     own = changes.filter(pa.array(first_bytes(changes.column(0), 1)[:, 0] == prefix))
     return changes_of(unframe(own.column(0), before=1)[0], own.column(1))
 
@@ -43,23 +45,23 @@ def _with_prefix(keys: pa.Array, prefix: int) -> pa.Array:
     return frame(keys, prefix=np.full((len(keys), 1), prefix, np.uint8))
 
 
-class KeyValueFormat:
-    """Key and value as they are (``ChangeLoggingKeyValueBytesStore``)."""
+class KeyValueFormat(KeyedFormat):
+    """Key and value unchanged (``ChangeLoggingKeyValueBytesStore``)."""
 
-    keeps_all = False
+    in_key_order = True
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
-        """The records of a batch; which record a change came from is not known, so they have the stream time."""
+        """Return the records of a batch; their sources are not known, so they have the stream time."""
         return records_of(now_of(meta), changes.column(0), changes.column(1))
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
         return changes_of(records.column("key"), records.column("value"))
 
 
-class TimestampedFormat:
+class TimestampedFormat(KeyedFormat):
     """The value's time is the record's (``ChangeLoggingTimestampedKeyValueBytesStore``)."""
 
-    keeps_all = False
+    in_key_order = True
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
         values, times = stamped(changes.column(1), now_of(meta))
@@ -69,10 +71,22 @@ class TimestampedFormat:
         return changes_of(records.column("key"), frame(records.column("value"), prefix=big_endian(_times(records))))
 
 
-class ExpiringFormat:
-    """The time of the put is the record's."""
+class _IndexedFormat(KeyedFormat):
+    """The base of both formats with an index: ``0 + key`` holds 8 bytes, under which ``1`` and they begin its row."""
 
-    keeps_all = False
+    def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:
+        names: list[bytes] = to_bytes_list(keys)  # type: ignore[assignment]
+        found = held.get_many([b"\x00" + key for key in names])
+        index = [self._index(key, row[:8]) for key, row in zip(names, found, strict=True) if row is not None]
+        return pa.concat_arrays([_with_prefix(gone, 0), from_bytes_list(index)])
+
+    @staticmethod
+    def _index(key: bytes, number: bytes) -> bytes:
+        raise NotImplementedError
+
+
+class ExpiringFormat(_IndexedFormat):
+    """The time of the put is the record's."""
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
         own = _of_prefix(changes, 0)
@@ -85,11 +99,13 @@ class ExpiringFormat:
         by_time = _with_prefix(frame(keys, prefix=times), 1), pa.repeat(_EMPTY, len(keys))
         return changes_of(*(pa.concat_arrays(pair) for pair in zip(entries, by_time, strict=True)))
 
+    @staticmethod
+    def _index(key: bytes, number: bytes) -> bytes:
+        return b"\x01" + number + key
 
-class LruFormat:
+
+class LruFormat(_IndexedFormat):
     """Key and value, in the order of their last use; a key that had to go is a deletion."""
-
-    keeps_all = False
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
         own = _of_prefix(changes, 0)
@@ -98,8 +114,21 @@ class LruFormat:
         return records_of(now_of(meta), own.column(0).take(order), values.take(order))
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        return self._used_from(0, records)
+
+    def _rows_over(self, held: ReadableMap, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
+        last = next(held.scan(b"\x01", reverse=True), None)
+        return self._used_from(0 if last is None else int.from_bytes(last[0][1:], "big") + 1, records)
+
+    @staticmethod
+    def _used_from(first: int, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of keys used one after the other; the numbers stay below that of the task's next use."""
         keys = records.column("key")
-        uses = big_endian(np.arange(len(keys), dtype=np.int64))
+        uses = big_endian(np.arange(first, first + len(keys), dtype=np.int64))
         entries = _with_prefix(keys, 0), frame(records.column("value"), prefix=uses)
         by_use = _with_prefix(frame(pa.repeat(_EMPTY, len(keys)), prefix=uses), 1)
         return changes_of(pa.concat_arrays([entries[0], by_use]), pa.concat_arrays([entries[1], keys]))
+
+    @staticmethod
+    def _index(key: bytes, number: bytes) -> bytes:  # noqa: ARG004 - the base class has it
+        return b"\x01" + number

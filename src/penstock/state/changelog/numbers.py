@@ -1,4 +1,4 @@
-"""The record of a task in the topic of tasks' numbers: what its stores' changelogs stand for.
+"""The record of a task in the topic of tasks' numbers: the position of its stores' changelogs.
 
 Key: the task, ``<sub-topology>_<partition>``. Value: JSON with batch and checksum of the segment, and the numbers.
 """
@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.errors import StateError
 from penstock.state.changelog.base import now_of, records_of
 from penstock.state.views.frames import from_bytes_list
 
-__all__ = ["TaskNumbers"]
+__all__ = ["APPLICATION", "TaskNumbers"]
+
+APPLICATION = b"application"  # the key of a record that is of no task: the plan, for when the checkpoint is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class TaskNumbers:
     meta: Mapping[str, int]
 
     def record(self, task_id: str) -> pa.RecordBatch:
-        """As a record.
+        """Return the numbers as a record.
 
         >>> record = TaskNumbers(3, "ab", {"stream_time": 7}).record("0_1")
         >>> TaskNumbers.parse(record.column("value")[0].as_py()).batch
@@ -37,6 +40,14 @@ class TaskNumbers:
 
     @classmethod
     def parse(cls, value: bytes) -> TaskNumbers:
-        """From a record's value."""
-        facts = json.loads(value)
-        return cls(facts["batch"], facts["checksum"], facts["meta"])
+        """Parse a record's value; raise StateError if it is malformed."""
+        try:
+            facts = json.loads(value)
+            meta = {str(name): int(number) for name, number in facts["meta"].items()}
+            return cls(int(facts["batch"]), str(facts["checksum"]), meta)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise StateError(
+                f"the topic of the tasks' numbers has a record that is none of Penstock's: {error!r}",
+                hint="Another program has written to it. In micro-batches, bring the checkpoint back from a backup; in "
+                "continuous mode nothing but this topic has them. To start from nothing: penstock app reset.",
+            ) from error

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.state.changelog.base import changes_of, first_bytes, now_of, records_of
+from penstock.state.changelog.base import KeyedFormat, changes_of, first_bytes, now_of, records_of
 from penstock.state.views.frames import frame, from_bytes_list, unframe
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ _LIST = b"\x01"
 _HEAD = np.dtype([("kind", "u1"), ("count", ">i4"), ("length", ">i4"), ("side", "u1")])  # of a list of one
 
 
-class OuterJoinFormat:
+class OuterJoinFormat(KeyedFormat):
     """Kafka's ``ListValueStore`` over ``LeftOrRightValue``."""
 
-    keeps_all = False
+    in_key_order = True
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
         rows, values = changes.column(0), changes.column(1)
@@ -49,6 +49,9 @@ class OuterJoinFormat:
         lists = records.column("value")
         bare, prefixes, _ = unframe(lists, before=_HEAD.itemsize)
         heads = np.ascontiguousarray(prefixes).view(_HEAD).reshape(-1)
+        fits = heads["length"] - 1 == pc.binary_length(bare).fill_null(0).to_numpy(zero_copy_only=False)
+        if ((heads["kind"] != 1) | ((heads["count"] == 1) & ~fits)).any():
+            raise ValueError("a list of values whose length is not its own")
         values = frame(bare, prefix=(heads["length"] - 1).astype(">i4").view(np.uint8).reshape(-1, 4))
         several = np.flatnonzero(heads["count"] != 1)
         if len(several):
@@ -57,14 +60,14 @@ class OuterJoinFormat:
 
 
 def _replaced(column: pa.Array, places: NDArray[np.int64], by: list[bytes]) -> pa.Array:
-    """The column with other elements at some places."""
+    """Return the column with other elements at some places."""
     index = np.arange(len(column))
     index[places] = len(column) + np.arange(len(places))
     return pa.concat_arrays([column, from_bytes_list(by)]).take(pa.array(index))
 
 
 def _list(values: bytes, side: int) -> bytes:
-    """Values, each behind its length, as Kafka's list of values with their side."""
+    """Return values, each behind its length, as Kafka's list of values with their side."""
     parts = []
     at = 0
     while at < len(values):
@@ -80,6 +83,8 @@ def _values(data: bytes) -> bytes:
     at = 5
     for _ in range(_LENGTH.unpack_from(data, 1)[0]):
         (length,) = _LENGTH.unpack_from(data, at)
+        if not 1 <= length <= len(data) - at - 4:
+            raise ValueError("a list of values that is cut short")
         parts += [_LENGTH.pack(length - 1), data[at + 5 : at + 4 + length]]
         at += 4 + length
     return b"".join(parts)

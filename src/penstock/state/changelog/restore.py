@@ -1,4 +1,4 @@
-"""A task's stores out of their changelogs: the records put together again to rows, and those made a snapshot."""
+"""The restore of a task's stores from their changelogs: records become rows, and the rows a snapshot."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from penstock.state.base import CHANGES_SCHEMA
 from penstock.state.changelog import RECORDS_SCHEMA, changelog_format
-from penstock.state.segments import SegmentHead, SegmentName, pack
+from penstock.state.changelog.following import reading_changelog
+from penstock.state.segments import SegmentHead, SegmentName
+from penstock.state.snapshots import write_snapshot
 from penstock.state.storage import SegmentStorage
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["StoreRestorer", "put_snapshot", "whole"]
+__all__ = ["StoreRestorer", "put_snapshot", "in_pieces"]
 
 _COLUMNS = ["timestamp", "key", "value"]
 _LEAST = 1_000_000  # records, before older ones are looked through for those that count no more
@@ -21,13 +23,14 @@ _PIECE_ROWS = 100_000
 
 
 class StoreRestorer:
-    """One store of one task. Give it all records of its changelog partition in order.
+    """One store of one task. It takes all records of its changelog partition in order.
 
     Attributes:
-        records: How many it has been given.
+        records: The number of records taken.
     """
 
     def __init__(self, spec: StoreSpec) -> None:
+        self._name = spec.name
         self._format = changelog_format(spec)
         self._pieces: list[pl.DataFrame] = []
         self._waiting = 0
@@ -35,7 +38,7 @@ class StoreRestorer:
         self.records = 0
 
     def add(self, records: pa.RecordBatch) -> None:
-        """The next records."""
+        """Add the next records."""
         frame = pl.from_arrow(records.select(_COLUMNS))
         assert isinstance(frame, pl.DataFrame)  # noqa: S101 - for the type checker
         frame = frame.filter(pl.col("key").is_not_null())  # of a source topic that serves as changelog
@@ -47,7 +50,7 @@ class StoreRestorer:
             self._kept = self._waiting = len(self._pieces[0])
 
     def rows(self, meta: Mapping[str, int]) -> pa.RecordBatch:
-        """The store's rows in the order of their keys (``CHANGES_SCHEMA``).
+        """Return the store's rows in the order of their keys (``CHANGES_SCHEMA``).
 
         Args:
             meta: The task's numbers at the end of the last record's batch.
@@ -56,7 +59,8 @@ class StoreRestorer:
         table = records.to_arrow().cast(pa.schema([RECORDS_SCHEMA.field(name) for name in _COLUMNS])).combine_chunks()
         batches = table.to_batches()
         batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
-        rows = self._format.rows(batch, meta)
+        with reading_changelog(self._name):
+            rows = self._format.rows(batch, meta)
         order = pl.Series("", rows.column(0), dtype=pl.Binary).arg_sort()
         return rows.take(order.to_arrow())
 
@@ -66,28 +70,27 @@ class StoreRestorer:
         return pl.concat(self._pieces)
 
     def _newest(self) -> pl.DataFrame:
-        """The last record of each key, in their order; those that delete are needed no more."""
+        """Return the last record of each key, in their order; deletions are left out."""
         newest = self._joined().unique("key", keep="last", maintain_order=True)
         return newest.filter(pl.col("value").is_not_null())
 
 
 def put_snapshot(storage: SegmentStorage, head: SegmentHead, stores: Mapping[str, pa.RecordBatch]) -> int:
-    """Puts a snapshot in place, also of one that is there; gives its bytes.
+    """Put a snapshot in place, also where one exists; return its size in bytes.
 
     Args:
         storage: The task's segments.
         head: Its header.
         stores: Store -> all its rows, in the order of their keys.
     """
-    parts, _ = pack(head, whole(stores), {})
     name = SegmentName(head.batch, "snapshot")
     storage.delete(name)
-    storage.create(name, parts)
-    return sum(len(part) for part in parts)
+    write_snapshot(storage, head, in_pieces(stores))
+    return storage.sizes()[name]
 
 
-def whole(stores: Mapping[str, pa.RecordBatch]) -> dict[str, Iterator[pa.RecordBatch]]:
-    """The rows of stores in pieces, as a segment takes them."""
+def in_pieces(stores: Mapping[str, pa.RecordBatch]) -> dict[str, Iterator[pa.RecordBatch]]:
+    """Return the rows of stores in pieces, as a segment takes them."""
     return {store: _pieces(rows) for store, rows in stores.items() if rows.num_rows}
 
 

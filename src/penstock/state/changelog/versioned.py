@@ -1,6 +1,6 @@
 """Changelog of a versioned store: every put, under the time from which its version is valid.
 
-The rows of such a store do not tell which puts made them, so the puts of a batch are noted while it runs.
+The rows of such a store do not show which puts made them, so the puts of a batch are noted while it runs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.errors import InvalidStateError
 from penstock.state.changelog.base import changes_of, records_of
 from penstock.state.memory import MemoryMap
+from penstock.state.overlay import OverlayMap, ReadableMap
 from penstock.state.views.frames import from_bytes_list, to_bytes_list
 from penstock.state.views.versions import Versions
 from penstock.topology.stores import StoreSpec
@@ -31,25 +32,33 @@ class VersionedFormat:
         self._spec = spec
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002
-        """Not to be had: see `of_puts`."""
+        """Raise an error: the records of a versioned store come from `of_puts`."""
         raise InvalidStateError(
             f"the changelog of versioned store {self._spec.name!r} is not made of its rows", hint="Use of_puts()."
         )
 
     @staticmethod
     def of_puts(puts: Sequence[Put]) -> pa.RecordBatch:
-        """The records of a batch's puts, in their order."""
+        """Return the records of a batch's puts, in their order."""
         times = np.array([time for _, _, time in puts], np.int64)
         keys, values = [key for key, _, _ in puts], [value for _, value, _ in puts]
         return records_of(times, from_bytes_list(keys), from_bytes_list(values))
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:  # noqa: ARG002 - the protocol
-        """Puts all of them once more; a put that is too old by now changes nothing, as in Kafka."""
-        entries = MemoryMap()
-        versions = Versions(entries, self._spec.history_ms, -1)
+        """Put all of them once more; a put that is too old by now changes nothing, as in Kafka."""
+        changes = self._changes(records, MemoryMap(), -1)
+        return changes.filter(changes.column(1).is_valid())
+
+    def changes(self, records: pa.RecordBatch, held: ReadableMap, meta: Mapping[str, int]) -> pa.RecordBatch:
+        """Put all of them over the rows before, from their stream time on."""
+        return self._changes(records, held, meta.get(f"{self._spec.name}/observed-stream-time", -1))
+
+    def _changes(self, records: pa.RecordBatch, held: ReadableMap, observed: int) -> pa.RecordBatch:
+        entries = OverlayMap(held)
+        versions = Versions(entries, self._spec.history_ms, observed)
         keys: list[bytes] = to_bytes_list(records.column("key"))  # type: ignore[assignment]
         values, times = to_bytes_list(records.column("value")), records.column("timestamp").to_pylist()
         for key, value, time in zip(keys, values, times, strict=True):
             versions.put(key, value, time)
-        found = list(entries.scan())
+        found = sorted(entries.changes.items())
         return changes_of(from_bytes_list([row for row, _ in found]), from_bytes_list([data for _, data in found]))

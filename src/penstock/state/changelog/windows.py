@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from penstock.state.changelog.base import changes_of, first_bytes, now_of, records_of
+from penstock.state.changelog.base import KeyedFormat, changes_of, first_bytes, now_of, records_of
 from penstock.state.changelog.keyvalue import stamped
 from penstock.state.memory import MemoryMap
 from penstock.state.views.frames import big_endian, frame, unframe
@@ -21,6 +21,8 @@ from penstock.topology.stores import StoreSpec
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.state.overlay import ReadableMap
+
 __all__ = ["SessionFormat", "WindowFormat"]
 
 
@@ -29,7 +31,7 @@ def _numbers(column: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def _not_expired(changes: pa.RecordBatch, retention: Retention) -> pa.RecordBatch:
-    """The changes without those by which rows were deleted as too old."""
+    """Return the changes without the deletions of expired rows."""
     if not changes.column(1).null_count:
         return changes
     gone = changes.column(1).is_null().to_numpy(zero_copy_only=False)
@@ -37,60 +39,78 @@ def _not_expired(changes: pa.RecordBatch, retention: Retention) -> pa.RecordBatc
     return changes.filter(pa.array(~gone)) if gone.any() else changes
 
 
-class WindowFormat:
+class _ExpiringFormat(KeyedFormat):
+    """The base of both formats: rows that begin with their bucket (8 bytes), and expire with it."""
+
+    def __init__(self, spec: StoreSpec, window_size_ms: int) -> None:
+        self._spec = spec
+        self._window_size_ms = window_size_ms
+
+    def _retention(self, meta: Mapping[str, int]) -> Retention:
+        return Retention(self._spec, MemoryMap(), dict(meta), self._window_size_ms)
+
+    def _live(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> tuple[pa.Array, pa.Array]:
+        """Return rows without their buckets, and their values; deletions of expired rows are left out."""
+        changes = _not_expired(changes, self._retention(meta))
+        rows, _, _ = unframe(changes.column(0), before=8)
+        return rows, changes.column(1)
+
+    def _stale(self, keys: pa.Array, gone: pa.Array, held: ReadableMap) -> pa.Array:  # noqa: ARG002 - the base class has it
+        return self._names(gone, {})[0]
+
+    def _names(self, keys: pa.Array, meta: Mapping[str, int]) -> tuple[pa.Array, NDArray[np.int64]]:
+        """Return the rows of the records of these keys, and their buckets."""
+        raise NotImplementedError
+
+
+class WindowFormat(_ExpiringFormat):
     """Key, start (8 bytes), sequence number (4 bytes); the value's time, where it has one, is the record's."""
 
-    keeps_all = False
-
     def __init__(self, spec: StoreSpec) -> None:
-        self._spec = spec
+        super().__init__(spec, spec.window_size_ms)
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
-        changes = _not_expired(changes, self._retention(meta))
-        keys, _, _ = unframe(changes.column(0), before=8)
+        keys, values = self._live(changes, meta)
         if not self._spec.retain_duplicates:
             keys = frame(keys, suffix=np.zeros((len(keys), 4), np.uint8))
         if not self._spec.timestamped:
-            return records_of(now_of(meta), keys, changes.column(1))
-        values, times = stamped(changes.column(1), now_of(meta))
+            return records_of(now_of(meta), keys, values)
+        values, times = stamped(values, now_of(meta))
         return records_of(times, keys, values)
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
-        retention = self._retention(meta)
-        keys, _, tails = unframe(records.column("key"), after=12)
-        buckets = retention.bucket(_numbers(tails[:, :8]))
-        tails = tails if self._spec.retain_duplicates else tails[:, :8]
+        names, buckets = self._names(records.column("key"), meta)
         values = records.column("value")
         if self._spec.timestamped:
             values = frame(values, prefix=big_endian(records.column("timestamp").to_numpy()))
-        kept = pa.array(buckets >= retention.first_bucket)
-        return changes_of(frame(keys, big_endian(buckets), tails), values).filter(kept)
+        kept = pa.array(buckets >= self._retention(meta).first_bucket)
+        return changes_of(names, values).filter(kept)
 
-    def _retention(self, meta: Mapping[str, int]) -> Retention:
-        return Retention(self._spec, MemoryMap(), dict(meta), self._spec.window_size_ms)
+    def _names(self, keys: pa.Array, meta: Mapping[str, int]) -> tuple[pa.Array, NDArray[np.int64]]:
+        keys, _, tails = unframe(keys, after=12)
+        buckets = self._retention(meta).bucket(_numbers(tails[:, :8]))
+        tails = tails if self._spec.retain_duplicates else tails[:, :8]
+        return frame(keys, big_endian(buckets), tails), buckets
 
 
-class SessionFormat:
+class SessionFormat(_ExpiringFormat):
     """Key, end and start (8 bytes each); the end is the record's time."""
 
-    keeps_all = False
-
     def __init__(self, spec: StoreSpec) -> None:
-        self._spec = spec
+        super().__init__(spec, window_size_ms=0)
 
     def records(self, changes: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
-        changes = _not_expired(changes, self._retention(meta))
-        keys, _, _ = unframe(changes.column(0), before=8)
-        return records_of(_ends(keys), keys, changes.column(1))
+        keys, values = self._live(changes, meta)
+        return records_of(_ends(keys), keys, values)
 
     def rows(self, records: pa.RecordBatch, meta: Mapping[str, int]) -> pa.RecordBatch:
-        retention = self._retention(meta)
-        buckets = retention.bucket(_ends(records.column("key")))
-        kept = pa.array(buckets >= retention.first_bucket)
-        return changes_of(frame(records.column("key"), big_endian(buckets)), records.column("value")).filter(kept)
+        names, buckets = self._names(records.column("key"), meta)
+        kept = pa.array(buckets >= self._retention(meta).first_bucket)
+        return changes_of(names, records.column("value")).filter(kept)
 
-    def _retention(self, meta: Mapping[str, int]) -> Retention:
-        return Retention(self._spec, MemoryMap(), dict(meta), 0)
+    def _names(self, keys: pa.Array, meta: Mapping[str, int]) -> tuple[pa.Array, NDArray[np.int64]]:
+        buckets = self._retention(meta).bucket(_ends(keys))
+        return frame(keys, big_endian(buckets)), buckets
 
 
 def _ends(keys: pa.Array) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Typed views over byte maps: what operators, processors and tests read and write."""
+"""Typed views over byte maps, which operators, processors and tests read and write."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ StoreView: TypeAlias = (
 
 
 def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> StoreView:
-    """The view of a store's kind over its byte map.
+    """Return the view of a store's kind over its byte map.
 
     Args:
         spec: The store.

@@ -1,8 +1,8 @@
 """The buffer of a suppressed table: its newest change of each key, in the order in which they will leave.
 
 Kafka's ``InMemoryTimeOrderedKeyValueChangeBuffer``. A key has two rows: ``k<key>`` holds the change, ``t<time><key>``
-stands in the order of leaving. How many there are, their size as Kafka counts it, and a time before which nothing
-leaves are kept with the task's numbers.
+stands in the order of leaving. Their number, their size as Kafka counts it, and a time before which nothing leaves are
+kept with the task's numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NULL = -1
 SAME = -2  # in place of the old value's length: it is the prior value
 _HERE = b"\x01"
 _NEVER = (1 << 63) - 1
-OVERHEAD = 8 + 8 + 8 + 4  # what Kafka counts for buffer time, timestamp, offset and partition
+OVERHEAD = 8 + 8 + 8 + 4  # bytes that Kafka counts for buffer time, timestamp, offset and partition
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -39,7 +39,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 class BufferedChange(NamedTuple):
     """A change that waits, in bytes, with the record that it came from.
 
-    ``prior`` is the value before the first change that was held back: what the suppressed table still shows.
+    ``prior`` is the value before the first change that was held back, which the suppressed table still shows.
     """
 
     time: int
@@ -80,7 +80,7 @@ def _length(data: bytes | None) -> int:
 
 
 def pack_headers(headers: Headers) -> bytes:
-    """Names and values, each after its length; nothing for no headers."""
+    """Return names and values, each after its length; nothing for no headers."""
     out = bytearray()
     for name, value in headers:
         encoded = name.encode()
@@ -89,7 +89,7 @@ def pack_headers(headers: Headers) -> bytes:
 
 
 def unpack_headers(data: bytes) -> Headers:
-    """What `pack_headers` was given."""
+    """Return the headers in the result of `pack_headers`."""
     headers: list[tuple[str, bytes | None]] = []
     at = 0
     while at < len(data):
@@ -102,7 +102,7 @@ def unpack_headers(data: bytes) -> Headers:
 
 
 def change_size(key: bytes, change: BufferedChange) -> int:
-    """The bytes that Kafka counts for a buffered change."""
+    """Return the bytes that Kafka counts for a buffered change."""
     size = OVERHEAD + len(key) + len(change.prior or b"") + len(change.new or b"") + len(change.topic or b"")
     if change.old != change.prior:
         size += len(change.old or b"")
@@ -121,30 +121,30 @@ class ChangeBufferView:
 
     @property
     def records(self) -> int:
-        """How many keys wait."""
+        """The number of waiting keys."""
         return self._meta.get(self._records, 0)
 
     @property
     def size(self) -> int:
-        """Their bytes as Kafka counts them."""
+        """Their size in bytes as Kafka counts it."""
         return self._meta.get(self._bytes, 0)
 
     @property
     def low(self) -> int:
-        """No key leaves before this buffer time."""
+        """A lower bound of the buffer times of all keys."""
         return self._meta.get(self._low, _NEVER)
 
     def get(self, key: bytes) -> BufferedChange | None:
-        """The change that waits under the key's bytes."""
+        """Return the change that waits under the key's bytes."""
         data = self._map.get(b"k" + key)
         return None if data is None else BufferedChange.unpack(data)
 
     def get_packed(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The changes that wait under many keys, as they are stored."""
+        """Return the changes that wait under many keys, as they are stored."""
         return self._map.get_many([b"k" + key for key in keys])
 
     def put(self, key: bytes, change: BufferedChange, before: BufferedChange | None) -> None:
-        """Holds a change back in place of ``before``, whose place in the order it takes."""
+        """Hold a change back in place of ``before``, whose place in the order it takes."""
         if before is None:
             self._map.put(_place(change.time, key), _HERE)
             self.count(1, change_size(key, change), min(self.low, change.time))
@@ -153,7 +153,7 @@ class ChangeBufferView:
         self._map.put(b"k" + key, change.pack())
 
     def remove(self, key: bytes, change: BufferedChange) -> None:
-        """Takes out the first change."""
+        """Take out the first change."""
         self._map.put(b"k" + key, None)
         self._map.put(_place(change.time, key), None)
         self.count(-1, -change_size(key, change), change.time)
@@ -165,7 +165,7 @@ class ChangeBufferView:
         keys: list[bytes],
         packed: list[bytes],
     ) -> None:
-        """All of a batch: (time, key) that have left and that have come, and the changes under their keys."""
+        """Write the changes of a batch: (time, key) that have left and that have come, and the keys' changes."""
         left = list(gone)
         self._map.put_many([_place(*one) for one in left], [None] * len(left))
         self._map.put_many([b"k" + key for _, key in left], [None] * len(left))
@@ -174,13 +174,13 @@ class ChangeBufferView:
         self._map.put_many([b"k" + key for key in keys], packed)
 
     def count(self, records: int, size: int, low: int) -> None:
-        """Adds to the numbers, and sets the time before which nothing leaves."""
+        """Add to the numbers, and set the time before which nothing leaves."""
         self._meta[self._records] = self.records + records
         self._meta[self._bytes] = self.size + size
         self._meta[self._low] = low
 
     def first(self, until: int | None) -> tuple[int, bytes] | None:
-        """Buffer time and key of the first change, if it leaves by that time."""
+        """Return buffer time and key of the first change, if it leaves by that time."""
         if until is not None and self.low > until:
             return None
         found = next(self.in_order(until), None)
@@ -189,7 +189,7 @@ class ChangeBufferView:
         return found
 
     def in_order(self, until: int | None) -> Iterator[tuple[int, bytes]]:
-        """Buffer times and keys in the order of leaving, up to and including that time."""
+        """Yield buffer times and keys in the order of leaving, up to and including that time."""
         end = b"u" if until is None or until == _NEVER else _place(until + 1, b"")
         for row, _ in self._map.scan(b"t", end):
             yield int.from_bytes(row[1:9], "big"), row[9:]

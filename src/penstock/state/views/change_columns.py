@@ -35,7 +35,7 @@ assert _FIXED.itemsize == FIXED.size  # noqa: S101 - one layout, written twice
 
 
 def lengths(data: pa.Array) -> NDArray[np.int64]:
-    """The length of each row; -1 for null."""
+    """Return the length of each row; -1 for null."""
     found: NDArray[np.int64] = pc.binary_length(data).cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     return found
 
@@ -58,7 +58,7 @@ class ChangeColumns:
         return len(self.times)
 
     def take(self, index: NDArray[np.int64]) -> ChangeColumns:
-        """The changes at these positions."""
+        """Return the changes at these positions."""
         at = pa.array(index)
         return ChangeColumns(
             self.times[index],
@@ -73,7 +73,7 @@ class ChangeColumns:
         )
 
     def sizes(self, keys: pa.Array) -> NDArray[np.int64]:
-        """The bytes that Kafka counts for each change under its key."""
+        """Return the bytes that Kafka counts for each change under its key."""
         old_is_prior = self.old_is_prior()
         size = OVERHEAD + sum(np.maximum(lengths(each), 0) for each in (keys, self.topics, self.priors, self.news))
         size = size + np.where(old_is_prior, 0, np.maximum(lengths(self.olds), 0))
@@ -82,7 +82,7 @@ class ChangeColumns:
         return np.asarray(size, np.int64)
 
     def pack(self) -> pa.Array:
-        """What is stored."""
+        """Return the changes as they are stored."""
         same = self.old_is_prior()
         fixed = np.zeros(len(self), _FIXED)
         fixed["time"], fixed["timestamp"] = self.times, self.timestamps
@@ -103,7 +103,7 @@ class ChangeColumns:
 
     @classmethod
     def of(cls, changes: Sequence[BufferedChange]) -> ChangeColumns:
-        """Changes one by one as columns."""
+        """Return changes one by one as columns."""
         headers = [one.headers for one in changes]
         return cls(
             np.array([one.time for one in changes], np.int64),
@@ -119,7 +119,7 @@ class ChangeColumns:
 
     @classmethod
     def unpack(cls, data: pa.Array) -> ChangeColumns:
-        """From what is stored; no row is null."""
+        """Return the changes in stored rows; no row is null."""
         body, prefix, _ = unframe(large_binary(data), before=_FIXED.itemsize)
         fixed = np.ascontiguousarray(prefix).view(_FIXED).reshape(len(data))
         rest = pl.DataFrame({"body": series_of(body)})
@@ -147,7 +147,7 @@ class ChangeColumns:
 
 
 def concat_changes(one: ChangeColumns, two: ChangeColumns) -> ChangeColumns:
-    """All changes of both."""
+    """Return all changes of both."""
     if not len(two):
         return one
     headers = None
@@ -167,7 +167,7 @@ def concat_changes(one: ChangeColumns, two: ChangeColumns) -> ChangeColumns:
 
 
 def _cut(rest: pl.DataFrame, at: NDArray[np.int64], length: NDArray[np.int64], there: NDArray[np.bool_]) -> pa.Array:
-    """So many bytes of each body from a position on; null where there is nothing."""
+    """Return so many bytes of each body from a position on; null where there is nothing."""
     columns = rest.with_columns(at=pl.Series(at), length=pl.Series(length), there=pl.Series(there))
     piece = pl.col("body").bin.slice(pl.col("at"), pl.col("length"))
     return large_binary(columns.select(pl.when(pl.col("there")).then(piece).alias("cut")).to_series().to_arrow())

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.errors import StateError
+from penstock.java_names import with_java_names, with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
+from penstock.state.views.keys import key_bytes, keys_bytes
+from penstock.state.views.notebook import ShownInNotebooks
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["KeyValueView", "OrderedView", "TimestampedView", "ValueAndTimestamp", "key_bytes", "successor"]
+__all__ = ["KeyValueView", "OrderedView", "TimestampedView", "ValueAndTimestamp", "successor"]
 
 
+@with_java_names
 class ValueAndTimestamp(NamedTuple):
     """A value and the event time of its last change in milliseconds; Kafka's ``ValueAndTimestamp``."""
 
@@ -28,26 +32,14 @@ class ValueAndTimestamp(NamedTuple):
     timestamp: int
 
 
-def key_bytes(spec: StoreSpec, key: Any) -> bytes:
-    """The key's bytes; a null key is an error, as in Kafka."""
-    data: bytes | None = spec.key_serde.serialize(key) if key is not None else None
-    if data is None:
-        raise StateError(
-            f"the key given to store {spec.name!r} is null",
-            hint="State stores have no null keys; filter them out before.",
-            store=spec.name,
-        )
-    return data
-
-
 def successor(prefix: bytes) -> bytes | None:
-    """The smallest bytes above all that start with ``prefix``; None when there are none."""
+    """Return the smallest bytes above all that start with ``prefix``; None when there are none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
 
 
-class OrderedView:
-    """What key-value views of both kinds share: everything but how a value looks in bytes."""
+class OrderedView(ShownInNotebooks):
+    """The common base of key-value views: everything but the bytes of a value."""
 
     def __init__(self, spec: StoreSpec, entries: ByteMap) -> None:
         self.spec = spec
@@ -60,16 +52,16 @@ class OrderedView:
         return self._values.deserialize(data)
 
     def get(self, key: Any) -> Any:
-        """The value under the key, or None."""
+        """Return the value under the key, or None."""
         return self._load(self._map.get(key_bytes(self.spec, key)))
 
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
-        """The values under the keys, None where there is none."""
+        """Return the values under the keys, None where there is none."""
         found = self._map.get_many([key_bytes(self.spec, key) for key in keys])
         return [self._load(data) for data in found]
 
     def delete(self, key: Any) -> Any:
-        """Removes the key; gives what was under it."""
+        """Remove the key; return its value."""
         data = key_bytes(self.spec, key)
         old = self._map.get(data)
         if old is not None:
@@ -88,73 +80,65 @@ class OrderedView:
             yield self._keys.deserialize(key), self._load(value)
 
     def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
-        """Entries from ``low`` to ``high``, both included, in the order of the keys' bytes; None is open."""
+        """Return entries from ``low`` to ``high``, both included, in the order of the keys' bytes; None is open."""
         return self._range(low, high, reverse=False)
 
     def reverse_range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
-        """As `range`, the last first."""
+        """Return the entries of `range`, the last first."""
         return self._range(low, high, reverse=True)
 
     def all(self) -> Iterator[tuple[Any, Any]]:
-        """All entries in the order of the keys' bytes."""
+        """Return all entries in the order of the keys' bytes."""
         return self._range(None, None, reverse=False)
 
     def reverse_all(self) -> Iterator[tuple[Any, Any]]:
-        """All entries, the last first."""
+        """Return all entries, the last first."""
         return self._range(None, None, reverse=True)
 
     def prefix_scan(self, prefix: Any, serde: Serde[Any] | None = None) -> Iterator[tuple[Any, Any]]:
-        """Entries whose key bytes start with those of ``prefix`` (by ``serde``, else by the key serde)."""
+        """Return entries whose key bytes start with those of ``prefix`` (by ``serde``, else by the key serde)."""
         start = (serde or self._keys).serialize(prefix) or b""
         return self._load_entries(self._map.scan(start, successor(start)))
 
     def approximate_num_entries(self) -> int:
-        """How many entries there are; stores on disk may count keys changed in this batch twice."""
+        """Return the number of entries; stores on disk may count keys changed in this batch twice."""
         if isinstance(self._map, Sized):
             return len(self._map)
         return sum(1 for _ in self._map.scan())
 
-    def _encode_keys(self, keys: Column) -> list[bytes]:
-        encoded = self._keys.encode(keys)
-        if encoded.null_count:
-            raise StateError(
-                f"a key given to store {self.name!r} is null",
-                hint="State stores have no null keys; filter them out before.",
-                store=self.name,
-            )
-        return to_bytes_list(encoded)  # type: ignore[return-value]
 
-
+@with_java_names_of("KeyValueStore")
 class KeyValueView(OrderedView):
     """Kafka's ``KeyValueStore``."""
 
     def put(self, key: Any, value: Any) -> None:
-        """Sets the value; None deletes."""
+        """Set the value; None deletes."""
         self._map.put(key_bytes(self.spec, key), self._values.serialize(value))
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Sets the value if there is none; gives what was there before."""
+        """Set the value if there is none; return the present one."""
         old = self.get(key)
         if old is None:
             self.put(key, value)
         return old
 
     def put_many(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Sets all (key, value) pairs; Kafka's ``putAll``."""
+        """Set all (key, value) pairs; Kafka's ``putAll``."""
         pairs = [(key_bytes(self.spec, key), self._values.serialize(value)) for key, value in entries]
         self._map.put_many([key for key, _ in pairs], [value for _, value in pairs])
 
     def get_columns(self, keys: Column) -> Column:
-        """The values under the keys, null where there is none."""
-        return self._values.decode(from_bytes_list(self._map.get_many(self._encode_keys(keys))))
+        """Return the values under the keys, null where there is none."""
+        return self._values.decode(from_bytes_list(self._map.get_many(keys_bytes(self.spec, keys))))
 
     def put_columns(self, keys: Column, values: Column) -> None:
-        """Sets the values; null deletes, the last of equal keys wins."""
-        self._map.put_many(self._encode_keys(keys), to_bytes_list(self._values.encode(values)))
+        """Set the values; null deletes, the last of equal keys wins."""
+        self._map.put_many(keys_bytes(self.spec, keys), to_bytes_list(self._values.encode(values)))
 
 
+@with_java_names_of("KeyValueStore")
 class TimestampedView(OrderedView):
-    """Kafka's ``TimestampedKeyValueStore``: what a table of the DSL is kept in.
+    """Kafka's ``TimestampedKeyValueStore``: the store of a table of the DSL.
 
     A value's bytes are its timestamp, 8 bytes big-endian, and then the bytes of the value serde.
     """
@@ -169,7 +153,7 @@ class TimestampedView(OrderedView):
         return None if data is None else timestamp.to_bytes(8, "big", signed=True) + data
 
     def put(self, key: Any, value: Any, timestamp: int | None = None) -> None:
-        """Sets value and timestamp; a null value deletes. A `ValueAndTimestamp` may stand for both."""
+        """Set value and timestamp; a null value deletes. A `ValueAndTimestamp` may stand for both."""
         if isinstance(value, ValueAndTimestamp):
             value, timestamp = value
         if timestamp is None and value is not None:
@@ -181,29 +165,29 @@ class TimestampedView(OrderedView):
         self._map.put(key_bytes(self.spec, key), self._dump(value, timestamp or 0))
 
     def put_if_absent(self, key: Any, value: Any, timestamp: int | None = None) -> ValueAndTimestamp | None:
-        """Sets the value if there is none; gives what was there before."""
+        """Set the value if there is none; return the present one."""
         old: ValueAndTimestamp | None = self.get(key)
         if old is None:
             self.put(key, value, timestamp)
         return old
 
     def put_many(self, entries: Iterable[tuple[Any, ValueAndTimestamp | None]]) -> None:
-        """Sets all (key, ValueAndTimestamp) pairs; Kafka's ``putAll``."""
+        """Set all (key, ValueAndTimestamp) pairs; Kafka's ``putAll``."""
         for key, value in entries:
             self.put(key, value)
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        """The values under the keys, null where there is none, and their timestamps, -1 where there is none."""
-        found = from_bytes_list(self._map.get_many(self._encode_keys(keys)))
+        """Return the values under the keys, null where there is none, and their timestamps, -1 where there is none."""
+        found = from_bytes_list(self._map.get_many(keys_bytes(self.spec, keys)))
         values, stamps, _ = unframe(found, before=8)
         return self._values.decode(values), stamps.view(">i8").reshape(-1).astype(np.int64)
 
     def prefix_columns(self, prefixes: Sequence[bytes]) -> tuple[NDArray[np.int64], pa.Array, Column]:
-        """All entries whose key bytes start with one of the prefixes, none of which is of 0xff bytes alone.
+        """Return all entries whose key bytes start with one of the prefixes, none of which is of 0xff bytes alone.
 
         Returns:
-            Which prefix each entry belongs to (ascending; in the order of the keys' bytes for one prefix), its key's
-            bytes, and its value.
+            The prefix of each entry (ascending; in the order of the keys' bytes for one prefix), its key's bytes, and
+            its value.
         """
         numbers: list[int] = []
         keys: list[bytes] = []
@@ -217,6 +201,6 @@ class TimestampedView(OrderedView):
         return np.array(numbers, np.int64), from_bytes_list(keys), self._values.decode(found)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> None:
-        """Sets the values with their timestamps; a null value deletes, the last of equal keys wins."""
+        """Set the values with their timestamps; a null value deletes, the last of equal keys wins."""
         encoded = self._values.encode(values)
-        self._map.put_many(self._encode_keys(keys), to_bytes_list(frame(encoded, prefix=big_endian(timestamps))))
+        self._map.put_many(keys_bytes(self.spec, keys), to_bytes_list(frame(encoded, prefix=big_endian(timestamps))))

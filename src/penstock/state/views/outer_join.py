@@ -1,7 +1,7 @@
-"""Where unmatched records of two joined streams wait: Kafka's shared store of left and outer joins.
+"""The waiting records of two joined streams: Kafka's shared store of left and outer joins.
 
 Rows are ``time (8 bytes BE) + side (0: right, 1: left) + key`` -> the values of that key, side and time, each behind
-its length (4 bytes BE). So the first rows are those that leave first, and what a match takes out is one row.
+its length (4 bytes BE). So the first rows are those that leave first, and a match takes out one row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALL = 1 << 62
 
 
 class Waiting(NamedTuple):
-    """One waiting record, key and value as bytes; ``row`` is where it is kept."""
+    """One waiting record, key and value as bytes; ``row`` is its key in the store."""
 
     row: bytes
     time: int
@@ -48,22 +48,22 @@ class OuterJoinView:
 
     @staticmethod
     def parse(rows: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_], pa.Array]:
-        """Times, whether of the left side, and keys of rows."""
+        """Return times, whether of the left side, and keys of rows."""
         keys, fronts, _ = unframe(rows, before=9)
         times = np.ascontiguousarray(fronts[:, :8]).view(">i8").reshape(-1).astype(np.int64)
         return times, fronts[:, 8] == 1, keys
 
     @staticmethod
     def rows(times: NDArray[np.int64], is_left: NDArray[np.bool_], keys: pa.Array) -> pa.Array:
-        """Where the records of these times, sides and keys are kept."""
+        """Return the rows of the records of these times, sides and keys."""
         sides = is_left.astype(np.uint8).reshape(-1, 1)
         return frame(keys, prefix=np.concatenate([big_endian(times), sides], axis=1))
 
     def apply(self, matched: Sequence[bytes], rows: pa.Array, values: pa.Array, newest_ms: int | None = None) -> None:
-        """Takes out all records of the rows that were matched, then adds records.
+        """Take out all records of the rows that were matched, then add records.
 
         Args:
-            matched: Rows; those that are not there do not matter.
+            matched: Rows; missing ones do not matter.
             rows: For each new record its row.
             values: Its value.
             newest_ms: No record in the store is of a later time, so rows beyond it need not be looked for.
@@ -92,7 +92,7 @@ class OuterJoinView:
         self._map.put_many(names, lists)
 
     def older_than(self, time: int) -> tuple[list[bytes], pa.Array]:
-        """The rows and values of all records before a time, in the order of `waiting`."""
+        """Return the rows and values of all records before a time, in the order of `waiting`."""
         found = self._map.read(b"\x00", _TIME.pack(max(time, 0)), _ALL)
         if found is None or not found[0]:
             return [], from_bytes_list([])
@@ -112,7 +112,7 @@ class OuterJoinView:
         return names, together.take(pa.array(index))
 
     def waiting(self, from_time: int | None = None, to_time: int | None = None) -> Iterator[Waiting]:
-        """The records with from_time <= time < to_time, by time, right ones first, then by key; None is open."""
+        """Yield the records with from_time <= time < to_time, by time, right ones first, then by key; None is open."""
         start = None if from_time is None else _TIME.pack(max(from_time, 0))
         end = None if to_time is None else _TIME.pack(max(to_time, 0))
         for row, values in self._map.scan(start, end):
@@ -121,21 +121,21 @@ class OuterJoinView:
                 yield Waiting(row, time, is_left, key, value)
 
     def last_time(self) -> int | None:
-        """The largest time of a waiting record."""
+        """Return the largest time of a waiting record."""
         row = next((row for row, _ in self._map.scan(reverse=True)), None)
         return None if row is None else int(_TIME.unpack_from(row)[0])
 
     def delete(self, rows: Sequence[bytes]) -> None:
-        """Takes rows out that are there."""
+        """Take out rows that exist."""
         self._map.put_many(rows, [None] * len(rows))
 
     def all(self) -> Iterator[Waiting]:
-        """All waiting records, in the order of `waiting`."""
+        """Return all waiting records, in the order of `waiting`."""
         return self.waiting()
 
 
 def _split(values: bytes) -> list[bytes]:
-    """The values of one row."""
+    """Return the values of one row."""
     found = []
     at = 0
     while at < len(values):

@@ -1,7 +1,7 @@
-"""Where the records of a stream-table join wait for late changes of the table: Kafka's time-ordered key-value buffer.
+"""The records of a stream-table join that wait for late changes of the table: Kafka's time-ordered key-value buffer.
 
-A row's key is ``time (8 bytes BE) + key + sequence number (4 bytes BE)``; its value holds where the record
-came from, headers and value.
+A row's key is ``time (8 bytes BE) + key + sequence number (4 bytes BE)``; its value holds the record's origin,
+headers and value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MASK = 0x7FFFFFFF
 
 
 class WaitingRecord(NamedTuple):
-    """A record as bytes, and where it came from."""
+    """A record as bytes, and its origin."""
 
     time: int
     key: bytes
@@ -51,12 +51,12 @@ class RecordBufferView:
         return self._meta.get(self._time_name, -1)
 
     def observe(self, time: int) -> None:
-        """Moves the stream time on."""
+        """Move the stream time on."""
         if time > self.observed_stream_time:
             self._meta[self._time_name] = time
 
     def add(self, records: Iterable[WaitingRecord]) -> None:
-        """Lets records wait."""
+        """Add waiting records."""
         number = self._meta.get(self._sequence_name, 0)
         rows: list[bytes] = []
         values: list[bytes] = []
@@ -68,7 +68,7 @@ class RecordBufferView:
         self._map.put_many(rows, values)
 
     def take_until(self, time: int) -> list[WaitingRecord]:
-        """Takes out the records whose time is at most this, in order."""
+        """Take out the records whose time is at most this, in order."""
         if time < 0:
             return []
         found = list(self._map.scan(None, NUMBER.pack(time + 1)))
@@ -76,7 +76,7 @@ class RecordBufferView:
         return [_load(row, value) for row, value in found]
 
     def all(self) -> Iterator[WaitingRecord]:
-        """The waiting records in order."""
+        """Return the waiting records in order."""
         return (_load(row, value) for row, value in self._map.scan())
 
 

@@ -1,21 +1,21 @@
-"""The stream time of a store that forgets, and what follows from it; shared by window and session stores.
+"""The stream time of a store that forgets, and its consequences; shared by window and session stores.
 
-What is observable is Kafka's: rows whose time is at or before ``observed stream time - retention`` are not returned,
-where the observed stream time is the largest time ever put. A put is dropped and counted when the row's *segment* has
-expired (persistent stores; a segment spans half the retention, at least a minute) or the row itself has (in-memory
-stores). Rows of expired segments are deleted from the front of the store: their keys begin with their bucket, which is
-their time rounded down.
+The observable behaviour is Kafka's: rows whose time is at or before ``observed stream time - retention`` are not
+returned, where the observed stream time is the largest time ever put. A put is dropped and counted when the row's
+*segment* has expired (persistent stores; a segment spans half the retention, at least a minute) or the row itself has
+(in-memory stores). Rows of expired segments are deleted from the front of the store: their keys begin with their
+bucket, which is their time rounded down. That may take some batches, so nothing reads times before ``first_kept``.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from penstock.state.base import ByteMap
+from penstock.state.base import ByteMap, ExpiringMap
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ NUMBER = struct.Struct(">q")
 
 _MAX_BUCKETS = 4096
 _MIN_SEGMENT_MS = 60_000
-_BEHIND = b"\xff" * 9  # more than what follows the time in a row
-_ALL = 1 << 62
+_BEHIND = b"\xff" * 9  # above all bytes that follow the time in a row
 _NO_TIME = -1  # Kafka's ConsumerRecord.NO_TIMESTAMP
 
 
@@ -38,12 +37,12 @@ class Retention:
     Args:
         spec: The store.
         entries: Its rows.
-        meta: Where its stream time is kept.
-        unit_ms: What a bucket spans, at least; 0 for a segment.
+        meta: The task's small numbers, which hold its stream time.
+        unit_ms: The least span of a bucket; 0 for a segment.
     """
 
     def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int], unit_ms: int) -> None:
-        self._map = entries
+        self._map = cast("ExpiringMap", entries)  # maps that cannot forget hold no such stores
         self._meta = meta
         self._name = f"{spec.name}/observed-stream-time"
         self._retention = spec.retention_ms
@@ -68,22 +67,27 @@ class Retention:
         return int(self.first_visible_at(self.observed))
 
     def first_visible_at(self, observed: Any) -> Any:
-        """The same for another stream time, or for each of a column."""
+        """Return the same for another stream time, or for each of a column."""
         return observed - self._retention + 1 - self._extra
 
     @property
+    def first_kept(self) -> int:
+        """The first time whose segment has not expired."""
+        return self._floor(self.observed)
+
+    @property
     def first_bucket(self) -> int:
-        """The first bucket that has not been deleted as too old."""
-        return int(self.bucket(self._floor(self.observed)))
+        """The first bucket that is not to be deleted as expired."""
+        return int(self.bucket(self.first_kept))
 
     def bucket(self, time: Any) -> Any:
-        """The bucket of a time, or of each of a column."""
+        """Return the bucket of a time, or of each of a column."""
         return time - time % self.bucket_ms
 
     def read_keys(
         self, entries: ByteMap, keys: list[bytes], lows: NDArray[np.int64], highs: NDArray[np.int64], *, tail: int
     ) -> tuple[list[int], list[bytes], list[bytes]]:
-        """The rows of each key from low to high: (position of the key, the row's last ``tail`` bytes, value)."""
+        """Return the rows of each key from low to high: (position of the key, the row's last ``tail`` bytes, value)."""
         found_owners: list[int] = []
         tails: list[bytes] = []
         values: list[bytes] = []
@@ -102,7 +106,7 @@ class Retention:
     def _ranges(
         self, keys: list[bytes], lows: NDArray[np.int64], highs: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], list[tuple[bytes, bytes]]]:
-        """The ranges of rows to scan for each key's times from low to high: (position of the key, range)."""
+        """Return the ranges of rows to scan for each key's times from low to high: (position of the key, range)."""
         first, last = self.bucket(lows), self.bucket(highs)
         counts = np.where(highs >= lows, (last - first) // self.bucket_ms + 1, 0)
         owners = np.repeat(np.arange(len(keys)), counts)
@@ -118,36 +122,35 @@ class Retention:
         return owners, ranges
 
     def order(self, time: int, key: bytes, row: bytes) -> tuple[int, bytes, bytes]:
-        """Where Kafka has a row among all: by segment, then bytes; in memory by time, key and the rest."""
+        """Return Kafka's sort key of a row: by segment, then bytes; in memory by time, key and the rest."""
         by_segment = self._persistent and not self._time_ordered
         return (time // self._segment, row[8:], row) if by_segment else (time, key, row)
 
     def is_live(self, time: Any, observed: Any) -> Any:
-        """Whether rows are taken in when the stream time is ``observed``; for one row or by the column."""
+        """Return whether rows are taken in when the stream time is ``observed``; for one row or by the column."""
         if self._persistent:
             return time // self._segment >= (observed - self._retention) // self._segment
         return time > observed - self._retention
 
     def advance(self, observed: int) -> None:
-        """Moves the observed stream time on and deletes the rows of segments that have expired by that."""
-        before = self.observed
-        if observed <= before:
-            return
-        self._meta[self._name] = observed
-        floor = self._floor(observed)
-        if floor > self._floor(before):
-            found = self._map.read(b"\x00", NUMBER.pack(self.bucket(floor)), _ALL)
-            if found is not None:
-                self._map.put_many(found[0], [None] * len(found[0]))
+        """Move the observed stream time on, and let rows of expired segments be deleted.
+
+        To be called in each batch that writes, as rows that expired in earlier ones may still be there.
+        """
+        if observed > self.observed:
+            self._meta[self._name] = observed
+        expired = self.first_bucket
+        if expired > 0:
+            self._map.expire(NUMBER.pack(expired))
 
     def _floor(self, observed: int) -> int:
         return max(observed - self._retention, 0) // self._segment * self._segment
 
     def drop(self, count: int) -> None:
-        """Counts puts that came too late."""
+        """Count puts that came too late."""
         self._dropped += count
 
     def take_dropped(self) -> int:
-        """How many puts have been dropped since the last call."""
+        """Return how many puts have been dropped since the last call."""
         dropped, self._dropped = self._dropped, 0
         return dropped

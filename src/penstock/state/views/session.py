@@ -2,7 +2,7 @@
 
 Layout of a row's key: ``bucket (8 bytes BE) + key + end (8 bytes BE) + start (8 bytes BE)``, where the bucket is the
 end rounded down to a segment (half the retention, at least a minute): the sessions of one key that can still grow are
-one short range in each of a few buckets. What is observable of retention is told in `retention`.
+one short range in each of a few buckets. For the rules of retention see `retention`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.java_names import with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list
-from penstock.state.views.keyvalue import key_bytes
+from penstock.state.views.keys import key_bytes
+from penstock.state.views.notebook import ShownInNotebooks
 from penstock.state.views.retention import NUMBER, Retention
 from penstock.topology.stores import StoreSpec
 
@@ -30,7 +32,8 @@ __all__ = ["SessionView"]
 _FOREVER = 2**63 - 1
 
 
-class SessionView:
+@with_java_names_of("SessionStore")
+class SessionView(ShownInNotebooks):
     """Kafka's ``SessionStore``; sessions are `Windowed` keys whose end belongs to them."""
 
     def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> None:
@@ -47,11 +50,11 @@ class SessionView:
         return self._time.observed
 
     def take_dropped(self) -> int:
-        """How many puts have been dropped as expired since the last call (part of ``dropped-records-total``)."""
+        """Return how many puts have been dropped as expired since the last call (part of ``dropped-records-total``)."""
         return self._time.take_dropped()
 
     def put(self, session: Windowed[Any], value: Any) -> None:
-        """Sets the value of a session; None deletes."""
+        """Set the value of a session; None deletes."""
         row = self._row(session)
         end = session.window.end
         observed = max(self._time.observed, end)
@@ -62,18 +65,18 @@ class SessionView:
             self._time.drop(1)
 
     def remove(self, session: Windowed[Any]) -> None:
-        """Deletes a session."""
+        """Delete a session."""
         self._map.put(self._row(session), None)
 
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
-        """The value of exactly this session, or None."""
+        """Return the value of exactly this session, or None."""
         row = self._row(Windowed(key, Window(start, end)))
         return None if end < self._time.first_visible else self._values.deserialize(self._map.get(row))
 
     def find_sessions(
         self, key: Any, earliest_end: int, latest_start: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[Any], Any]]:
-        """The key's sessions that end at ``earliest_end`` or later and start at ``latest_start`` or before, by end."""
+        """Yield the key's sessions that end at ``earliest_end`` or later and start by ``latest_start``, by end."""
         data = key_bytes(self.spec, key)
         low = max(earliest_end, self._time.first_visible, 0)
         buckets = range(self._time.bucket(low), self._time.observed + 1, self._time.bucket_ms)
@@ -101,12 +104,12 @@ class SessionView:
                     yield row, value
 
     def find_ended(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All sessions that end from ``earliest_end`` to ``latest_end``, by end.
+        """Yield all sessions that end from ``earliest_end`` to ``latest_end``, by end.
 
         As in Kafka, a persistent store returns expired ones, too, until it deletes their segment. Sessions that end at
         the same time come by start and key, in memory by key and start.
         """
-        low = max(earliest_end, 0) if self.spec.persistent else max(earliest_end, self._time.first_visible, 0)
+        low = max(earliest_end, self._time.first_kept if self.spec.persistent else self._time.first_visible, 0)
         found = []
         end_of_range = NUMBER.pack(self._time.bucket(latest_end) + self._time.bucket_ms)
         for row, value in self._map.scan(NUMBER.pack(self._time.bucket(low)), end_of_range):
@@ -119,13 +122,13 @@ class SessionView:
             yield Windowed(self._keys.deserialize(row[8:-16]), window), self._values.deserialize(value)
 
     def fetch(self, key: Any, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All sessions of the key, by end."""
+        """Yield all sessions of the key, by end."""
         return self.find_sessions(key, 0, _FOREVER, reverse=reverse)
 
     def fetch_key_range(
         self, low: Any = None, high: Any = None, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All sessions of the keys from ``low`` to ``high``, both included; None is open.
+        """Yield all sessions of the keys from ``low`` to ``high``, both included; None is open.
 
         In Kafka's order: by segment, key, end in persistent stores, by end and key in memory.
         """
@@ -143,27 +146,38 @@ class SessionView:
             yield Windowed(self._keys.deserialize(key), Window(start, end)), self._values.deserialize(value)
 
     def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All sessions that have not expired."""
+        """Yield all sessions that have not expired."""
         return self.fetch_key_range()
+
+    def first(self, most: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        """Yield some sessions that have not expired, the oldest first, without a look at the others."""
+        visible = max(self._time.first_visible, 0)
+        for row, value in self._map.scan(NUMBER.pack(self._time.bucket(visible))):
+            end, start = NUMBER.unpack_from(row, len(row) - 16)[0], NUMBER.unpack_from(row, len(row) - 8)[0]
+            if most > 0 and end >= visible:
+                most -= 1
+                yield Windowed(self._keys.deserialize(row[8:-16]), Window(start, end)), self._values.deserialize(value)
+            if most <= 0:
+                return
 
     # Columns
 
     def observe(self, end: int) -> None:
-        """Moves the store's stream time on, as a put of that end does."""
+        """Move the store's stream time on, as a put of that end does."""
         self._time.advance(max(self._time.observed, end))
 
     def visible_from(self, observed: Any) -> Any:
-        """The first end that is still returned when the stream time is ``observed``; one, or by the column."""
+        """Return the first end that is still returned when the stream time is ``observed``; one, or by the column."""
         return self._time.first_visible_at(observed)
 
     def is_live(self, end: Any, observed: Any) -> Any:
-        """Whether a session is taken in when the stream time is ``observed``; one, or by the column."""
+        """Return whether a session is taken in when the stream time is ``observed``; one, or by the column."""
         return self._time.is_live(end, observed)
 
     def find_many(
         self, keys: Column, earliest_ends: NDArray[np.int64], latest_starts: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Column]:
-        """`find_sessions` for many different keys: (position of the key, start, end, value), by key and end."""
+        """Find sessions for many different keys: (position of the key, start, end, value), by key and end."""
         encoded = to_bytes_list(self._keys.encode(keys))
         lows = np.maximum(np.maximum(earliest_ends, self._time.first_visible), 0)
         highs = np.full(len(lows), self._time.observed)
@@ -177,7 +191,7 @@ class SessionView:
         return index, bounds[:, 1], bounds[:, 0], values
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        """The values of exactly these sessions, null where there is none, and their ends (-1 where there is none)."""
+        """Return the values of exactly these sessions and their ends, null and -1 where there is none."""
         windowed = WindowedColumn.of(keys)
         found = self._map.get_many(to_bytes_list(self._rows(windowed)))  # type: ignore[arg-type]
         visible = (windowed.ends >= self._time.first_visible).tolist()
@@ -186,7 +200,7 @@ class SessionView:
         return self._values.decode(from_bytes_list(data)), np.where(there, windowed.ends, -1)
 
     def put_columns(self, keys: Column, values: Column) -> None:
-        """Sets the values of sessions; null deletes. What comes too late by then is left out and not counted."""
+        """Set the values of sessions; null deletes. Sessions that are too late by then are left out and not counted."""
         windowed = WindowedColumn.of(keys)
         if not len(windowed):
             return

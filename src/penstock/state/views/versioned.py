@@ -1,4 +1,4 @@
-"""Versioned stores: the latest value of each key, and what it was at any time of the recent past."""
+"""Versioned stores: the latest value of each key, and its values at any time of the recent past."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from penstock.errors import StateError
+from penstock.java_names import with_java_names, with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import from_bytes_list, to_bytes_list, unframe
-from penstock.state.views.keyvalue import key_bytes
+from penstock.state.views.keys import key_bytes, keys_bytes
+from penstock.state.views.notebook import ShownInNotebooks
 from penstock.state.views.versions import LATEST, NOT_PUT, Versions
 from penstock.topology.stores import StoreSpec
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["VersionedRecord", "VersionedView"]
 
 
+@with_java_names
 class VersionedRecord(NamedTuple):
     """A version of a value: Kafka's ``VersionedRecord``.
 
@@ -35,7 +37,8 @@ class VersionedRecord(NamedTuple):
     valid_to: int | None
 
 
-class VersionedView:
+@with_java_names_of("VersionedKeyValueStore")
+class VersionedView(ShownInNotebooks):
     """Kafka's ``VersionedKeyValueStore``.
 
     Old versions can be asked for as long as the history reaches back from the store's own stream time, the largest time
@@ -58,19 +61,19 @@ class VersionedView:
         return self._meta.get(self._meta_name, -1)
 
     def take_dropped(self) -> int:
-        """How many puts have been dropped as too old since the last call (part of ``dropped-records-total``)."""
+        """Return how many puts have been dropped as too old since the last call (part of ``dropped-records-total``)."""
         dropped, self._dropped = self._dropped, 0
         return dropped
 
     def versions(self) -> Versions:
-        """The store's versions as bytes."""
+        """Return the store's versions as bytes."""
         return Versions(self._map, self.spec.history_ms, self.observed_stream_time)
 
     def replay(self, before: Mapping[bytes, bytes | None], observed: int) -> Versions:
-        """The versions as they were before some puts, which may be put once more; the store does not change.
+        """Return the versions as they were before some puts, which may be put once more; the store does not change.
 
         Args:
-            before: What `put_bytes` noted of the rows that they changed.
+            before: The earlier rows, as `put_bytes` noted them.
             observed: The stream time then.
         """
         from penstock.state.overlay import OverlayMap  # which imports views itself, by way of segments
@@ -80,19 +83,19 @@ class VersionedView:
         return Versions(scratch, self.spec.history_ms, observed)
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
-        """The latest version, or the one that was valid at a time in milliseconds; None if there is none."""
+        """Return the latest version, or the one that was valid at a time in milliseconds; None if there is none."""
         data = key_bytes(self.spec, key)
         versions = self.versions()
         found = versions.latest(data) if as_of is None else versions.as_of(data, as_of)
         return None if found is None else VersionedRecord(self._values.deserialize(found[0]), found[1], found[2])
 
     def between(self, key: Any, low: int, high: int) -> Iterator[VersionedRecord]:
-        """The versions that were valid at some time from ``low`` to ``high``, both included; the newest first."""
+        """Yield the versions that were valid at some time from ``low`` to ``high``, both included; the newest first."""
         for value, timestamp, valid_to in self.versions().between(key_bytes(self.spec, key), low, high):
             yield VersionedRecord(self._values.deserialize(value), timestamp, valid_to)
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
-        """Adds a version that is valid from ``timestamp`` on; None deletes from then on.
+        """Add a version that is valid from ``timestamp`` on; None deletes from then on.
 
         Returns:
             When the version ends, -1 if it is the latest, or -2**63 if it was too old to be put.
@@ -101,12 +104,12 @@ class VersionedView:
         return self.put_bytes([data], [self._values.serialize(value)], [timestamp])[0]
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
-        """Deletes the key from ``timestamp`` on; gives the version that was valid then."""
+        """Delete the key from ``timestamp`` on; return the version that was valid then."""
         old = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == NOT_PUT else old
 
     def all(self) -> Iterator[tuple[Any, VersionedRecord]]:
-        """The latest version of every key, in the order of the keys' bytes; an extra that Kafka lacks."""
+        """Return the latest version of every key, in the order of the keys' bytes; an extra that Kafka lacks."""
         for row, data in self._map.scan(LATEST, b"\x02"):
             timestamp = int.from_bytes(data[:8], "big", signed=True)
             yield (
@@ -117,12 +120,12 @@ class VersionedView:
     # Columns
 
     def get_columns(self, keys: Column) -> tuple[Column, NDArray[np.int64]]:
-        """The latest values, null where there is none, and their timestamps, -1 where there is none."""
+        """Return the latest values, null where there is none, and their timestamps, -1 where there is none."""
         rows = [LATEST + key for key in self.encode_keys(keys)]
         return self._decode(self._map.get_many(rows))
 
     def get_columns_as_of(self, keys: Column, times: NDArray[np.int64]) -> tuple[Column, NDArray[np.int64]]:
-        """As `get_columns`, the values that were valid at these times."""
+        """Return the values that were valid at these times, and their timestamps, as `get_columns`."""
         encoded = self.encode_keys(keys)
         found = self._map.get_many([LATEST + key for key in encoded])
         versions = self.versions()
@@ -133,7 +136,7 @@ class VersionedView:
         return self._decode(found)
 
     def put_columns(self, keys: Column, values: Column, timestamps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Puts row by row; gives what `put` gives for each."""
+        """Put row by row; return the result of `put` for each."""
         codes = self.put_bytes(self.encode_keys(keys), self.encode_values(values), timestamps.tolist())
         return np.array(codes, np.int64)
 
@@ -146,7 +149,7 @@ class VersionedView:
         times: Sequence[int],
         before: MutableMapping[bytes, bytes | None] | None = None,
     ) -> list[int]:
-        """Puts serialised keys and values; notes in ``before`` what was in the rows that change."""
+        """Put serialised keys and values; note in ``before`` the earlier contents of the rows that change."""
         versions = self.versions()
         if before is not None:
             versions = Versions(_Noted(self._map, before), self.spec.history_ms, versions.observed)
@@ -160,15 +163,8 @@ class VersionedView:
         return results
 
     def encode_keys(self, keys: Column) -> list[bytes]:
-        """The bytes of keys, none of which may be null."""
-        encoded = self._keys.encode(keys)
-        if encoded.null_count:
-            raise StateError(
-                f"a key given to store {self.name!r} is null",
-                hint="State stores have no null keys; filter them out before.",
-                store=self.name,
-            )
-        return to_bytes_list(encoded)  # type: ignore[return-value]
+        """Return the bytes of keys, none of which may be null."""
+        return keys_bytes(self.spec, keys)
 
     def encode_values(self, values: Column) -> list[bytes | None]:
         return to_bytes_list(self._values.encode(values))
@@ -182,7 +178,7 @@ class VersionedView:
 
 
 class _Noted:
-    """A map of which every changed row's first value is noted."""
+    """A map that notes the first value of every changed row."""
 
     def __init__(self, entries: ByteMap, before: MutableMapping[bytes, bytes | None]) -> None:
         self._map = entries

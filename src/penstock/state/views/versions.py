@@ -1,4 +1,4 @@
-"""The versions of keys as bytes: what a versioned store keeps, and how a put finds its place among them.
+"""The versions of keys as bytes: the rows of a versioned store, and the place of a put among them.
 
 Rows of the map:
 
@@ -7,8 +7,8 @@ Rows of the map:
   newest and the start of the oldest; each version is its start, its length (-1: a deletion) and its value. A segment
   of which nothing can be asked for any more goes as one range from the front.
 
-A row whose end is its start holds only a deletion, which earlier puts find as their end. Which segment a version
-lies in, and where deletions are kept, is Kafka's own: a put tells when its version ends, so both can be seen.
+A row whose end is its start holds only a deletion, which earlier puts find as their end. The segment of a version and
+the place of deletions are Kafka's own: a put returns when its version ends, so both can be seen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from penstock.state.base import ByteMap
 
-__all__ = ["IS_LATEST", "LATEST", "NOT_PUT", "Version", "Versions", "segment_interval_ms"]
+__all__ = ["IS_LATEST", "LATEST", "NOT_PUT", "StoredVersion", "Versions", "segment_interval_ms"]
 
 IS_LATEST = -1  # VersionedKeyValueStore.PUT_RETURN_CODE_VALID_TO_UNDEFINED
 NOT_PUT = -(1 << 63)  # VersionedKeyValueStore.PUT_RETURN_CODE_NOT_PUT
@@ -31,7 +31,7 @@ _BOUNDS = struct.Struct(">qq")
 _ENTRY = struct.Struct(">qi")
 
 
-class Version(NamedTuple):
+class StoredVersion(NamedTuple):
     """A version as bytes; ``valid_to`` None is the latest."""
 
     value: bytes
@@ -40,7 +40,7 @@ class Version(NamedTuple):
 
 
 def segment_interval_ms(history_ms: int) -> int:
-    """Kafka's choice for a store that keeps this much history."""
+    """Return Kafka's segment interval for a store that keeps this much history."""
     for up_to, parts, least in ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000)):
         if history_ms <= up_to:
             return max(history_ms // parts, least)
@@ -52,7 +52,7 @@ class Versions:
 
     Args:
         entries: The rows.
-        history_ms: For how long old versions can be asked for, and how late a put may come.
+        history_ms: The age up to which old versions can be asked for, and up to which a put may be late.
         observed: The largest time ever put; -1 before the first.
     """
 
@@ -62,20 +62,20 @@ class Versions:
         self._history_ms = history_ms
         self._interval = segment_interval_ms(history_ms)
 
-    def latest(self, key: bytes) -> Version | None:
-        """The latest version."""
+    def latest(self, key: bytes) -> StoredVersion | None:
+        """Return the latest version."""
         data = self._map.get(LATEST + key)
-        return None if data is None else Version(data[8:], _NUMBER.unpack_from(data)[0], None)
+        return None if data is None else StoredVersion(data[8:], _NUMBER.unpack_from(data)[0], None)
 
-    def as_of(self, key: bytes, time: int) -> Version | None:
-        """The version that was valid at this time."""
+    def as_of(self, key: bytes, time: int) -> StoredVersion | None:
+        """Return the version that was valid at this time."""
         found = self.latest(key)
         if found is not None and found.timestamp <= time:
             return found
         return self.old(key, time)
 
-    def old(self, key: bytes, time: int) -> Version | None:
-        """The version that was valid at this time, which lies before the latest."""
+    def old(self, key: bytes, time: int) -> StoredVersion | None:
+        """Return the version that was valid at this time, which lies before the latest."""
         if time < self.observed - self._history_ms:
             return None
         for _, row in self._rows(key, time):
@@ -86,11 +86,11 @@ class Versions:
                 versions = _versions(row)
                 at = _find(versions, time)
                 start, value = versions[at]
-                return None if value is None else Version(value, start, _end(versions, at, following))
+                return None if value is None else StoredVersion(value, start, _end(versions, at, following))
         return None
 
-    def between(self, key: bytes, low: int, high: int) -> Iterator[Version]:
-        """The versions that were valid at some time from ``low`` to ``high``, the newest first."""
+    def between(self, key: bytes, low: int, high: int) -> Iterator[StoredVersion]:
+        """Yield the versions that were valid at some time from ``low`` to ``high``, the newest first."""
         if high < self.observed - self._history_ms:
             return
         latest = self.latest(key)
@@ -107,10 +107,10 @@ class Versions:
                 if end <= low:
                     return
                 if value is not None and start <= high and end > start:
-                    yield Version(value, start, end)
+                    yield StoredVersion(value, start, end)
 
     def put(self, key: bytes, value: bytes | None, time: int) -> int:
-        """Adds a version from this time on (None: a deletion); gives when it ends, `IS_LATEST` or `NOT_PUT`."""
+        """Add a version from this time on (None: a deletion); return its end, `IS_LATEST` or `NOT_PUT`."""
         if time < self.observed - self._history_ms:
             return NOT_PUT
         if time > self.observed:
@@ -142,13 +142,13 @@ class Versions:
         return IS_LATEST
 
     def observe(self, time: int) -> None:
-        """Moves the stream time on, as a put does."""
+        """Move the stream time on, as a put does."""
         self.observed = max(self.observed, time)
 
     # Where a version goes
 
     def _append(self, key: bytes, start: int, end: int, value: bytes | None) -> None:
-        """Adds a version after all those of the segment in which it ends."""
+        """Add a version after all those of the segment in which it ends."""
         at = self._row(self._segment(end), key)
         row = self._map.get(at)
         if row is None:
@@ -165,7 +165,7 @@ class Versions:
         self._map.put(at, _BOUNDS.pack(end, first) + _entry(start, value) + rest)
 
     def _delete_latest(self, key: bytes, time: int) -> None:
-        """Notes a deletion after all versions."""
+        """Note a deletion after all versions."""
         at = self._row(self._segment(time), key)
         row = self._map.get(at)
         if row is None:
@@ -176,7 +176,7 @@ class Versions:
             self._append(key, following, time, None)
 
     def _put_before(self, key: bytes, value: bytes | None, time: int, following: int) -> None:
-        """Puts a version into a gap: it ends where another starts."""
+        """Put a version into a gap: it ends where another starts."""
         at = self._row(self._segment(following), key)
         row = self._map.get(at)
         if row is None or _NUMBER.unpack_from(row)[0] <= time:
@@ -187,7 +187,7 @@ class Versions:
         self._map.put(at, _dump(end, [*versions, (time, value)]))
 
     def _put_within(self, key: bytes, segment: int, row: bytes, value: bytes | None, time: int) -> int:
-        """Puts a version into the time of another, which then ends where the new one starts."""
+        """Put a version into the time of another, which then ends where the new one starts."""
         end = _NUMBER.unpack_from(row)[0]
         versions = _versions(row)
         at = _find(versions, time)
@@ -213,13 +213,13 @@ class Versions:
         return _HISTORY + _NUMBER.pack(segment) + key
 
     def _rows(self, key: bytes, time: int) -> Iterator[tuple[int, bytes]]:
-        """The key's rows of the segments from the newest to that of this time."""
+        """Yield the key's rows of the segments from the newest to that of this time."""
         segments = range(self._segment(self.observed), self._segment(time) - 1, -1)
         found = self._map.get_many([self._row(segment, key) for segment in segments])
         return ((segment, row) for segment, row in zip(segments, found, strict=True) if row is not None)
 
     def _expire(self, observed: int) -> None:
-        """Deletes the segments of which nothing can be asked for once this time has been put."""
+        """Delete the segments of which nothing can be asked for once this time has been put."""
         first = self._segment(observed - self._history_ms)
         if first > self._segment(self.observed - self._history_ms):
             gone = [row for row, _ in self._map.scan(_HISTORY, self._row(first, b""))]
@@ -235,7 +235,7 @@ def _dump(end: int, versions: list[tuple[int, bytes | None]]) -> bytes:
 
 
 def _versions(row: bytes) -> list[tuple[int, bytes | None]]:
-    """(start, value) of a row's versions, newest first."""
+    """Return (start, value) of a row's versions, newest first."""
     versions: list[tuple[int, bytes | None]] = []
     at = _BOUNDS.size
     while at < len(row):

@@ -5,7 +5,7 @@ bucket is the start rounded down to a multiple of the window size (of several, w
 windows). So the windows that a batch touches lie side by side, expiry is one range from the front of the store, and
 the windows of one key are one short range per bucket. The sequence number is there only with ``retain_duplicates``.
 
-What is observable of retention is told in `retention`.
+For the rules of retention see `retention`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.errors import StateError
+from penstock.java_names import with_java_names_of
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
 from penstock.serde.windowed import Window, Windowed, WindowedColumn
 from penstock.state.base import ByteMap
 from penstock.state.views.frames import big_endian, frame, from_bytes_list, to_bytes_list, unframe
-from penstock.state.views.keyvalue import ValueAndTimestamp, key_bytes
+from penstock.state.views.keys import encode_keys, key_bytes
+from penstock.state.views.keyvalue import ValueAndTimestamp
+from penstock.state.views.notebook import ShownInNotebooks
 from penstock.state.views.retention import NUMBER, Retention
 from penstock.state.views.window_rows import WindowRows, read_buckets
 from penstock.topology.stores import StoreSpec
@@ -36,7 +39,8 @@ __all__ = ["WindowView"]
 _SEQUENCE = struct.Struct(">i")
 
 
-class WindowView:
+@with_java_names_of("WindowStore")
+class WindowView(ShownInNotebooks):
     """Kafka's ``WindowStore`` and ``TimestampedWindowStore`` (when ``spec.timestamped``).
 
     With timestamps, values are read as `ValueAndTimestamp`.
@@ -62,13 +66,13 @@ class WindowView:
         return self._time.observed
 
     def take_dropped(self) -> int:
-        """How many puts have been dropped as expired since the last call (part of ``dropped-records-total``)."""
+        """Return how many puts have been dropped as expired since the last call (part of ``dropped-records-total``)."""
         return self._time.take_dropped()
 
     # One row at a time
 
     def fetch(self, key: Any, start: int) -> Any:
-        """The value of the window of this key that starts then; None if there is none or it has expired."""
+        """Return the value of the window of this key that starts then; None if there is none or it has expired."""
         data = key_bytes(self.spec, key)
         if start < self._time.first_visible:
             return None
@@ -77,7 +81,7 @@ class WindowView:
         return self._load(self._map.get(self._row(data, start)))
 
     def put(self, key: Any, value: Any, start: int, timestamp: int | None = None) -> None:
-        """Sets the value of a window; None deletes. A `ValueAndTimestamp` may stand for value and timestamp."""
+        """Set the value of a window; None deletes. A `ValueAndTimestamp` may stand for value and timestamp."""
         if isinstance(value, ValueAndTimestamp):
             value, timestamp = value
         data = key_bytes(self.spec, key)
@@ -99,7 +103,7 @@ class WindowView:
     def fetch_range(
         self, key: Any, time_from: int, time_to: int, *, reverse: bool = False
     ) -> Iterator[tuple[int, Any]]:
-        """(start, value) of the key's windows that start from ``time_from`` to ``time_to``, oldest first."""
+        """Yield (start, value) of the key's windows that start from ``time_from`` to ``time_to``, oldest first."""
         data = key_bytes(self.spec, key)
         low, high = self._visible(time_from, time_to)
         buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms)
@@ -120,7 +124,7 @@ class WindowView:
                     yield row, value
 
     def fetch_all(self, time_from: int, time_to: int, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All windows that start from ``time_from`` to ``time_to``.
+        """Yield all windows that start from ``time_from`` to ``time_to``.
 
         In Kafka's order: by segment, key and start in persistent stores, by start and key in memory.
         """
@@ -129,14 +133,27 @@ class WindowView:
     def fetch_key_range(
         self, low: Any, high: Any, time_from: int, time_to: int, *, reverse: bool = False
     ) -> Iterator[tuple[Windowed[Any], Any]]:
-        """As `fetch_all`, of the keys from ``low`` to ``high``, both included; None is open."""
+        """Yield the windows of `fetch_all` of the keys from ``low`` to ``high``, both included; None is open."""
         first = None if low is None else key_bytes(self.spec, low)
         last = None if high is None else key_bytes(self.spec, high)
         return self._fetch_keys(first, last, time_from, time_to, reverse=reverse)
 
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All windows that have not expired, in the order of `fetch_all`."""
+        """Return all windows that have not expired, in the order of `fetch_all`."""
         return self._fetch_keys(None, None, 0, self.observed_stream_time, reverse=reverse)
+
+    def first(self, most: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        """Yield some windows that have not expired, the oldest first, without a look at the others."""
+        low, high = self._visible(0, self.observed_stream_time)
+        tail = 4 if self.spec.retain_duplicates else 0
+        for row, value in self._map.scan(NUMBER.pack(self._time.bucket(max(low, 0)))):
+            start = NUMBER.unpack_from(row, len(row) - 8 - tail)[0]
+            if most > 0 and low <= start <= high:
+                most -= 1
+                key = self._keys.deserialize(row[8 : len(row) - 8 - tail])
+                yield Windowed(key, Window(start, start + self._size)), self._load(value)
+            if most <= 0:
+                return
 
     def _fetch_keys(
         self, first: bytes | None, last: bytes | None, time_from: int, time_to: int, *, reverse: bool
@@ -159,7 +176,7 @@ class WindowView:
     # Columns
 
     def fetch_rows(self, keys: Sequence[bytes], time_from: int, time_to: int) -> WindowRows:
-        """At least all rows of these keys (as bytes) that start in the range and have not expired."""
+        """Return at least all rows of these keys (as bytes) that start in the range and have not expired."""
         low, high = self._visible(time_from, time_to)
         buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms) if low <= high else range(0)
         sequence_bytes = 4 if self.spec.retain_duplicates else 0
@@ -167,9 +184,9 @@ class WindowView:
         return WindowRows(found, starts, values, self.spec.timestamped, self._values)
 
     def get_columns(self, keys: Column, starts: NDArray[np.int64] | None = None) -> tuple[Column, NDArray[np.int64]]:
-        """The values of the windows, null where there is none, and their timestamps (-1 where there is none).
+        """Return the values of the windows, null where there is none, and their timestamps (-1 where there is none).
 
-        ``keys`` may be a `WindowedColumn`; ``starts`` are then its own. Stores without timestamps give -1 everywhere.
+        ``keys`` may be a `WindowedColumn`; ``starts`` are then its own. Stores without timestamps return -1 everywhere.
         """
         keys, starts = self._split(keys, starts)
         if self.spec.retain_duplicates:
@@ -185,21 +202,21 @@ class WindowView:
         return self._decode(from_bytes_list(found))
 
     def observe(self, start: int) -> None:
-        """Moves the store's stream time on, as a put of that start does."""
+        """Move the store's stream time on, as a put of that start does."""
         self._time.advance(max(self._time.observed, start))
 
     def visible_from(self, observed: Any) -> Any:
-        """The first start that is still returned when the stream time is ``observed``; one, or by the column."""
+        """Return the first start that is still returned when the stream time is ``observed``; one, or by the column."""
         return self._time.first_visible_at(observed)
 
     def is_live(self, start: Any, observed: Any) -> Any:
-        """Whether a window is taken in when the stream time is ``observed``; one, or by the column."""
+        """Return whether a window is taken in when the stream time is ``observed``; one, or by the column."""
         return self._time.is_live(start, observed)
 
     def fetch_many(
         self, keys: Column, times_from: NDArray[np.int64], times_to: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], Column, NDArray[np.int64]]:
-        """`fetch_range` for many different keys: (position of the key, start, value, timestamp), by key and start."""
+        """Fetch ranges for many different keys: (position of the key, start, value, timestamp), by key and start."""
         encoded = to_bytes_list(self._keys.encode(keys))
         lows = np.maximum(np.maximum(times_from, self._time.first_visible), 0)
         highs = np.minimum(times_to, self._time.observed)
@@ -208,7 +225,7 @@ class WindowView:
         return np.array(owners, np.int64), np.frombuffer(b"".join(starts), ">i8").astype(np.int64), values, stamps
 
     def _decode(self, values: pa.Array) -> tuple[Column, NDArray[np.int64]]:
-        """Values and timestamps; without timestamps in the store -1 for each."""
+        """Return values and timestamps; without timestamps in the store -1 for each."""
         if not self.spec.timestamped:
             return self._values.decode(values), np.full(len(values), -1, np.int64)
         values, stamps, _ = unframe(values, before=8)
@@ -221,7 +238,7 @@ class WindowView:
         values: Column,
         timestamps: NDArray[np.int64] | None = None,
     ) -> int:
-        """Sets the values; null deletes, the last of equal windows wins. Gives how many were dropped as expired.
+        """Set the values; null deletes, the last of equal windows wins. Return how many were dropped as expired.
 
         The dropped ones are counted for `take_dropped` too.
         """
@@ -265,13 +282,7 @@ class WindowView:
         return keys, starts
 
     def _rows(self, keys: Column, starts: NDArray[np.int64]) -> pa.Array:
-        encoded = self._keys.encode(keys)
-        if encoded.null_count:
-            raise StateError(
-                f"a key given to store {self.name!r} is null",
-                hint="State stores have no null keys; filter them out before.",
-                store=self.name,
-            )
+        encoded = encode_keys(self.spec, keys)
         suffix = big_endian(starts)
         if self.spec.retain_duplicates:
             numbers = self._take_sequence(len(starts)).astype(">i4").view(np.uint8).reshape(-1, 4)
@@ -297,7 +308,7 @@ class WindowView:
     def _no_timestamp(self) -> StateError:
         return StateError(
             f"a value for store {self.name!r} has no timestamp",
-            hint="This store keeps timestamps: give one with each value.",
+            hint="This store keeps timestamps: pass one with each value.",
             store=self.name,
         )
 
@@ -307,5 +318,5 @@ class WindowView:
         return (np.arange(last + 1, last + 1 + count)) & 0x7FFFFFFF
 
     def _visible(self, time_from: int, time_to: int) -> tuple[int, int]:
-        """The part of a range of starts that has not expired and may hold rows."""
+        """Return the part of a range of starts that has not expired and may hold rows."""
         return max(time_from, self._time.first_visible, 0), min(time_to, self._time.observed)

@@ -39,7 +39,7 @@ class WindowRows:
         return len(self.starts)
 
     def decode(self, index: NDArray[np.int64]) -> Column:
-        """The values of the rows at these positions."""
+        """Return the values of the rows at these positions."""
         data = from_bytes_list([self.values[i] for i in index.tolist()])
         if self.timestamped:
             data = unframe(data, before=8)[0]
@@ -49,7 +49,7 @@ class WindowRows:
 def read_buckets(
     entries: ByteMap, buckets: range, keys: Sequence[bytes], sequence_bytes: int
 ) -> tuple[pa.Array, NDArray[np.int64], list[bytes]]:
-    """All rows of these keys in these buckets, perhaps with rows of other keys: (keys, starts, values).
+    """Return all rows of these keys in these buckets, perhaps with rows of other keys: (keys, starts, values).
 
     Reads the buckets from end to end, unless they hold many more rows than there are keys to look for.
     """
@@ -69,7 +69,7 @@ def read_buckets(
 
 
 def _sought(entries: ByteMap, buckets: range, keys: Sequence[bytes], tail: int) -> Entries:
-    """The rows of each key in each bucket, one range after the other."""
+    """Return the rows of each key in each bucket, one range after the other."""
     fronts = [NUMBER.pack(bucket) + key for bucket in buckets for key in keys]
     # A start is not negative, so its first byte is below 0x80. Longer keys may begin as this one does.
     found = entries.scan_many((front, front + b"\x80") for front in fronts)

@@ -1,60 +1,114 @@
-"""A Kafka cluster as one process sees it: connections to its brokers, leaders of partitions, coordinators."""
+"""A Kafka cluster: connections to its brokers, leaders of partitions, coordinators."""
 
 from __future__ import annotations
 
 import random
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.kafka.wire.errors import check, failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["Cluster"]
 
+_Address = tuple[str, int]
 CoordinatorKind = Literal["group", "transactional.id"]
 _COORDINATORS: dict[CoordinatorKind, int] = {"group": 0, "transactional.id": 1}
+_HURRY_MS = 2_000
 
 
 class Cluster:
-    """Connections are made when first needed; one thread at a time may use a connection, so each thread has its own.
+    """The connections to a cluster, made on first use; each thread has its own.
 
     Args:
-        settings: As `ClientSettings.kafka_python` gives them.
+        settings: The settings of `ClientSettings.kafka_python`.
+        most_unpacked_bytes: The limit of the unpacked size of compressed record batches, alone and together.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], most_unpacked_bytes: int = MOST_UNPACKED_BYTES) -> None:
+        self.most_unpacked_bytes = most_unpacked_bytes
         self._settings = settings
-        self._brokers: dict[int, tuple[str, int]] = {}
+        self._brokers: dict[int, _Address] = {}
+        self._unreachable: dict[_Address, float] = {}  # the time of the last failed attempt
         self._leaders: dict[TopicPartition, int] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._lock = threading.Lock()
         self._held: dict[int, dict[int, BrokerConnection]] = {}  # by thread, by node
 
     def leader(self, tp: TopicPartition) -> BrokerConnection:
-        """A connection to the broker that leads a partition.
+        """Return a connection to the leader of a partition.
 
         Raises:
-            KafkaException: UNKNOWN_TOPIC_OR_PART, LEADER_NOT_AVAILABLE, or a connection's.
+            KafkaException: UNKNOWN_TOPIC_OR_PART, LEADER_NOT_AVAILABLE, or an error of a connection.
         """
-        if tp not in self._leaders:
-            self._learn([tp.topic])
-        node = self._leaders.get(tp)
-        if node is None:
-            raise failed(KafkaError.LEADER_NOT_AVAILABLE, f"{tp.topic}-{tp.partition} has no leader now")
-        return self._connection(node)
+        return next(iter(self.by_leader([tp])))
+
+    def by_leader(self, places: Iterable[TopicPartition]) -> dict[BrokerConnection, list[TopicPartition]]:
+        """Return connections to the leaders of many partitions, each with its partitions; see `leader`."""
+        places = list(places)
+        leaders = self._leaders
+        unknown = {tp.topic for tp in places if tp not in leaders}
+        if unknown:
+            leaders = leaders | self._learn(sorted(unknown))[1]
+        by_node: dict[int, list[TopicPartition]] = {}
+        for tp in places:
+            node = leaders.get(tp)
+            if node is None:
+                raise failed(KafkaError.LEADER_NOT_AVAILABLE, f"{tp.topic}-{tp.partition} has no leader now")
+            by_node.setdefault(node, []).append(tp)
+        return {self._connection(node): led for node, led in by_node.items()}
+
+    def reachable(
+        self, places: Iterable[TopicPartition]
+    ) -> tuple[dict[BrokerConnection, list[TopicPartition]], dict[TopicPartition, KafkaException]]:
+        """Return connections to leaders with their partitions, and the errors of those partitions without one."""
+        places = list(places)
+        errors: dict[TopicPartition, KafkaException] = {}
+        by_node: dict[int, list[TopicPartition]] = {}
+        leaders = self._leaders
+        for topic in sorted({tp.topic for tp in places if tp not in leaders}):
+            try:
+                leaders = leaders | self._learn([topic])[1]
+            except KafkaException as error:
+                errors |= {tp: error for tp in places if tp.topic == topic}
+        for tp in places:
+            node = leaders.get(tp)
+            if node is not None:
+                by_node.setdefault(node, []).append(tp)
+            elif tp not in errors:
+                text = f"{tp.topic}-{tp.partition} has no leader now"
+                errors[tp] = failed(KafkaError.LEADER_NOT_AVAILABLE, text)
+        found: dict[BrokerConnection, list[TopicPartition]] = {}
+        for node, led in by_node.items():
+            try:
+                found[self._connection(node)] = led
+            except KafkaException as error:
+                errors |= dict.fromkeys(led, error)
+        if errors:
+            self.forget_leaders(errors)
+        return found, errors
+
+    def forget_leaders(self, places: Iterable[TopicPartition]) -> None:
+        """Look up the leaders of these partitions again, before the next use."""
+        gone = set(places)
+        with self._lock:
+            self._leaders = {tp: node for tp, node in self._leaders.items() if tp not in gone}
 
     @contextmanager
     def coordinating(self, key: str, kind: CoordinatorKind) -> Iterator[BrokerConnection]:
-        """A connection to the broker that keeps the state of a group or a transactional id.
+        """Lend a connection to the coordinator of a group or a transactional id.
 
-        An error inside makes it be looked for again the next time.
+        After an error in the block the coordinator is looked up again.
         """
         try:
             yield self._coordinator(key, kind)
@@ -78,39 +132,87 @@ class Cluster:
         return self._connection(answer.node_id)
 
     def forget(self) -> None:
-        """After an error: leaders may have moved, connections may be broken."""
+        """Forget leaders and close connections, after an error: leaders may have moved."""
         with self._lock:
-            self._leaders.clear()
-            self._coordinators.clear()
+            self._leaders = {}
+            self._coordinators = {}
         for connection in self._connections().values():
             connection.close()
         self._connections().clear()
 
     def any_broker(self) -> BrokerConnection:
-        """A connection to some broker, a bootstrap server if no other is known."""
+        """Return a connection to any broker; recently unreachable ones only if no other answers."""
         for connection in self._connections().values():
             if connection.usable:
                 return connection
-        servers = list(self._settings["bootstrap_servers"])
-        random.shuffle(servers)
-        failed: Exception | None = None
-        for server in servers:
-            host, _, port = server.rpartition(":")
+        addresses = self._addresses()
+        assert addresses, "bootstrap.servers is checked before"  # noqa: S101
+        for address in addresses:
             try:
-                self._connections()[-1] = BrokerConnection(host.strip("[]"), int(port), self._settings)
+                made = self._connections()[-1] = self._connect(address)
             except KafkaException as error:
-                failed = error
+                last = error
             else:
-                return self._connections()[-1]
-        assert failed is not None, "bootstrap.servers is checked before"  # noqa: S101
-        raise failed
+                return made
+        raise last
+
+    def _addresses(self) -> list[_Address]:
+        """List the addresses of all known brokers and bootstrap servers; recently unreachable ones come last."""
+        servers = (server.rpartition(":") for server in self._settings["bootstrap_servers"])
+        found = {*self._brokers.values(), *((host.strip("[]"), int(port)) for host, _, port in servers)}
+        return sorted(found, key=lambda each: (self._unreachable.get(each, 0.0), random.random()))  # noqa: S311
+
+    def _connect(self, address: _Address) -> BrokerConnection:
+        try:
+            made = BrokerConnection(*address, self._settings, partial(self._is_left, address))
+        except KafkaException:
+            self._unreachable[address] = time.monotonic()
+            raise
+        self._unreachable.pop(address, None)
+        return made
+
+    def _is_left(self, address: _Address) -> bool:
+        """Return whether the broker of this address has left the cluster; False also if no other broker answers."""
+        if address not in self._brokers.values():
+            return False
+        hurried = {**self._settings, "request_timeout_ms": _HURRY_MS}
+        for other in self._addresses():
+            if other == address:
+                continue
+            try:
+                with closing(BrokerConnection(*other, hurried)) as connection:
+                    answer = connection.ask(_metadata_request([]))
+            except KafkaException:
+                self._unreachable[other] = time.monotonic()
+            else:
+                return address not in {(each.host, each.port) for each in answer.brokers}
+        return False
 
     def every_broker(self) -> list[BrokerConnection]:
-        """Connections to all brokers that the cluster has now."""
-        return [self._connection(node) for node in self._learn([])]
+        """Return connections to all brokers of the cluster."""
+        return [self._connection(node) for node in self._learn([])[0]]
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic that this user may see."""
+        answer = self.any_broker().ask(_metadata_request(None))
+        return {topic.name: len(topic.partitions) for topic in answer.topics if not topic.error_code}
+
+    def identities(self, topics: Sequence[str]) -> tuple[str, dict[str, str]]:
+        """Return the cluster's id, and those of topics that exist (none before Kafka 2.8)."""
+        from kafka.protocol.metadata import MetadataRequest
+
+        wanted = [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
+        answer = self.any_broker().ask(
+            MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4, max_version=12)
+        )
+        for topic in answer.topics:
+            if topic.error_code != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                check(topic.error_code, f"looking for topic {topic.name!r}")
+        ids = {each.name: getattr(each, "topic_id", None) for each in answer.topics if not each.error_code}
+        return answer.cluster_id, {name: str(each) for name, each in ids.items() if each is not None and each.int}
 
     def close(self) -> None:
-        """Closes all connections, those of other threads too; later calls open new ones."""
+        """Close all connections, of all threads; later calls open new ones."""
         with self._lock:
             held, self._held = self._held, {}
         for connections in held.values():
@@ -125,26 +227,34 @@ class Cluster:
         held = self._connections().get(node)
         if held is not None and held.usable:
             return held
-        host, port = self._brokers[node]
+        address = self._brokers.get(node)
+        if address is None:
+            raise failed(KafkaError.LEADER_NOT_AVAILABLE, f"broker {node} is not available now")
         if held is not None:
             held.close()
-        made = self._connections()[node] = BrokerConnection(host, port, self._settings)
+        made = self._connections()[node] = self._connect(address)
         return made
 
-    def _learn(self, topics: list[str]) -> list[int]:
-        """Asks for the leaders of topics; gives the brokers."""
-        from kafka.protocol.metadata import MetadataRequest
-
-        wanted = [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
-        answer = self.any_broker().ask(
-            MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4, max_version=8)
-        )
+    def _learn(self, topics: list[str]) -> tuple[list[int], dict[TopicPartition, int]]:
+        """Fetch the metadata of topics; return the brokers, and the leaders of those partitions that have one."""
+        answer = self.any_broker().ask(_metadata_request(topics))
+        leaders = {
+            TopicPartition(topic.name, each.partition_index): each.leader_id
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.leader_id >= 0
+        }
         with self._lock:
             self._brokers |= {each.node_id: (each.host, each.port) for each in answer.brokers}
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    if each.leader_id >= 0:
-                        self._leaders[TopicPartition(topic.name, each.partition_index)] = each.leader_id
+            self._leaders = {tp: node for tp, node in self._leaders.items() if tp.topic not in topics} | leaders
         for topic in answer.topics:
             check(topic.error_code, f"looking for topic {topic.name!r}")
-        return [each.node_id for each in answer.brokers]
+        return [each.node_id for each in answer.brokers], leaders
+
+
+def _metadata_request(topics: list[str] | None) -> Any:
+    """Make a request for the brokers and these topics; None: all topics."""
+    from kafka.protocol.metadata import MetadataRequest
+
+    wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4, max_version=8)

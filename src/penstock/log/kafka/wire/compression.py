@@ -1,12 +1,14 @@
-"""The compression codecs of Kafka's record batches, by Arrow's."""
+"""The compression codecs of Kafka's record batches, by Arrow's codecs."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import pyarrow as pa
 
-from penstock.errors import ConfigError, LogError
+from penstock.errors import ConfigError
+from penstock.log.kafka.wire.batch_format import DamagedError
 from penstock.log.kafka.wire.varints import read_unsigned
 
 __all__ = ["codec_number", "compress", "decompress"]
@@ -17,17 +19,19 @@ _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 _BLOCK_BYTES = 64 << 10
-# Kafka's Java client reads frames of independent blocks only: version 1, independent, blocks of 64 KiB, and the
+_USUAL_RATIO = 4
+_SNAPPY_RATIO = 32  # its densest element copies 64 bytes by 3; rounded up
+# Kafka's Java client only reads frames of independent blocks: version 1, independent, blocks of 64 KiB, and the
 # checksum of these two bytes.
 _LZ4_FRAME = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_STORED = 1 << 31
 
 
 def codec_number(compression_type: str) -> int:
-    """Kafka's number of a ``compression.type``.
+    """Return Kafka's number of a ``compression.type``.
 
     Raises:
-        ConfigError: If there is none of that name.
+        ConfigError: There is no such type.
     """
     try:
         return _NAMES[compression_type]
@@ -35,27 +39,49 @@ def codec_number(compression_type: str) -> int:
         raise ConfigError(f"compression.type={compression_type!r}", hint=f"one of {', '.join(_NAMES)}") from None
 
 
-def decompress(codec: int, data: bytes | memoryview) -> bytes:
-    """What a batch's records were before compression.
+def decompress(codec: int, data: bytes | memoryview, most_bytes: int) -> bytes:
+    """Decompress a batch's records.
+
+    Args:
+        codec: Kafka's number of the codec.
+        data: The compressed records.
+        most_bytes: The limit of the unpacked size.
 
     Raises:
-        LogError: If the codec is unknown or the data damaged.
+        DamagedError: The codec is unknown, the data is damaged, or unpacks to more than ``most_bytes``.
     """
+    if codec != _SNAPPY and codec not in _STREAMED:
+        raise DamagedError(f"it is compressed by a codec of number {codec}, which is unknown")
     try:
-        if codec == _SNAPPY:
-            return _unsnap(memoryview(data))
-        name = _STREAMED[codec]
-        with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name) as stream:
-            records: bytes = stream.read()
-            return records
-    except KeyError:
-        raise LogError(f"a record batch is compressed by a codec of number {codec}, which is unknown") from None
-    except (OSError, pa.ArrowException, struct.error) as error:
-        raise LogError(f"a record batch's compressed records cannot be read: {error}") from error
+        pieces = _unsnap(memoryview(data), most_bytes) if codec == _SNAPPY else _unpack(codec, data, most_bytes)
+        found: list[bytes | pa.Buffer] = []
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+            if size > most_bytes:
+                raise _too_large(most_bytes)
+            found.append(piece)
+    except (OSError, pa.ArrowException, struct.error, IndexError) as error:
+        raise DamagedError(f"its compressed records cannot be read: {error}") from error
+    return b"".join(found)
+
+
+def _unpack(codec: int, data: bytes | memoryview, most_bytes: int) -> Iterator[pa.Buffer]:
+    piece_bytes = min(max(_BLOCK_BYTES, _USUAL_RATIO * len(data)), most_bytes + 1)
+    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), _STREAMED[codec]) as stream:
+        while (piece := stream.read_buffer(piece_bytes)).size:  # read() would leak its bytes when it raises
+            yield piece
+
+
+def _too_large(most_bytes: int) -> DamagedError:
+    return DamagedError(
+        f"its records unpack to more than {most_bytes:,} bytes",
+        hint="If such batches are intended, set penstock.kafka.max.unpacked.bytes to a larger number.",
+    )
 
 
 def compress(codec: int, data: bytes | memoryview) -> bytes:
-    """The records of a batch, compressed as Kafka's clients and brokers expect it."""
+    """Compress the records of a batch, in the form that Kafka's clients and brokers expect."""
     if codec == _SNAPPY:
         return _XERIAL_HEADER + b"".join(
             struct.pack(">i", len(piece)) + piece for piece in (_raw("snappy", each) for each in _blocks(data))
@@ -86,21 +112,26 @@ def _lz4_block(data: memoryview) -> bytes:
     return struct.pack("<I", len(packed)) + packed
 
 
-def _unsnap(data: memoryview) -> bytes:
-    """Raw snappy, or blocks of it after the header that Java's clients write."""
+def _unsnap(data: memoryview, most_bytes: int) -> Iterator[bytes]:
+    """Decompress raw snappy, or blocks of it after the header of Java's clients."""
     if bytes(data[: len(_XERIAL)]) != _XERIAL:
-        return _unsnap_block(data)
-    pieces = []
+        yield _unsnap_block(data, most_bytes)
+        return
     at = len(_XERIAL_HEADER)
     while at < len(data):
         (length,) = struct.unpack_from(">i", data, at)
         at += 4
-        pieces.append(_unsnap_block(data[at : at + length]))
+        if not 0 < length <= len(data) - at:
+            raise DamagedError(f"a block of {length} bytes does not fit into its compressed records")
+        yield _unsnap_block(data[at : at + length], most_bytes)
         at += length
-    return b"".join(pieces)
 
 
-def _unsnap_block(data: memoryview) -> bytes:
+def _unsnap_block(data: memoryview, most_bytes: int) -> bytes:
     size, _ = read_unsigned(data, 0)
+    if size > most_bytes:
+        raise _too_large(most_bytes)
+    if size > _SNAPPY_RATIO * len(data):
+        raise DamagedError(f"{len(data)} bytes of snappy cannot be {size:,} bytes")
     unpacked: bytes = pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
     return unpacked

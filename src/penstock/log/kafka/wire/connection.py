@@ -1,4 +1,4 @@
-"""One connection to one broker: blocking, several requests on their way, closed by any error."""
+"""A connection to one broker: blocking, with several requests in flight, closed by any error."""
 
 from __future__ import annotations
 
@@ -10,49 +10,68 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import AuthenticationError
+from penstock.errors import AuthenticationError, LogError
+from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.errors import NO_CONNECTION, REFUSED_USER, TLS_FAILED, failed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafka.protocol.api_message import ApiMessage
 
     from penstock.log.kafka.oauth import TokenSource
 
-__all__ = ["BrokerConnection"]
+__all__ = ["BrokerConnection", "parse_answer"]
 
 _LENGTH_BYTES = 4
+_SMALLEST_ANSWER = 4  # the correlation id
+# Memory for an answer is allocated before its sender is authenticated; the answers until then are small.
+_MOST_BYTES_AT_FIRST = 512 << 10
+_MOST_BYTES = 100_000_000  # librdkafka's default too
 _CLIENT_ID = "penstock"
-# A session that expires (KIP-368) is opened anew well before.
+# A session that expires (KIP-368) is renewed well before.
 _OF_SESSION = 0.8
+_SLOW_BYTES_PER_S = 128 * 1024
+_CONNECT_S = 3.0  # long enough for three attempts of the first packet
+_SILENCE_S = 2.0  # after this silence it checks that the broker is still in the cluster
 
 
 class BrokerConnection:
-    """A connection that has agreed on versions and is authenticated.
+    """A connection with negotiated versions, authenticated.
 
     Args:
-        host: Of the broker.
-        port: Of the broker.
-        settings: As `ClientSettings.kafka_python` gives them.
+        host: The broker's host.
+        port: The broker's port.
+        settings: The settings of `ClientSettings.kafka_python`.
+        is_left: Returns whether this broker has left the cluster; called while it does not answer, as a machine that
+            is gone closes no connection.
+
+    Attributes:
+        most_bytes: The size of the largest accepted answer (``receive.message.max.bytes``).
 
     Raises:
-        KafkaException: As librdkafka's clients raise it: _TRANSPORT if there is nobody or no answer in time, _SSL,
+        KafkaException: With librdkafka's codes: _TRANSPORT if there is no connection or no answer in time, _SSL,
             _AUTHENTICATION, UNSUPPORTED_VERSION.
     """
 
-    def __init__(self, host: str, port: int, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, host: str, port: int, settings: Mapping[str, Any], is_left: Callable[[], bool] = lambda: False
+    ) -> None:
         self.address = f"{host}:{port}"
         self._settings = settings
-        self._timeout_s = settings.get("request_timeout_ms", 30_000) / 1000
+        self._timeout_s = settings.get("request_timeout_ms", REQUEST_TIMEOUT_MS) / 1000
+        self._is_left = is_left
         self._client_id = settings.get("client_id") or _CLIENT_ID
+        self.most_bytes = _MOST_BYTES_AT_FIRST
+        self._is_open = False  # versions are negotiated, and it is authenticated
         self._correlation = 0
-        self._waiting: deque[tuple[int, type[ApiMessage]]] = deque()  # answers come in the order of requests
+        self._waiting: deque[tuple[int, type[ApiMessage], int]] = deque()  # answers come in the order of requests
         self._answers: dict[int, Any] = {}
         self._expires: float | None = None
         self._versions: Any = None
         try:
-            self._socket = socket.create_connection((host, port), self._timeout_s)
+            self._socket = socket.create_connection((host, port), _connect_s(settings))
+            self._socket.settimeout(self._timeout_s)
         except OSError as error:
             raise failed(NO_CONNECTION, f"no connection to broker {self.address}: {error}") from error
         try:
@@ -64,18 +83,24 @@ class BrokerConnection:
         except BaseException:
             self.close()
             raise
+        self._is_open = True
+        self.most_bytes = settings.get("receive_message_max_bytes", _MOST_BYTES)
 
     @property
     def usable(self) -> bool:
-        """Whether it is open, and its session lasts."""
+        """Whether it is open, and its session has not expired."""
         return self._socket.fileno() >= 0 and (self._expires is None or time.monotonic() < self._expires)
 
+    def fileno(self) -> int:
+        """Return the file descriptor of its socket, for a selector."""
+        return self._socket.fileno()
+
     def ask(self, request: ApiMessage) -> Any:
-        """Sends a request and waits for its answer."""
+        """Send a request and wait for its answer."""
         return self.receive(self.send(request))
 
     def send(self, request: ApiMessage) -> int:
-        """Sends a request; gives the number that `receive` wants. Every answer must be received, or `close` called."""
+        """Send a request and return its number for `receive`. Receive every answer, or call `close`."""
         if request.API_VERSION is None:
             try:
                 request.API_VERSION = self._versions.api_version(request)
@@ -85,53 +110,85 @@ class BrokerConnection:
                 ) from error
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=self._client_id)
+        frame = memoryview(request.encode(framed=True, header=True))
         try:
-            self._socket.sendall(request.encode(framed=True, header=True))
+            self._socket.settimeout(self._timeout_s)
+            sent = 0
+            while sent < len(frame):  # `sendall` would apply the time-out of one call to all of it
+                sent += self._socket.send(frame[sent:])
         except OSError as error:
             raise self._broken(error) from error
-        self._waiting.append((self._correlation, request.header.get_response_class()))
+        self._waiting.append((self._correlation, request.header.get_response_class(), len(frame)))
         return self._correlation
 
     def receive(self, number: int) -> Any:
-        """The answer to the request of this number."""
+        """Return the answer to the request of this number."""
         while number not in self._answers:
             if not self._waiting:
                 raise self._broken(f"request {number} is not on its way")
-            expected, kind = self._waiting.popleft()
-            self._answers[expected] = self._read(expected, kind)
+            # The kernel may still be sending earlier requests.
+            unanswered = sum(size for _, _, size in self._waiting)
+            timeout_s = self._timeout_s + unanswered / _SLOW_BYTES_PER_S
+            expected, kind, _ = self._waiting.popleft()
+            self._answers[expected] = self._read(expected, kind, timeout_s)
         return self._answers.pop(number)
 
-    def _read(self, number: int, kind: type[ApiMessage]) -> Any:
+    def _read(self, number: int, kind: type[ApiMessage], timeout_s: float) -> Any:
         from kafka.protocol.frame import KafkaBytes
 
         try:
             head = bytearray(_LENGTH_BYTES)
-            self._fill(memoryview(head))
-            frame = KafkaBytes(int.from_bytes(head, "big"))
-            self._fill(memoryview(frame))
+            self._fill(memoryview(head), timeout_s)
+            length = int.from_bytes(head, "big", signed=True)
+            self._check_length(length)
+            frame = KafkaBytes(length)
+            self._fill(memoryview(frame), timeout_s)
         except OSError as error:
             raise self._broken(error) from error
-        header = kind.parse_header(frame)
-        if header.correlation_id != number:
-            raise self._broken(f"answer {header.correlation_id} came for request {number}")
-        return kind.decode(memoryview(frame)[frame.tell() :])  # given the frame itself, it would copy it twice
+        try:
+            return parse_answer(frame, number, kind)
+        except ValueError as error:
+            raise self._broken(error) from error
+
+    def _check_length(self, length: int) -> None:
+        if _SMALLEST_ANSWER <= length <= self.most_bytes:
+            return
+        if not self._is_open or length < 0:
+            raise self._broken(f"the answer announces {length} bytes: is it Kafka, and is security.protocol right?")
+        self.close()
+        raise LogError(
+            f"broker {self.address} announces an answer of {length:,} bytes; the limit is {self.most_bytes:,}",
+            hint="If it is Kafka and has batches as large as this, set receive.message.max.bytes to a larger number.",
+        )
 
     def close(self) -> None:
-        """Ends it; whoever waits for an answer gets an error."""
+        """Close it; waiting for an answer raises an error then."""
         self._socket.close()
         self._waiting.clear()
         self._answers.clear()
 
-    def _fill(self, view: memoryview) -> None:
+    def _fill(self, view: memoryview, timeout_s: float) -> None:
+        """Receive into a buffer; raises TimeoutError after ``timeout_s`` without any byte."""
+        heard = time.monotonic()
         while len(view):
-            count = self._socket.recv_into(view)
+            self._socket.settimeout(min(_SILENCE_S, timeout_s))
+            try:
+                count = self._socket.recv_into(view)
+            except TimeoutError:
+                if time.monotonic() - heard >= timeout_s:
+                    raise
+                if self._is_left():
+                    raise ConnectionResetError("it does not answer, and has left the cluster") from None
+                continue
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
-            view = view[count:]
+            view, heard = view[count:], time.monotonic()
 
     def _broken(self, reason: object) -> KafkaException:
         self.close()
-        return failed(NO_CONNECTION, f"the connection to broker {self.address} broke: {reason}")
+        # A broker that rejects the certificate does so in answer to the first request.
+        code = TLS_FAILED if _is_refusal(reason) and not self._is_open else NO_CONNECTION
+        return failed(code, f"the connection to broker {self.address} broke: {reason}")
 
     def _secure(self, host: str) -> None:
         if not self._settings.get("security_protocol", "PLAINTEXT").endswith("SSL"):
@@ -139,9 +196,9 @@ class BrokerConnection:
         context = self._settings.get("ssl_context") or ssl.create_default_context()
         try:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
-        except ssl.SSLError as error:
-            raise failed(TLS_FAILED, f"no TLS connection to broker {self.address}: {error}") from error
         except OSError as error:
+            if _is_refusal(error):
+                raise failed(TLS_FAILED, f"no TLS connection to broker {self.address}: {error}") from error
             raise failed(
                 NO_CONNECTION, f"no TLS connection to broker {self.address}: {error}; is that listener TLS?"
             ) from error
@@ -150,10 +207,10 @@ class BrokerConnection:
         from kafka.protocol.broker_version_data import BrokerVersionData
         from kafka.protocol.metadata import ApiVersionsRequest
 
-        # Version 0 is understood by every broker; its answer has all that is needed here.
+        # Every broker understands version 0, and its answer is sufficient.
         answer = self.ask(ApiVersionsRequest(version=0))
         if answer.error_code:
-            raise failed(answer.error_code, f"broker {self.address} does not tell its versions")
+            raise failed(answer.error_code, f"broker {self.address} does not return its versions")
         versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         self._versions = BrokerVersionData(api_versions=versions)
 
@@ -164,7 +221,7 @@ class BrokerConnection:
         name = self._settings["sasl_mechanism"]
         answer = self.ask(SaslHandshakeRequest(mechanism=name, version=1))
         if answer.error_code:
-            offered = ", ".join(answer.mechanisms)
+            offered = ", ".join(answer.mechanisms) or "no mechanism at all"
             raise self._refused(f"the broker offers {offered}")
         tokens = self._settings.get("tokens")
         own = {} if tokens is None else {"sasl_oauth_token_provider": _provider(tokens)}
@@ -181,14 +238,45 @@ class BrokerConnection:
         if lifetime_ms:
             self._expires = time.monotonic() + _OF_SESSION * lifetime_ms / 1000
 
-    def _refused(self, why: str) -> KafkaException:
+    def _refused(self, reason: str) -> KafkaException:
         name, tokens = self._settings["sasl_mechanism"], self._settings.get("tokens")
         user = self._settings.get("sasl_plain_username") if tokens is None else tokens.client_id
-        return failed(REFUSED_USER, f"broker {self.address} refuses user {user!r} by {name}: {why}")
+        return failed(REFUSED_USER, f"broker {self.address} refuses user {user!r} by {name}: {reason}")
+
+
+def parse_answer(frame: Any, number: int, kind: type[ApiMessage]) -> Any:
+    """Parse the answer in a frame.
+
+    Args:
+        frame: A KafkaBytes.
+        number: The request's number.
+        kind: The answer's class.
+
+    Raises:
+        ValueError: It is the answer to another request, or malformed.
+    """
+    try:
+        came = kind.parse_header(frame).correlation_id
+        answer = kind.decode(memoryview(frame)[frame.tell() :])  # given the frame itself, it would copy it twice
+    except Exception as error:
+        raise ValueError(f"the answer cannot be read: {type(error).__name__}: {error}") from error
+    if came != number:
+        raise ValueError(f"answer {came} came for request {number}")
+    return answer
+
+
+def _is_refusal(reason: object) -> bool:
+    """Return whether TLS was refused; a connection that just ends may be caused by a broker's shutdown."""
+    return isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+
+
+def _connect_s(settings: Mapping[str, Any]) -> float:
+    """Return the time-out in seconds for establishing a connection."""
+    return float(settings.get("socket_connection_setup_timeout_ms", 1000 * _CONNECT_S)) / 1000
 
 
 def _provider(tokens: TokenSource) -> Any:
-    """The tokens as kafka-python wants to be given them."""
+    """Wrap the tokens in the interface of kafka-python."""
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
     class Provider(AbstractTokenProvider):  # type: ignore[misc] # its package has no types

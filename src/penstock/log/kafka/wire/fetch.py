@@ -1,7 +1,7 @@
-"""Reads ranges of partitions as columns.
+"""Fetching of offset ranges as columns.
 
-While one answer is decoded, the broker prepares the next: a request is sent as soon as the offset after the last
-answer is known, which the heads of its batches tell.
+While one answer is decoded, the broker prepares the next: the next request is sent as soon as the offset after the last
+answer is known, from the headers of its batches.
 """
 
 from __future__ import annotations
@@ -9,52 +9,58 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import LogError
 from penstock.log.base import Fetched, TopicPartition
-from penstock.log.kafka.wire.errors import TIMED_OUT, check, failed
-from penstock.log.kafka.wire.record_batches import decode_batches, end_of_batches
+from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
+from penstock.log.kafka.wire.errors import NO_CONNECTION, TIMED_OUT, check, failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from penstock.log.base import Isolation
     from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.kafka.wire.connection import BrokerConnection
 
-__all__ = ["fetch_once", "fetch_range"]
+__all__ = ["fetch_once", "fetch_range", "first_records", "partition_of", "stored_bytes"]
 
 _FIRST_BYTES = 1 << 20
 _MOST_BYTES = 16 << 20
-_LARGEST_BATCH_BYTES = 1 << 30
 _SLACK = 1.1
 _WAIT_MS = 100
+_SAMPLE_BYTES = 64 << 10  # the broker returns at least one whole batch
 _LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
 def fetch_range(
-    cluster: Cluster, tp: TopicPartition, start: int, end: int, isolation: Isolation, patience_s: float
+    cluster: Cluster, tp: TopicPartition, offsets: tuple[int, int], isolation: Isolation, patience_s: float
 ) -> Iterator[Fetched]:
-    """All records with start <= offset < end, piece by piece; each says where to read on.
+    """Yield all records with start <= offset < end, in parts, each with the offset after it.
 
     Args:
-        cluster: Where.
+        cluster: The cluster.
         tp: The topic partition.
-        start: The first offset.
-        end: The offset after the last; the log must have come so far.
+        offsets: The first offset, and the offset after the last, which must exist.
         isolation: Whether records of aborted and open transactions are left out.
-        patience_s: How long to wait for an end that the broker does not have (yet), as after a change of leaders.
+        patience_s: The time to wait for an end that the broker does not have (yet), as after a change of leaders.
 
     Raises:
-        KafkaException: As librdkafka's consumer raises it. Nothing is tried twice here.
+        KafkaException: Like librdkafka's consumer. There are no retries here.
+        LogError: A record batch is damaged or too large; names the topic, the partition and the offset.
     """
+    start, end = offsets
     if start >= end:
         return
     connection = cluster.leader(tp)
+    source = BatchSource(tp, cluster.most_unpacked_bytes)
     number: int | None = None
     offset, size = start, _FIRST_BYTES
     waiting_since = time.monotonic()
     try:
         number = connection.send(_request(tp, offset, size, isolation))
         while number is not None:
-            answer = _answer(connection.receive(number), tp, offset)
+            answer = _received(connection, number, tp, offset)
             number = None
             data = answer.records or b""
             after = end_of_batches(data, offset)
@@ -62,56 +68,135 @@ def fetch_range(
                 waiting_since = time.monotonic()
                 size = _next_size(len(data), after - offset, end - after)
             elif data:
-                size = min(size * 4, _LARGEST_BATCH_BYTES)  # not one whole batch
+                size = _larger(size, connection.most_bytes, tp, offset)
             elif time.monotonic() - waiting_since > patience_s:
                 text = f"{tp.topic}-{tp.partition} should reach offset {end}, but there is nothing after {offset}"
                 raise failed(TIMED_OUT, text)
             if after < end:
                 number = connection.send(_request(tp, after, size, isolation))
-            records = decode_batches(data, offset, end, _aborted(answer, isolation)).records
-            yield Fetched(records, min(after, end))
+            aborted = _aborted(answer, isolation)
+            while True:
+                found = decode_batches(data, offset, end, aborted, source)
+                yield Fetched(found.records, min(found.next_offset, end))
+                if not offset < found.next_offset < min(after, end):
+                    break
+                offset = found.next_offset
             offset = after
     finally:
         if number is not None:
-            connection.close()  # given up half way: an answer is still to come
+            connection.close()  # abandoned: an answer is still to come
 
 
-def fetch_once(
-    cluster: Cluster, tp: TopicPartition, offset: int, most_bytes: int, isolation: Isolation, wait_ms: int = 0
-) -> Fetched:
-    """What the broker gives at once from this offset on, and where to read on."""
+def fetch_once(cluster: Cluster, tp: TopicPartition, offset: int, most_bytes: int, isolation: Isolation) -> Fetched:
+    """Fetch once, without waiting, from this offset on."""
     connection = cluster.leader(tp)
-    request = _request(tp, offset, most_bytes, isolation, wait_ms)
-    answer = _answer(connection.ask(request), tp, offset)
-    return decode_batches(answer.records or b"", offset, 1 << 62, _aborted(answer, isolation))
+    request = _request(tp, offset, most_bytes, isolation, wait_ms=0)
+    answer = _received(connection, connection.send(request), tp, offset)
+    aborted = _aborted(answer, isolation)
+    source = BatchSource(tp, cluster.most_unpacked_bytes)
+    return decode_batches(answer.records or b"", offset, 1 << 62, aborted, source)
+
+
+def first_records(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int], isolation: Isolation
+) -> dict[TopicPartition, pa.RecordBatch]:
+    """Fetch the records of the first batches from these offsets on, by one request to each broker.
+
+    Large batches, and partitions that cannot be read now, are left out: reading them alone returns the records, or
+    raises the error.
+
+    Raises:
+        KafkaException: Like librdkafka's consumer.
+    """
+    sent = []
+    found: dict[TopicPartition, pa.RecordBatch] = {}
+    try:
+        for connection, places in cluster.by_leader(offsets).items():
+            request = _request_for({tp: offsets[tp] for tp in places}, _SAMPLE_BYTES, isolation, 0)
+            sent.append((connection, connection.send(request)))
+        for connection, number in sent:
+            for topic in connection.receive(number).responses:
+                for part in topic.partitions:
+                    tp, aborted = TopicPartition(topic.topic, part.partition_index), _aborted(part, isolation)
+                    if not part.error_code and part.records:
+                        source = BatchSource(tp, cluster.most_unpacked_bytes)
+                        read = decode_batches(part.records, offsets[tp], 1 << 62, aborted, source)
+                        found[tp] = read.records
+    except BaseException:
+        cluster.forget()  # answers are still to come
+        raise
+    return found
+
+
+def stored_bytes(cluster: Cluster, samples: Sequence[tuple[TopicPartition, int]]) -> list[tuple[int, int]]:
+    """Return, of the batches at each of these offsets, the number of offsets and of bytes.
+
+    Batches that cannot be read, as retention has removed them or their leader moves, count as empty.
+    """
+    sent = []
+    found = []
+    try:
+        for tp, offset in samples:
+            connection = cluster.leader(tp)
+            sent.append((connection, connection.send(_request(tp, offset, _SAMPLE_BYTES, "read_uncommitted", 0))))
+        for (_, offset), (connection, number) in zip(samples, sent, strict=True):
+            parts = [part for topic in connection.receive(number).responses for part in topic.partitions]
+            data = b"".join(part.records for part in parts if not part.error_code and part.records)
+            first = int.from_bytes(data[:8], "big")  # of its first batch, which may begin before the offset
+            found.append((end_of_batches(data, offset) - first if data else 0, len(data)))
+    except BaseException:
+        cluster.forget()  # answers are still to come
+        raise
+    return found
 
 
 def _next_size(had_bytes: int, had_offsets: int, missing_offsets: int) -> int:
-    """Bytes that should bring what is missing: more would be sent for nothing."""
+    """Estimate the bytes of the missing records, so that the broker does not send more."""
     expected = int(_SLACK * had_bytes / had_offsets * missing_offsets) + (64 << 10)
     return min(_MOST_BYTES, expected)
 
 
+def _larger(size: int, most_bytes: int, tp: TopicPartition, offset: int) -> int:
+    """Return the size of the next request after one of ``size`` has returned no whole batch."""
+    if size >= most_bytes:
+        raise LogError(
+            f"{tp.topic}-{tp.partition}: the record batch at offset {offset} is larger than {most_bytes:,} bytes",
+            hint="If such batches are intended, set receive.message.max.bytes to a larger number.",
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+        )
+    return min(size * 4, most_bytes)
+
+
 def _request(tp: TopicPartition, offset: int, size: int, isolation: Isolation, wait_ms: int = _WAIT_MS) -> Any:
+    return _request_for({tp: offset}, size, isolation, wait_ms)
+
+
+def _request_for(offsets: Mapping[TopicPartition, int], size: int, isolation: Isolation, wait_ms: int) -> Any:
+    """Make a request for ``size`` bytes of each partition."""
     from kafka.protocol.consumer import FetchRequest
 
     topic = FetchRequest.FetchTopic
-    partition = topic.FetchPartition(
-        partition=tp.partition,
-        current_leader_epoch=-1,
-        fetch_offset=offset,
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=size,
-    )
+    topics: dict[str, list[Any]] = {}
+    for tp, offset in offsets.items():
+        partition = topic.FetchPartition(
+            partition=tp.partition,
+            current_leader_epoch=-1,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=size,
+        )
+        topics.setdefault(tp.topic, []).append(partition)
     return FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
-        max_bytes=size,
+        max_bytes=max(size, min(size * len(offsets), _MOST_BYTES)),
         isolation_level=_LEVELS[isolation],
         session_id=0,
-        session_epoch=-1,  # no fetch session: requests stand alone
-        topics=[topic(topic=tp.topic, partitions=[partition])],
+        session_epoch=-1,  # no fetch session: requests are independent
+        topics=[topic(topic=name, partitions=each) for name, each in topics.items()],
         forgotten_topics_data=[],
         rack_id="",
         min_version=4,
@@ -119,11 +204,26 @@ def _request(tp: TopicPartition, offset: int, size: int, isolation: Isolation, w
     )
 
 
-def _answer(answer: Any, tp: TopicPartition, offset: int) -> Any:
+def _received(connection: BrokerConnection, number: int, tp: TopicPartition, offset: int) -> Any:
+    """Receive a fetch's answer, and return its part for a partition."""
+    try:
+        answer = connection.receive(number)
+    except LogError as error:
+        where = {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+        text = f"{tp.topic}-{tp.partition} at offset {offset}: {error.message}"
+        raise LogError(text, hint=error.hint, **where) from error
+    return partition_of(answer, tp, offset)
+
+
+def partition_of(answer: Any, tp: TopicPartition, offset: int) -> Any:
+    """Return the part of a fetch's answer for a partition; raises its error as KafkaException."""
     check(getattr(answer, "error_code", 0), "fetching")
-    found = answer.responses[0].partitions[0]
-    check(found.error_code, f"reading {tp.topic}-{tp.partition} from offset {offset}")
-    return found
+    for topic in answer.responses or ():
+        for found in topic.partitions or ():
+            if (topic.topic, found.partition_index) == (tp.topic, tp.partition):
+                check(found.error_code, f"reading {tp.topic}-{tp.partition} from offset {offset}")
+                return found
+    raise failed(NO_CONNECTION, f"the answer to a fetch lacks {tp.topic}-{tp.partition}")
 
 
 def _aborted(answer: Any, isolation: Isolation) -> list[tuple[int, int]] | None:

@@ -1,6 +1,6 @@
-"""Offsets of consumer groups without members, as an application and its tools keep them.
+"""Fetching and committing of consumer groups' offsets.
 
-librdkafka's admin client ends the whole process where the coordinator of a group cannot answer yet (2.16: a broker that
+librdkafka's admin client aborts the whole process if the coordinator of a group cannot answer yet (2.16: a broker that
 starts), so these two requests are made here.
 """
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.kafka.wire.members import JoinedMember
 
 __all__ = ["commit_offsets", "committed_offsets"]
 
@@ -23,10 +24,10 @@ _NO_GENERATION = -1
 
 
 def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-    """A group's next offsets, with what was noted beside them.
+    """Fetch a group's next offsets with their metadata.
 
     Raises:
-        KafkaException: As librdkafka's admin client raises it.
+        KafkaException: Like librdkafka's admin client.
     """
     from kafka.protocol.consumer import OffsetFetchRequest
 
@@ -45,11 +46,24 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, Offs
     return found
 
 
-def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
-    """Sets a group's next offsets; refused while it has members.
+def commit_offsets(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: str,
+    me: JoinedMember | None = None,
+) -> None:
+    """Commit a group's next offsets; refused while it has members, unless one of them commits.
+
+    Args:
+        cluster: The cluster.
+        group: The ``group.id``.
+        offsets: The next offsets.
+        metadata: A text to store with them.
+        me: The committing member.
 
     Raises:
-        KafkaException: As librdkafka's admin client raises it.
+        KafkaException: Like librdkafka's admin client.
     """
     from kafka.protocol.consumer import OffsetCommitRequest
 
@@ -65,12 +79,12 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
         by_topic.setdefault(place.topic, []).append(partition)
     request = OffsetCommitRequest(
         group_id=group,
-        generation_id_or_member_epoch=_NO_GENERATION,
-        member_id=_NO_MEMBER,
-        group_instance_id=None,
+        generation_id_or_member_epoch=_NO_GENERATION if me is None else me.generation,
+        member_id=_NO_MEMBER if me is None else me.member,
+        group_instance_id=None if me is None else me.instance,
         retention_time_ms=-1,
         topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
-        min_version=2,
+        min_version=2 if me is None else 7,
         max_version=8,
     )
     with cluster.coordinating(group, "group") as coordinator:

@@ -1,8 +1,7 @@
-"""Transactions that have ended for their coordinator, but not in all partitions: their markers are missing there.
+"""Hanging transactions: ended for their coordinator, but without markers in some partitions.
 
-A broker of version 4.3 that is stopped cleanly while a transaction commits may note it as complete without having
-written its markers into partitions that no other broker leads. Readers with read_committed would wait there without
-end.
+A broker of version 4.3 that is stopped cleanly while a transaction commits may record it as complete without having
+written its markers to partitions that no other broker leads. Readers with read_committed would wait there forever.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _COMMITTED, _ABORTED = "CompleteCommit", "CompleteAbort"
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """One of them.
+    """A hanging transaction.
 
     Attributes:
-        transactional_id: Whose.
-        committed: What its coordinator has decided.
-        places: Where it is still open.
+        transactional_id: Its ``transactional.id``.
+        committed: Whether its coordinator has committed it; else it has aborted it.
+        places: The partitions in which it is still open.
     """
 
     transactional_id: str
@@ -42,10 +41,10 @@ class Hanging:
 
 
 def find_hanging(cluster: Cluster, places: Iterable[TopicPartition], ours: Callable[[str], bool]) -> list[Hanging]:
-    """Those of our transactional ids that are open in these partitions.
+    """Find the hanging transactions in these partitions, of the ids that ``ours`` accepts.
 
     Raises:
-        KafkaException: As librdkafka's admin client raises it.
+        KafkaException: Like librdkafka's admin client.
     """
     places = list(places)
     before = _open_transactions(cluster, places)
@@ -53,7 +52,7 @@ def find_hanging(cluster: Cluster, places: Iterable[TopicPartition], ours: Calla
     after = _open_transactions(cluster, places)
     found = []
     for each in ended:
-        # The same transaction, open after its coordinator has ended it: markers come before that.
+        # The same transaction, open after its coordinator has ended it: markers are written before that.
         start = before.get(each.producer_id, {})
         still = tuple(sorted(tp for tp, offset in after.get(each.producer_id, {}).items() if start.get(tp) == offset))
         if still:
@@ -62,13 +61,13 @@ def find_hanging(cluster: Cluster, places: Iterable[TopicPartition], ours: Calla
 
 
 def settle(cluster: Cluster, hanging: Hanging, timeout_ms: int, limits: ProduceLimits) -> None:
-    """Has the markers written that are missing: by a transaction without records that ends as the first one did.
+    """Write the missing markers, by a transaction without records that ends like the hanging one.
 
-    A marker counts for all that its producer has open in a partition, whatever the epoch. Whoever has the transactional
-    id now is fenced, which costs an attempt.
+    A marker ends everything that its producer has open in a partition, whatever the epoch. The present producer of the
+    transactional id is fenced, which costs it one attempt.
 
     Raises:
-        KafkaException: As librdkafka's producer raises it.
+        KafkaException: Like librdkafka's producer.
     """
     writer = TransactionalWriter(cluster, hanging.transactional_id, timeout_ms, limits)
     writer.init()
@@ -76,7 +75,7 @@ def settle(cluster: Cluster, hanging: Hanging, timeout_ms: int, limits: ProduceL
 
 
 def _open_transactions(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[int, dict[TopicPartition, int]]:
-    """Producer id -> where it has an open transaction, and at which offset that begins."""
+    """Return the open transactions: by producer id, the partitions and the first offsets."""
     from kafka.protocol.admin import DescribeProducersRequest
 
     topic = DescribeProducersRequest.TopicRequest

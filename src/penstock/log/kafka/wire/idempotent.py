@@ -1,12 +1,14 @@
-"""Writes outside transactions: each record once for as long as the writer lives, whatever is sent again."""
+"""Idempotent writes outside transactions: retries write no record twice."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaException
+
 from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.produce import Batches, ProduceLimits
-from penstock.log.kafka.wire.record_batches import ProducerState
+from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,44 +20,73 @@ if TYPE_CHECKING:
 
 __all__ = ["IdempotentWriter", "new_producer_request"]
 
-_NONE = -1
 _ANY_TIMEOUT_MS = 60_000
 
 
 class IdempotentWriter:
-    """A producer without a transactional id; not for several threads at once.
+    """A producer without a transactional id; not thread-safe.
 
     Args:
-        cluster: Where to.
-        limits: Sizes of what is sent.
+        cluster: The cluster.
+        limits: Size limits of requests.
     """
 
     def __init__(self, cluster: Cluster, limits: ProduceLimits) -> None:
         self._cluster = cluster
         self._limits = limits
         self._state: ProducerState | None = None
+        self._going: ProducerState | None = None
+        self._is_sent = False
         self._sequences: dict[TopicPartition, int] = {}
 
     def write(
         self, parts: Iterable[tuple[TopicPartition, pa.RecordBatch]], patiently: Callable[[Callable[[], None]], None]
-    ) -> dict[TopicPartition, int]:
-        """Writes all parts; gives the first offset of each partition.
+    ) -> Batches:
+        """Write all parts and return them with their offsets; see `begin` and `finish`."""
+        batches = self.begin(parts, patiently)
+        self.finish(batches, patiently)
+        return batches
+
+    def begin(
+        self, parts: Iterable[tuple[TopicPartition, pa.RecordBatch]], patiently: Callable[[Callable[[], None]], None]
+    ) -> Batches:
+        """Send all parts without waiting for the answers, which `finish` does; it must come before the next `begin`.
 
         Args:
             parts: Records by partition; a partition may come several times.
-            patiently: Calls what it is given, again while that fails for reasons that may pass.
+            patiently: Calls a function, with retries after temporary failures.
 
         Raises:
-            KafkaException: As librdkafka's producer raises it. Some of it may have been written.
+            KafkaException: Like librdkafka's producer, also for a batch that is too large. Nothing has been written.
         """
         if self._state is None:
             patiently(self._init)
-        state, self._state = self._state, None
-        assert state is not None  # noqa: S101 - _init has set it
-        batches = Batches(parts, self._limits, state, self._sequences)
-        patiently(lambda: batches.send(self._cluster, None))
-        self._state = state  # after an error nobody knows which sequence comes next
-        return batches.offsets
+        self._going, self._state = self._state, None  # after an error the next sequence is unknown
+        assert self._going is not None  # noqa: S101 - _init has set it
+        batches = Batches(parts, self._limits, self._going, self._sequences)
+        self._is_sent = True
+        try:
+            batches.start(self._cluster, None)
+        except KafkaException:
+            self._is_sent = False
+        return batches
+
+    def finish(self, batches: Batches, patiently: Callable[[Callable[[], None]], None]) -> None:
+        """Wait until all batches of `begin` are written; they have their offsets then.
+
+        Raises:
+            KafkaException: Like librdkafka's producer. Some records may have been written.
+        """
+
+        def write() -> None:
+            is_sent, self._is_sent = self._is_sent, False
+            if is_sent:
+                batches.finish()
+            else:
+                batches.send(self._cluster, None)
+
+        patiently(write)
+        self._state = self._going
 
     def _init(self) -> None:
         answer = self._cluster.any_broker().ask(new_producer_request(None, _ANY_TIMEOUT_MS))
@@ -64,14 +95,21 @@ class IdempotentWriter:
         self._sequences = {}
 
 
-def new_producer_request(transactional_id: str | None, timeout_ms: int) -> Any:
-    """Asks for a producer id, or for the next epoch of a transactional id's."""
+def new_producer_request(transactional_id: str | None, timeout_ms: int, own: ProducerState = NO_PRODUCER) -> Any:
+    """Make a request for a producer id, or for the next epoch of a transactional id.
+
+    Args:
+        transactional_id: The transactional id.
+        timeout_ms: The time-out of its transactions.
+        own: The producer that wants to go on: a newer one is not fenced, but fences it (KIP-360).
+    """
     from kafka.protocol.producer import InitProducerIdRequest
 
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
-        producer_id=_NONE,
-        producer_epoch=_NONE,
+        producer_id=own.producer_id,
+        producer_epoch=own.epoch,
+        min_version=0 if own is NO_PRODUCER else 3,
         max_version=4,
     )

@@ -1,4 +1,4 @@
-"""Record batches to the leaders of their partitions, several requests on their way at once."""
+"""Sending of record batches to the leaders of their partitions, with several requests in flight."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches
 
 if TYPE_CHECKING:
@@ -19,22 +20,24 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
 
-__all__ = ["Batches", "NotWrittenError", "ProduceLimits"]
+__all__ = ["ADDS_PARTITIONS", "Batches", "NotWrittenError", "ProduceLimits"]
+
+ADDS_PARTITIONS = 12  # from this version on, requests add their partitions to the transaction
 
 _ALL_REPLICAS = -1
 _LARGEST_SEQUENCE = 0x7FFFFFFF
-_IN_FLIGHT = 5  # what brokers promise to keep in order for an idempotent producer
+_IN_FLIGHT = 5  # brokers keep so many in order for an idempotent producer
 
 
 class ProduceLimits:
-    """Sizes of what is sent.
+    """The limits of produce requests.
 
     Args:
-        batch_bytes: Of one record batch, unless a single record is larger.
-        record_bytes: Of a single record's batch; what is larger is refused here, as the broker would.
-        request_bytes: Of one request.
-        timeout_ms: How long a leader waits for its replicas.
-        codec: Number of the compression codec.
+        batch_bytes: The size of a record batch, unless a single record is larger.
+        record_bytes: The size of a single record's batch; a larger one is refused here, as by the broker.
+        request_bytes: The size of a request.
+        timeout_ms: The time that a leader waits for its replicas: ``request.timeout.ms``.
+        codec: The number of the compression codec.
     """
 
     __slots__ = ("batch_bytes", "codec", "record_bytes", "request_bytes", "timeout_ms")
@@ -44,7 +47,7 @@ class ProduceLimits:
         batch_bytes: int = 900_000,
         record_bytes: int = 1 << 20,
         request_bytes: int = 8 << 20,
-        timeout_ms: int = 30_000,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
         codec: int = 0,
     ) -> None:
         self.batch_bytes = batch_bytes
@@ -68,13 +71,17 @@ class NotWrittenError(KafkaException):  # type: ignore[misc] # the client has no
 
 
 class Batches:
-    """Encoded record batches that leaders have still to accept, each partition's in order.
+    """Encoded record batches that are not accepted yet, each partition's in order.
 
     Args:
         parts: Records by partition; a partition may come several times.
-        limits: Sizes.
+        limits: Size limits.
         state: Producer id and epoch.
-        sequences: The next sequence of each partition; moved on.
+        sequences: The next sequence of each partition; updated.
+
+    Attributes:
+        offsets: The first offset of each partition, once it is accepted.
+        following: The offset after the last accepted record of each partition, where it is known.
     """
 
     def __init__(
@@ -86,64 +93,122 @@ class Batches:
     ) -> None:
         self._limits = limits
         self._waiting: list[_Batch] = []
+        self._lanes: list[_Lane] = []
         self.offsets: dict[TopicPartition, int] = {}
+        self.following: dict[TopicPartition, int] = {}
         for place, records in parts:
             first = ProducerState(state.producer_id, state.epoch, sequences.get(place, 0), state.transactional)
             for data, count in encode_batches(records, limits.batch_bytes, limits.codec, first):
                 if len(data) > limits.record_bytes:
                     raise NotWrittenError(KafkaError.MSG_SIZE_TOO_LARGE, place)
-                self._waiting.append(_Batch(place, data))
+                self._waiting.append(_Batch(place, data, count))
                 sequences[place] = (sequences.get(place, 0) + count) & _LARGEST_SEQUENCE
 
     def send(self, cluster: Cluster, transactional_id: str | None) -> None:
-        """Sends all that is not accepted yet, and waits until all replicas in sync have it.
+        """Send all batches that are not accepted yet, and wait until all in-sync replicas have them.
 
-        After an error it may be called again: what a broker has already is not written twice. `offsets` has the first
-        offset of each partition.
+        After an error it may be called again: no batch is written twice.
 
         Raises:
             NotWrittenError: A leader has refused a batch.
-            KafkaException: As librdkafka's producer raises it.
+            KafkaException: Like librdkafka's producer.
         """
-        by_leader: dict[int, tuple[BrokerConnection, deque[_Batch]]] = {}
+        self.start(cluster, transactional_id)
+        self.finish()
+
+    def start(self, cluster: Cluster, transactional_id: str | None, most_version: int = ADDS_PARTITIONS - 1) -> None:
+        """Send as many batches as may be in flight; `finish`, or `abandon`, comes next."""
+        lanes: dict[BrokerConnection, _Lane] = {}
         for batch in self._waiting:
             connection = cluster.leader(batch.place)
-            by_leader.setdefault(id(connection), (connection, deque()))[1].append(batch)
+            lane = lanes.setdefault(connection, _Lane(connection, self._limits, transactional_id, most_version))
+            lane.waiting.append(batch)
+        self._lanes = list(lanes.values())
         try:
-            for connection, waiting in by_leader.values():
-                try:
-                    self._send_all(connection, waiting, transactional_id)
-                except BaseException:
-                    connection.close()  # answers may still be to come
-                    raise
+            for lane in self._lanes:
+                lane.fill()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def finish(self) -> None:
+        """Send the rest, and wait until all in-sync replicas have them; see `send`."""
+        try:
+            while any(lane.sent for lane in self._lanes):
+                for lane in self._lanes:
+                    if lane.sent:
+                        self._accept(*lane.receive())
+                        lane.fill()
+        except BaseException:
+            self.abandon()
+            raise
         finally:
             self._waiting = [batch for batch in self._waiting if not batch.accepted]
 
-    def _send_all(self, connection: BrokerConnection, waiting: deque[_Batch], transactional_id: str | None) -> None:
-        on_their_way: deque[tuple[int, dict[TopicPartition, _Batch]]] = deque()
-        while waiting or on_their_way:
-            while waiting and len(on_their_way) < _IN_FLIGHT:
-                batches = _next_request(waiting, self._limits.request_bytes)
-                on_their_way.append((connection.send(_request(batches, self._limits, transactional_id)), batches))
-            number, sent = on_their_way.popleft()
-            for topic in connection.receive(number).responses:
-                for each in topic.partition_responses:
-                    place = TopicPartition(topic.name, each.index)
-                    if each.error_code not in (0, KafkaError.DUPLICATE_SEQUENCE_NUMBER):
-                        raise NotWrittenError(each.error_code, place)
-                    sent[place].accepted = True
-                    self.offsets.setdefault(place, each.base_offset)
+    def abandon(self) -> None:
+        """Close the connections from which answers are still to come."""
+        for lane in self._lanes:
+            if lane.sent:
+                lane.connection.close()
+        self._lanes = []
+
+    def _accept(self, sent: dict[TopicPartition, _Batch], answer: Any) -> None:
+        for topic in answer.responses:
+            for each in topic.partition_responses:
+                place = TopicPartition(topic.name, each.index)
+                if each.error_code not in (0, KafkaError.DUPLICATE_SEQUENCE_NUMBER):
+                    raise NotWrittenError(each.error_code, place)
+                sent[place].accepted = True
+                self.offsets.setdefault(place, each.base_offset)
+                if each.base_offset >= 0:  # unknown after a duplicate of long ago
+                    self.following[place] = each.base_offset + sent[place].count
+                else:
+                    self.following.pop(place, None)
+
+
+class _Lane:
+    """The requests to one leader.
+
+    Attributes:
+        waiting: Batches that are not sent yet.
+        sent: The requests in flight: their numbers, and their batches.
+    """
+
+    def __init__(
+        self, connection: BrokerConnection, limits: ProduceLimits, transactional_id: str | None, most_version: int
+    ) -> None:
+        self.connection = connection
+        self.waiting: deque[_Batch] = deque()
+        self.sent: deque[tuple[int, dict[TopicPartition, _Batch]]] = deque()
+        self._limits = limits
+        self._id = transactional_id
+        self._most_version = most_version
+
+    def fill(self) -> None:
+        """Send batches until enough are in flight."""
+        while self.waiting and len(self.sent) < _IN_FLIGHT:
+            batches = _next_request(self.waiting, self._limits.request_bytes)
+            request = _request(batches, self._limits, self._id, self._most_version)
+            self.sent.append((self.connection.send(request), batches))
+
+    def receive(self) -> tuple[dict[TopicPartition, _Batch], Any]:
+        """Return the batches of the oldest request, and its answer."""
+        number, batches = self.sent[0]
+        answer = self.connection.receive(number)
+        self.sent.popleft()
+        return batches, answer
 
 
 @dataclass(slots=True)
 class _Batch:
     place: TopicPartition
     data: bytes
+    count: int
     accepted: bool = False
 
 
 def _next_request(waiting: deque[_Batch], most_bytes: int) -> dict[TopicPartition, _Batch]:
-    """The next batches that go together: one a partition, as Kafka wants it."""
+    """Choose the batches of the next request: one per partition, as Kafka requires."""
     chosen: dict[TopicPartition, _Batch] = {}
     size = 0
     while waiting and waiting[0].place not in chosen and (not chosen or size + len(waiting[0].data) <= most_bytes):
@@ -153,7 +218,9 @@ def _next_request(waiting: deque[_Batch], most_bytes: int) -> dict[TopicPartitio
     return chosen
 
 
-def _request(batches: Mapping[TopicPartition, _Batch], limits: ProduceLimits, transactional_id: str | None) -> Any:
+def _request(
+    batches: Mapping[TopicPartition, _Batch], limits: ProduceLimits, transactional_id: str | None, most_version: int
+) -> Any:
     from kafka.protocol.producer import ProduceRequest
 
     topic = ProduceRequest.TopicProduceData
@@ -167,5 +234,5 @@ def _request(batches: Mapping[TopicPartition, _Batch], limits: ProduceLimits, tr
         timeout_ms=limits.timeout_ms,
         topic_data=[topic(name=name, partition_data=each) for name, each in topics.items()],
         min_version=3,
-        max_version=11,  # from 12 on a transaction's partitions need not be told before, from 13 topics go by their ids
+        max_version=most_version,  # from 13 on topics go by ids
     )

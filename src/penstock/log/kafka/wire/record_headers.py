@@ -1,38 +1,58 @@
-"""Headers of records, bytes from and to columns. Few records have any, so this goes record by record."""
+"""Encoding and decoding of record headers. Few records have any, so this works record by record."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
+from penstock.log.kafka.wire.batch_format import DamagedError
 from penstock.log.kafka.wire.varints import read_unsigned
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["read_headers", "write_headers"]
 
 
-def read_headers(data: pa.Buffer, at: NDArray[np.int64], counts: NDArray[np.int64]) -> pa.Array:
-    """The headers of each record: so many, beginning there."""
-    view = memoryview(data)
-    return pa.array(
-        [_read(view, a, n) if n else None for a, n in zip(at.tolist(), counts.tolist(), strict=True)], HEADERS_TYPE
-    )
+def read_headers(
+    data: pa.Buffer, at: NDArray[np.int64], counts: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Decode the headers of each record, from their positions and counts, and return the positions after them.
+
+    Raises:
+        DamagedError: Headers reach beyond the end of their record.
+    """
+    view = memoryview(data).cast("B")  # Arrow's own view has signed bytes
+    found: list[list[dict[str, Any]] | None] = []
+    ends: list[int] = []
+    for row, (begin, count, bound) in enumerate(zip(at.tolist(), counts.tolist(), bounds.tolist(), strict=True)):
+        try:
+            headers, end = _read(view[:bound], begin, count) if count else (None, begin)
+        except (IndexError, ValueError) as error:
+            raise DamagedError("the headers reach beyond their record", row=row) from error
+        found.append(headers)
+        ends.append(end)
+    return pa.array(found, HEADERS_TYPE), np.array(ends, np.int64)
 
 
-def _read(view: memoryview, at: int, count: int) -> list[dict[str, Any]]:
+def _read(view: memoryview, at: int, count: int) -> tuple[list[dict[str, Any]], int]:
     found: list[dict[str, Any]] = []
     for _ in range(count):
-        length, at = _number(view, at)
-        key = bytes(view[at : at + length]).decode("utf-8", "replace")
-        length, at = _number(view, at + length)
-        found.append({"key": key, "value": None if length < 0 else bytes(view[at : at + length])})
-        at += max(length, 0)
-    return found
+        key, at = _piece(view, at)
+        value, at = _piece(view, at)
+        found.append({"key": (key or b"").decode("utf-8", "replace"), "value": value})
+    return found, at
+
+
+def _piece(view: memoryview, at: int) -> tuple[bytes | None, int]:
+    length, at = _number(view, at)
+    end = at + max(length, 0)
+    if end > len(view):
+        raise IndexError(end)
+    return None if length < 0 else bytes(view[at:end]), end
 
 
 def _number(view: memoryview, at: int) -> tuple[int, int]:
@@ -41,7 +61,7 @@ def _number(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def write_headers(headers: pa.Array) -> pa.Array | None:
-    """The bytes of each record's headers, their count first; None if no record has any."""
+    """Encode each record's headers, their count first; None if no record has any."""
     if headers.null_count == len(headers):
         return None
     return pa.array([_write(each or ()) for each in headers.to_pylist()], pa.large_binary())

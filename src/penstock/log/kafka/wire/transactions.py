@@ -1,7 +1,6 @@
-"""A transaction as one call: all of its records, or none.
+"""Transactions, each written by one call: all of its records, or none.
 
-As the records are at hand, nothing is half done: whatever fails is done again from the start by a producer with a new
-epoch, which ends what the one before it has left open.
+After a failure the whole transaction is repeated by a producer with a new epoch, which aborts the unfinished one.
 """
 
 from __future__ import annotations
@@ -18,13 +17,20 @@ from penstock.log.kafka.wire.produce import Batches, NotWrittenError, ProduceLim
 from penstock.log.kafka.wire.record_batches import ProducerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
     from penstock.log.kafka.wire.cluster import Cluster
 
-__all__ = ["TransactionalWriter", "list_transactions"]
+__all__ = [
+    "TransactionTimedOutError",
+    "TransactionalWriter",
+    "add_request",
+    "ask_coordinator",
+    "check_added",
+    "list_transactions",
+]
 
 _BUSY = {
     KafkaError.CONCURRENT_TRANSACTIONS,
@@ -33,18 +39,40 @@ _BUSY = {
     KafkaError.NOT_COORDINATOR,
 }
 _NOT_ATTEMPTED = 55  # OPERATION_NOT_ATTEMPTED
+# The errors of a transaction that its coordinator has aborted after the time-out, which raises the epoch.
+_ENDED = {
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_TXN_STATE,
+    KafkaError.TRANSACTION_ABORTABLE,
+}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
 
 
+class TransactionTimedOutError(KafkaException):  # type: ignore[misc] # the client has no types
+    """A transaction took longer than its time-out; its coordinator has aborted it.
+
+    Attributes:
+        timeout_ms: The time-out.
+        seconds: The time that it had taken.
+    """
+
+    def __init__(self, transactional_id: str, timeout_ms: int, seconds: float) -> None:
+        text = f"the transaction of {transactional_id!r} was aborted after {seconds:.1f} s; limit: {timeout_ms} ms"
+        super().__init__(KafkaError(KafkaError.TRANSACTION_ABORTABLE, text))
+        self.timeout_ms = timeout_ms
+        self.seconds = seconds
+
+
 class TransactionalWriter:
-    """The producer of one transactional id; `init` fences all that came before it.
+    """The producer of one transactional id; `init` fences all earlier ones.
 
     Args:
-        cluster: Where to.
+        cluster: The cluster.
         transactional_id: Kafka's ``transactional.id``.
-        timeout_ms: After which the coordinator aborts an open transaction.
-        limits: Sizes of what is sent.
-        patience_s: How long to ask again while the coordinator is busy, as with the end of the transaction before.
+        timeout_ms: The time after which the coordinator aborts an open transaction; `init` may change it.
+        limits: Size limits of requests.
+        patience_s: The time for retries while the coordinator is busy, as with the end of the last transaction.
     """
 
     def __init__(
@@ -52,7 +80,7 @@ class TransactionalWriter:
     ) -> None:
         self.transactional_id = transactional_id
         self._cluster = cluster
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
         self._limits = limits
         self._patience_s = patience_s
         self._state: ProducerState | None = None
@@ -60,40 +88,54 @@ class TransactionalWriter:
 
     @property
     def ready(self) -> bool:
-        """Whether it may write without `init`: it was the last to do so, as far as it knows."""
+        """Whether it may write without `init`: as far as it knows, no other producer has taken over."""
         return self._state is not None
 
-    def init(self) -> None:
-        """Takes the transactional id over: an open transaction of another is ended, and its writer fenced.
+    def init(self, timeout_ms: int | None = None) -> None:
+        """Take over the transactional id: abort the open transaction of another writer, and fence it.
+
+        Args:
+            timeout_ms: The time-out of later transactions; None: unchanged.
 
         Raises:
-            KafkaException: As librdkafka's producer raises it.
+            KafkaException: Like librdkafka's producer; INVALID_TRANSACTION_TIMEOUT if brokers allow less.
         """
         self._state = None
+        self.timeout_ms = timeout_ms or self.timeout_ms
         answer = self._ask(
-            lambda: new_producer_request(self.transactional_id, self._timeout_ms),
+            lambda: new_producer_request(self.transactional_id, self.timeout_ms),
             lambda found: check(found.error_code, f"taking over transactional.id {self.transactional_id!r}"),
         )
         self._state = ProducerState(answer.producer_id, answer.producer_epoch, 0, transactional=True)
         self._sequences = {}
 
     def write(self, parts: Sequence[tuple[TopicPartition, pa.RecordBatch]]) -> None:
-        """Writes all parts in one transaction. After any error `init` comes first.
+        """Write all parts in one transaction. After any error call `init` first.
 
         Raises:
-            KafkaException: As librdkafka's producer raises it. Whether the transaction took place is known only if
-                the error came from before its end; ask the ledger.
+            KafkaException: Like librdkafka's producer. The transaction may have been committed if the error came
+                from its end; the ledger shows it.
+            TransactionTimedOutError: It took too long.
         """
         state = self._state
         assert state is not None, "init() comes first"  # noqa: S101
         self._state = None
-        self._add({tp for tp, _ in parts}, state)
-        Batches(parts, self._limits, state, self._sequences).send(self._cluster, self.transactional_id)
-        self._end(state)
+        began = time.monotonic()
+        try:
+            self._add({tp for tp, _ in parts}, state)
+            Batches(parts, self._limits, state, self._sequences).send(self._cluster, self.transactional_id)
+            self._end(state)
+        except KafkaException as error:
+            # Fencing by another producer has the same errors. But the time-out counts from the first added partition,
+            # so before it the coordinator has not aborted; and after it `init` and the ledger show the cause.
+            seconds = time.monotonic() - began
+            if error.args[0].code() in _ENDED and seconds * 1000 >= self.timeout_ms:
+                raise TransactionTimedOutError(self.transactional_id, self.timeout_ms, seconds) from error
+            raise
         self._state = state
 
     def end_without_records(self, places: Sequence[TopicPartition], *, committed: bool) -> None:
-        """Writes markers into these partitions, and nothing else. After any error `init` comes first."""
+        """Write only markers to these partitions. After any error call `init` first."""
         state = self._state
         assert state is not None, "init() comes first"  # noqa: S101
         self._state = None
@@ -102,19 +144,7 @@ class TransactionalWriter:
         self._state = state
 
     def _add(self, places: set[TopicPartition], state: ProducerState) -> None:
-        from kafka.protocol.producer import AddPartitionsToTxnRequest
-
-        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-        by_topic: dict[str, list[int]] = {}
-        for tp in sorted(places):
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
-        request = {
-            "v3_and_below_transactional_id": self.transactional_id,
-            "v3_and_below_producer_id": state.producer_id,
-            "v3_and_below_producer_epoch": state.epoch,
-            "v3_and_below_topics": [topic(name=name, partitions=each) for name, each in by_topic.items()],
-        }
-        self._ask(lambda: AddPartitionsToTxnRequest(**request, max_version=3), _check_added)
+        self._ask(lambda: add_request(self.transactional_id, state, places), check_added)
 
     def _end(self, state: ProducerState, *, committed: bool = True) -> None:
         from kafka.protocol.producer import EndTxnRequest
@@ -131,28 +161,55 @@ class TransactionalWriter:
         )
 
     def _ask(self, request: Callable[[], Any], checked: Callable[[Any], None]) -> Any:
-        """Asks the coordinator, again while it is busy."""
-        deadline = time.monotonic() + self._patience_s
-        pause = _FIRST_PAUSE_S
-        while True:
-            try:
-                with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
-                    answer = coordinator.ask(request())
-                    checked(answer)
-            except KafkaException as error:
-                if error.args[0].code() not in _BUSY or time.monotonic() + pause > deadline:
-                    raise
-            else:
-                return answer
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        return ask_coordinator(self._cluster, self.transactional_id, request, checked, self._patience_s)
+
+
+def ask_coordinator(
+    cluster: Cluster,
+    transactional_id: str,
+    request: Callable[[], Any],
+    checked: Callable[[Any], None],
+    patience_s: float,
+) -> Any:
+    """Send a request to the coordinator of a transactional id, with retries while it is busy."""
+    deadline = time.monotonic() + patience_s
+    pause = _FIRST_PAUSE_S
+    while True:
+        try:
+            with cluster.coordinating(transactional_id, "transactional.id") as coordinator:
+                answer = coordinator.ask(request())
+                checked(answer)
+        except KafkaException as error:
+            if error.args[0].code() not in _BUSY or time.monotonic() + pause > deadline:
+                raise
+        else:
+            return answer
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+def add_request(transactional_id: str, state: ProducerState, places: Iterable[TopicPartition]) -> Any:
+    """Make a request that adds partitions to the open transaction, which it begins if there is none."""
+    from kafka.protocol.producer import AddPartitionsToTxnRequest
+
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(places):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=state.producer_id,
+        v3_and_below_producer_epoch=state.epoch,
+        v3_and_below_topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
+        max_version=3,
+    )
 
 
 def list_transactions(cluster: Cluster, *states: str) -> list[Any]:
-    """The transactions in these states, of those that this user may see: transactional id, producer id, state.
+    """List the transactions in these states that this user may see: transactional id, producer id, state.
 
     Raises:
-        KafkaException: As librdkafka's admin client raises it.
+        KafkaException: Like librdkafka's admin client.
     """
     from kafka.protocol.admin import ListTransactionsRequest
 
@@ -165,8 +222,8 @@ def list_transactions(cluster: Cluster, *states: str) -> list[Any]:
     return found
 
 
-def _check_added(answer: Any) -> None:
-    """Raises the reason why partitions were refused; those that are fine are not attempted then."""
+def check_added(answer: Any) -> None:
+    """Raise the error of refused partitions; the others are not attempted then."""
     for topic in answer.results_by_topic_v3_and_below:
         for each in topic.results_by_partition:
             if each.partition_error_code not in (0, _NOT_ATTEMPTED):

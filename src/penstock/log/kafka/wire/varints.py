@@ -16,54 +16,64 @@ __all__ = ["VarintColumn", "read_unsigned", "read_varints"]
 
 _SEVEN = 0x7F
 _MORE = 0x80
+_MOST_BYTES = 10  # of 64 bits
+_NO_END = 1 << 60  # no buffer is so large, and a few lengths can be added to it
 
 
 def read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """One integer without its sign undone, and the place after it.
+    """Decode one unsigned integer (zigzag is not undone), and return the position after it.
+
+    Raises:
+        IndexError: The data ends before the integer does.
+        ValueError: The integer does not end within ten bytes.
 
     Example:
         >>> read_unsigned(bytes([0x80, 0x01]), 0)
         (128, 2)
     """
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 7 * _MOST_BYTES, 7):
         byte = data[at]
         at += 1
         value |= (byte & _SEVEN) << shift
         if byte < _MORE:
             return value, at
-        shift += 7
+    raise ValueError(f"a number of more than {_MOST_BYTES} bytes")
 
 
-def read_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The integers that begin at these places, and the places after them.
+def read_varints(data: Bytes, at: Ints, most_bytes: int = _MOST_BYTES) -> tuple[Ints, Ints]:
+    """Decode the integers at these positions, and return the positions after them.
+
+    Positions behind the data are allowed, as are numbers that do not end within ``most_bytes``: their values are
+    meaningless, and the position after them is behind the data, so that the caller notices.
 
     Example:
         >>> values, after = read_varints(np.array([1, 0x80, 0x01], np.uint8), np.array([0, 1]))
         >>> values.tolist(), after.tolist()
         ([-1, 64], [1, 3])
     """
-    byte = data[at].astype(np.int64)
+    byte = data.take(at, mode="clip").astype(np.int64)
     value = byte & _SEVEN
     after = at + 1
     longer = np.flatnonzero(byte & _MORE)
-    shift = 7
-    while len(longer):
-        byte = data[after[longer]].astype(np.int64)
+    for shift in range(7, 7 * most_bytes, 7):
+        if not len(longer):
+            break
+        byte = data.take(after[longer], mode="clip").astype(np.int64)
         value[longer] |= (byte & _SEVEN) << shift
         after[longer] += 1
         longer = longer[(byte & _MORE) != 0]
-        shift += 7
+    after[longer] = _NO_END
     # An arithmetic shift would keep the sign of a value that uses all 64 bits.
     return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), after
 
 
 class VarintColumn:
-    """Integers as varints: a row of padded bytes each, and how many of them count.
+    """Integers as varints, each a row of padded bytes.
 
     Attributes:
-        widths: Bytes of each.
-        cells: A row each; bytes past the width mean nothing.
+        widths: The number of bytes of each.
+        cells: The bytes, a row each; those past the width are meaningless.
 
     Example:
         >>> VarintColumn(np.array([0, -1, 64])).widths.tolist()

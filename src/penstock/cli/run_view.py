@@ -1,0 +1,74 @@
+"""The view of `penstock run`: a live line on a terminal, else a line every ten seconds, and a summary at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.spinner import Spinner
+from rich.text import Text
+
+from penstock.terminal.live import LiveView
+from penstock.terminal.words import clock, duration
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from penstock.app import KafkaStreams
+    from penstock.spark.driver.figures import RunFigures
+
+__all__ = ["shown_while_running"]
+
+_EVERY_S = 10.0
+_DRAWN_EVERY_S = 0.25
+
+
+@contextmanager
+def shown_while_running(app: KafkaStreams, console: Console) -> Iterator[None]:
+    """Show the figures of an application, and each change of its state, while the block runs."""
+    ended = threading.Event()
+    spinner = Spinner("dots")
+
+    def screen(figures: RunFigures) -> RenderableType:
+        spinner.update(text=_screen(figures))
+        return spinner
+
+    with LiveView(console, screen, _stamped(lambda figures: figures.line()), every_s=_EVERY_S) as view:
+        name = app.config["application.id"]
+        app.set_state_listener(lambda new, old: view.note(f"{clock()}  {name}: {old.value} -> {new.value}"))
+
+        def draw() -> None:
+            while not ended.wait(_DRAWN_EVERY_S):
+                view.show(app.figures())
+
+        drawing = threading.Thread(target=draw, name="penstock-view", daemon=True)
+        drawing.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            drawing.join()
+    console.print(_stamped(lambda figures: figures.summary())(app.figures()), markup=False)
+
+
+def _stamped(said: Callable[[RunFigures], str]) -> Callable[[RunFigures], str]:
+    return lambda figures: f"{clock()}  {said(figures)}"
+
+
+def _screen(figures: RunFigures) -> Text:
+    if figures.doing:
+        return Text.assemble(
+            (f"{figures.application}  ", "bold"), f"{figures.state} {duration(figures.seconds)}  {figures.doing} ..."
+        )
+    lag = "-" if figures.lag is None else f"{figures.lag:,}"
+    return Text.assemble(
+        (f"{figures.application}  ", "bold"),
+        f"{figures.state} {duration(figures.seconds)}  ",
+        (f"{figures.rate:,.0f} records/s  ", "bold green"),
+        f"lag {lag}  {figures.seconds_a_batch:.2f} s a batch  state {figures.state_rows:,} rows  ",
+        f"{figures.records_in:,} in  {figures.records_out:,} out  batch {figures.batches:,}",
+        (f"  {figures.dropped:,} dropped", "yellow") if figures.dropped else "",
+        (f"  {figures.never_found:,} fields never found", "yellow") if figures.never_found else "",
+    )

@@ -1,0 +1,99 @@
+"""Settings of stream threads (``processing.mode=continuous``); micro-batches do not look at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.config.kinds import DURATION, IDLE_TIME, SIZE, Kind, integer
+
+__all__ = ["CONTINUOUS", "MICRO_BATCH_ONLY"]
+
+MICRO_BATCH_ONLY = frozenset(
+    {
+        "penstock.max.records.per.batch",
+        "penstock.max.bytes.per.batch",
+        "penstock.max.records.per.partition",
+        "penstock.min.records.per.batch",
+        "penstock.max.wait.ms",
+        "penstock.max.batch.ms",
+        "penstock.batch.pause.ms",
+        "penstock.snapshot.interval.batches",
+        "penstock.state.map.size",
+    }
+)
+"""Settings that have no effect on stream threads, whose memory and pace the settings below limit."""
+
+CONTINUOUS: tuple[tuple[str, Kind, Any, str], ...] = (
+    (
+        "num.stream.threads",
+        integer(1),
+        None,
+        "Most stream threads of the whole application; by default as many as Spark can run at once.",
+    ),
+    (
+        "max.task.idle.ms",
+        IDLE_TIME,
+        0,
+        (
+            "Time for which a task with several partitions waits for one that is empty (KIP-695). 0: only for records "
+            "that are known to be in the log; -1: not at all. Only with `processing.mode=continuous`."
+        ),
+    ),
+    (
+        "buffered.records.per.partition",
+        integer(1),
+        100_000,
+        "Buffered records above which a stream thread pauses a partition (Kafka: 1000; here they are columns).",
+    ),
+    (
+        "input.buffer.max.bytes",
+        SIZE,
+        512 << 20,
+        "Buffered bytes of all partitions above which a stream thread pauses those that have buffered records.",
+    ),
+    (
+        "max.poll.records",
+        integer(1),
+        100_000,
+        (
+            "Most records that a stream thread's task processes at once (Kafka: 1000; here they are columns). It takes "
+            "fewer if its functions are so slow that a batch would last longer than half a second."
+        ),
+    ),
+    (
+        "repartition.purge.interval.ms",
+        DURATION,
+        30_000,
+        "Time between deletions of the records of repartition topics that have been processed and committed.",
+    ),
+    (
+        "acceptable.recovery.lag",
+        integer(0),
+        10_000,
+        (
+            "Records by which a replica may be behind and count as caught up: to answer queries, or to take its task "
+            "over."
+        ),
+    ),
+    (
+        "num.standby.replicas",
+        integer(0),
+        0,
+        (
+            "Standbys of each task with state, on other machines than the task and each other. Only with "
+            "`processing.mode=continuous`."
+        ),
+    ),
+    (
+        "max.warmup.replicas",
+        integer(1),
+        2,
+        "Most replicas, beside the standbys, that are warmed at once where tasks are to move to.",
+    ),
+    (
+        "probing.rebalance.interval.ms",
+        DURATION,
+        10_000,
+        "Time between two looks at warm-ups: tasks move once these have caught up (Kafka: 600000).",
+    ),
+)

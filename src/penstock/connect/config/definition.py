@@ -1,0 +1,234 @@
+"""Definitions of settings: types, defaults, rules, how they are shown, which depend on which. Kafka's ``ConfigDef``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.connect.config.kinds import FindClass, Importance, Kind, Width, parse_kind, setting_text
+from penstock.connect.config.validators import Check, UniqueList, Validator
+from penstock.connect.data.errors import SettingError
+
+__all__ = ["NO_DEFAULT", "ConfigDef", "Recommender", "Setting"]
+
+
+class _NoDefault:
+    """The default of a setting that has none."""
+
+    def __repr__(self) -> str:
+        return "NO_DEFAULT"
+
+
+NO_DEFAULT: Any = _NoDefault()
+
+
+@dataclass(frozen=True, slots=True)
+class Recommender:
+    """The values to offer for a setting, and whether to show it, given what the other settings say.
+
+    Attributes:
+        values: Called with the name and all parsed settings.
+        visible: Called with the same.
+    """
+
+    values: Callable[[str, Mapping[str, Any]], list[Any]]
+    visible: Callable[[str, Mapping[str, Any]], bool] = lambda _name, _parsed: True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        name: Its name.
+        kind: Its type.
+        default: Its default, parsed when it is defined; ``NO_DEFAULT``: it must be set.
+        rule: The rule for its values.
+        importance: Its importance.
+        doc: Its documentation.
+        group: The group that forms show it in.
+        order: Its place in the group.
+        width: The width of its field in a form.
+        label: Its name in a form; by default its name.
+        dependents: The settings whose values or visibility depend on it.
+        recommender: The values to offer.
+        internal: Left out of documentation.
+    """
+
+    name: str
+    kind: Kind
+    default: Any = NO_DEFAULT
+    rule: Validator | None = None
+    importance: Importance = Importance.MEDIUM
+    doc: str = ""
+    group: str | None = None
+    order: int = -1
+    width: Width = Width.NONE
+    label: str = ""
+    dependents: tuple[str, ...] = ()
+    recommender: Recommender | None = None
+    internal: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.name)
+        if self.default is not NO_DEFAULT:
+            object.__setattr__(self, "default", parse_kind(self.name, self.default, self.kind))
+            if self.rule is not None:
+                self.rule(self.name, self.default)
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be set."""
+        return self.default is NO_DEFAULT
+
+    def missing(self) -> SettingError:
+        """The error that it is not set."""
+        return SettingError(f'Missing required configuration "{self.name}" which has no default value.')
+
+    def read(self, value: Any, find_class: FindClass | None = None) -> Any:
+        """The parsed value, before the rule has seen it; elements that come twice in a list go."""
+        parsed = parse_kind(self.name, value, self.kind, find_class)
+        if isinstance(self.rule, UniqueList) and isinstance(parsed, list):
+            return list(dict.fromkeys(parsed))
+        return parsed
+
+    def described(self) -> dict[str, Any]:
+        """The definition as the REST interface answers it."""
+        return {
+            "name": self.name,
+            "type": self.kind.name,
+            "required": self.required,
+            "default_value": None if self.required else setting_text(self.default, self.kind),
+            "importance": self.importance.name,
+            "documentation": self.doc,
+            "group": self.group,
+            "order_in_group": self.order,
+            "width": self.width.name,
+            "display_name": self.label,
+            "dependents": list(self.dependents),
+        }
+
+
+@dataclass(slots=True)
+class ConfigDef:
+    """The settings of a plugin, in the order of their definition.
+
+    Example:
+        >>> rate, topic = Setting(name="rate", kind=Kind.INT, default="10"), Setting(name="topic", kind=Kind.STRING)
+        >>> limits = ConfigDef([rate, topic])
+        >>> limits.parse({"topic": "lines"})
+        {'rate': 10, 'topic': 'lines'}
+        >>> limits.parse({})
+        Traceback (most recent call last):
+        ...
+        penstock.connect.data.errors.SettingError: Missing required configuration "topic" which has no default value.
+    """
+
+    settings: dict[str, Setting] = field(default_factory=dict)
+
+    def __init__(self, settings: Iterable[Setting] = ()) -> None:
+        self.settings = {}
+        for setting in settings:
+            self.define(setting)
+
+    def define(self, setting: Setting) -> ConfigDef:
+        """Add a setting.
+
+        Raises:
+            SettingError: There is one of its name.
+        """
+        if setting.name in self.settings:
+            raise SettingError(f"Configuration {setting.name} is defined twice.")
+        self.settings[setting.name] = setting
+        return self
+
+    def copy(self) -> ConfigDef:
+        """The same settings in a definition of their own."""
+        return ConfigDef(self.settings.values())
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups in the order in which they come up."""
+        return list(dict.fromkeys(s.group for s in self.settings.values() if s.group is not None))
+
+    def parse(self, given: Mapping[str, Any], find_class: FindClass | None = None) -> dict[str, Any]:
+        """The values of all settings: those that are given, else the defaults. Names that are not defined are left out.
+
+        Raises:
+            SettingError: A value is wrong, or one without default is missing.
+        """
+        undefined = sorted(self.undefined_dependents())
+        if undefined:
+            text = ",".join(undefined)
+            raise SettingError(f"Some configurations in are referred in the dependents, but not defined: {text}")
+        parsed: dict[str, Any] = {}
+        for setting in self.settings.values():
+            if setting.name in given:
+                parsed[setting.name] = setting.read(given[setting.name], find_class)
+            elif setting.required:
+                raise setting.missing()
+            else:
+                parsed[setting.name] = setting.default
+            if setting.rule is not None:
+                setting.rule(setting.name, parsed[setting.name])
+        return parsed
+
+    def undefined_dependents(self) -> set[str]:
+        """Names that settings give as their dependents, and that are not defined."""
+        return {name for s in self.settings.values() for name in s.dependents if name not in self.settings}
+
+    def sorted(self) -> list[Setting]:
+        """The settings as documentation lists them: by group, place, required first, importance, name."""
+        ranks = {group: rank for rank, group in enumerate(self.groups)}
+        importance = list(Importance)
+
+        def rank(s: Setting) -> tuple[Any, ...]:
+            group = -1 if s.group is None else ranks[s.group]
+            return group, s.order, not s.required, importance.index(s.importance), s.name
+
+        return sorted(self.settings.values(), key=rank)
+
+    def embed(self, prefix: str, group: str, first: int, child: ConfigDef) -> None:
+        """Add the settings of another definition under a prefix, in a group of their own.
+
+        Args:
+            prefix: What stands before their names, such as ``transforms.route.``.
+            group: The group, such as ``Transforms: route``.
+            first: The place of the first of them.
+            child: The definition.
+        """
+        for order, setting in enumerate(child.sorted(), first):
+            self.define(
+                replace(
+                    setting,
+                    name=prefix + setting.name,
+                    rule=_embedded_rule(prefix, setting.rule),
+                    group=f"{group}: {setting.group}" if setting.group else group,
+                    order=order,
+                    dependents=tuple(prefix + name for name in setting.dependents),
+                    recommender=_embedded_recommender(prefix, setting.recommender),
+                )
+            )
+
+    def __iter__(self) -> Iterator[Setting]:
+        return iter(self.settings.values())
+
+
+def _embedded_rule(prefix: str, rule: Validator | None) -> Validator | None:
+    if rule is None:
+        return None
+    return Check(lambda name, value: rule(name.removeprefix(prefix), value), str(rule))
+
+
+def _embedded_recommender(prefix: str, base: Recommender | None) -> Recommender | None:
+    if base is None:
+        return None
+
+    def own(parsed: Mapping[str, Any]) -> dict[str, Any]:
+        return {name.removeprefix(prefix): value for name, value in parsed.items() if name.startswith(prefix)}
+
+    return Recommender(
+        lambda name, parsed: base.values(name.removeprefix(prefix), own(parsed)),
+        lambda name, parsed: base.visible(name.removeprefix(prefix), own(parsed)),
+    )

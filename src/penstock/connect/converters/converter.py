@@ -1,0 +1,60 @@
+"""The interface of converters: bytes to schemas and values, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Setting
+from penstock.connect.data import Schema, SchemaAndValue
+
+__all__ = ["CONVERTER_TYPE", "Converter", "Role"]
+
+Role = Literal["key", "value", "header"]
+CONVERTER_TYPE = Setting(
+    name="converter.type",
+    kind=Kind.STRING,
+    rule=OneOf(("key", "value", "header")),
+    importance=Importance.LOW,
+    doc="How this converter will be used.",
+)
+
+
+class Converter:
+    """A converter of keys, values or headers. Kafka's ``Converter`` and ``HeaderConverter`` in one.
+
+    Attributes:
+        java_class: Kafka's class name, under which configs name it.
+        config: The definition of its settings.
+    """
+
+    java_class: ClassVar[str]
+    config: ClassVar[ConfigDef] = ConfigDef([CONVERTER_TYPE])
+
+    def configure(self, settings: Mapping[str, Any], role: Role = "value") -> None:
+        """Take the settings, without their prefix such as ``value.converter.``.
+
+        Raises:
+            SettingError: One is wrong.
+        """
+        self.parsed(settings, role)
+
+    def parsed(self, settings: Mapping[str, Any], role: Role) -> dict[str, Any]:
+        """The parsed settings."""
+        return self.config.parse({**settings, CONVERTER_TYPE.name: role})
+
+    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+        """The schema and value of bytes.
+
+        Raises:
+            DataError: The bytes are not what the converter reads.
+        """
+        raise NotImplementedError
+
+    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The bytes of a value.
+
+        Raises:
+            DataError: The converter cannot write such a value.
+        """
+        raise NotImplementedError

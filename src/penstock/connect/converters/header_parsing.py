@@ -1,0 +1,229 @@
+"""Types from texts: Kafka's ``Values.parseString``, by which headers get theirs."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any
+
+from penstock.connect.converters.header_merging import Merger, converted
+from penstock.connect.converters.header_text import DATE_FORMAT, TIME_FORMAT, TIMESTAMP_FORMAT
+from penstock.connect.converters.header_tokens import Tokens
+from penstock.connect.data import (
+    BOOLEAN,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NO_VALUE,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    DataError,
+    Float32,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Moment,
+    Schema,
+    SchemaAndValue,
+    array,
+    decimal_schema,
+    map_of,
+)
+from penstock.java_text.blanks import is_blank, trim
+from penstock.java_text.errors import JavaTextError
+from penstock.java_text.numbers import parse_big_decimal, to_float32
+from penstock.java_text.simple_dates import SimpleDateFormat
+
+__all__ = ["parse_header"]
+
+MAX_DEPTH = 100
+TEMPORAL: dict[int, tuple[SimpleDateFormat, Schema]] = {
+    10: (DATE_FORMAT, DATE),
+    13: (TIME_FORMAT, TIME),
+    24: (TIMESTAMP_FORMAT, TIMESTAMP),
+}
+INTEGERS: tuple[tuple[int, Schema, type[int]], ...] = ((8, INT8, Int8), (16, INT16, Int16), (32, INT32, Int32))
+
+
+def parse_header(text: str | None) -> SchemaAndValue:
+    """The schema and value of a text: numbers, booleans, dates, lists, maps; anything else is a text.
+
+    Example:
+        >>> found = parse_header('[1, 300]')
+        >>> str(found.schema.values), found.value
+        ('Schema{INT16}', [1, 300])
+        >>> parse_header("2019-08-23").schema.name
+        'org.apache.kafka.connect.data.Date'
+    """
+    if text is None:
+        return NO_VALUE
+    if not text:
+        return SchemaAndValue(STRING, text)
+    return _Parser(text).parse(embedded=False) or NO_VALUE
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens = Tokens(text)
+        self._depth = 0
+
+    def parse(self, *, embedded: bool) -> SchemaAndValue | None:
+        """Read a value; None is null."""
+        tokens = self._tokens
+        if not tokens.has_next():
+            return None
+        if embedded and tokens.take('"'):
+            return self._quoted()
+        for word, found in (
+            ("null", None),
+            ("true", SchemaAndValue(BOOLEAN, value=True)),
+            ("false", SchemaAndValue(BOOLEAN, value=False)),
+        ):
+            start = tokens.mark()
+            if tokens.take(word) and (embedded or not tokens.has_next()):
+                return found
+            tokens.rewind(start)
+        start = tokens.mark()
+        try:
+            if tokens.take("["):
+                return self._inside(self._list)
+            if tokens.take("{"):
+                return self._inside(self._map)
+        except DataError:
+            tokens.rewind(start)
+        token = tokens.next()
+        if is_blank(token):
+            return SchemaAndValue(STRING, token)
+        return self._word(trim(token), embedded=embedded)
+
+    def _inside(self, read: Any) -> SchemaAndValue:
+        self._depth += 1
+        try:
+            if self._depth > MAX_DEPTH:
+                raise DataError(f"The value nests more than {MAX_DEPTH} levels deep")
+            found: SchemaAndValue = read()
+            return found
+        finally:
+            self._depth -= 1
+
+    def _word(self, token: str, *, embedded: bool) -> SchemaAndValue:
+        if token[0].isdecimal():
+            start = self._tokens.mark()
+            rest = self._tokens.next_few(4)
+            found = _temporal(token + rest) if rest is not None else None
+            if found is None:
+                self._tokens.rewind(start)
+                found = _temporal(token)
+            if found is not None:
+                return found
+        if token[0].isdecimal() or token[0] in "+-":
+            try:
+                return _number(parse_big_decimal(token))
+            except JavaTextError:
+                pass  # a text that begins like a number
+        if embedded:
+            raise DataError("Failed to parse embedded value")
+        return SchemaAndValue(STRING, self._tokens.text)
+
+    def _quoted(self) -> SchemaAndValue:
+        parts: list[str] = []
+        while self._tokens.has_next() and not self._tokens.take('"'):
+            parts.append(self._tokens.next())
+        content = "".join(parts)
+        return _temporal(content) or SchemaAndValue(STRING, content)
+
+    def _list(self) -> SchemaAndValue:
+        tokens = self._tokens
+        result: list[Any] = []
+        merger = Merger()
+        while tokens.has_next():
+            if tokens.take("]"):
+                if merger.common is None:
+                    return SchemaAndValue(array(None), result)
+                return SchemaAndValue(array(merger.common), [converted(merger.common, part) for part in result])
+            if tokens.take(","):
+                raise DataError(f"Unable to parse an empty array element: {tokens.text}")
+            element = self.parse(embedded=True)
+            merger.merge(element)
+            result.append(element.value if element is not None else None)
+            position = tokens.mark()
+            if tokens.take("]"):
+                tokens.rewind(position)
+            elif not tokens.take(","):
+                raise DataError("Array elements missing ',' delimiter")
+        if tokens.previous == ",":
+            raise DataError(f"Array is missing element after ',': {tokens.text}")
+        raise DataError(f"Array is missing terminating ']': {tokens.text}")
+
+    def _map(self) -> SchemaAndValue:
+        tokens = self._tokens
+        result: list[tuple[Any, Any]] = []
+        keys, values = Merger(), Merger()
+        while tokens.has_next():
+            if tokens.take("}"):
+                common = values.common if keys.common is not None else None
+                pairs = {_hashable(converted(keys.common, k)): converted(common, v) for k, v in result}
+                return SchemaAndValue(map_of(keys.common, common), pairs)
+            if tokens.take(","):
+                raise DataError(f"Unable to parse a map entry with no key or value: {tokens.text}")
+            key = self.parse(embedded=True)
+            if key is None or key.value is None:
+                raise DataError(f"Map entry may not have a null key: {tokens.text}")
+            if not tokens.take(":"):
+                raise DataError(f"Map entry is missing ':' at {tokens.mark()} in {tokens.text}")
+            value = self.parse(embedded=True)
+            result.append((key.value, value.value if value is not None else None))
+            tokens.take(",")
+            keys.merge(key)
+            values.merge(value)
+        if tokens.previous == ",":
+            raise DataError(f"Map is missing element after ',': {tokens.text}")
+        raise DataError(f"Map is missing terminating '}}': {tokens.text}")
+
+
+def _hashable(key: Any) -> Any:
+    if isinstance(key, list | dict):
+        raise DataError("lists and maps cannot be keys of a map here")
+    return key
+
+
+def _temporal(text: str) -> SchemaAndValue | None:
+    text = text.replace("\\:", ":")
+    if len(text) not in TEMPORAL:
+        return None
+    form, schema = TEMPORAL[len(text)]
+    try:
+        return SchemaAndValue(schema, Moment(form.parse(text)))
+    except JavaTextError:
+        return None
+
+
+def _number(value: Decimal) -> SchemaAndValue:
+    scale = -int(value.as_tuple().exponent)
+    exact = _exact(value, scale)
+    if exact is not None:
+        for bits, schema, kind in INTEGERS:
+            if -(1 << (bits - 1)) <= exact < 1 << (bits - 1):
+                return SchemaAndValue(schema, kind(exact))
+        return SchemaAndValue(INT64, exact)
+    double = float(value)
+    single = to_float32(double)
+    if math.isfinite(single) and scale:
+        return SchemaAndValue(FLOAT32, Float32(single))
+    if math.isfinite(double) and scale:
+        return SchemaAndValue(FLOAT64, Float64(double))
+    return SchemaAndValue(decimal_schema(scale), value)
+
+
+def _exact(value: Decimal, scale: int) -> int | None:
+    """The number as one of 64 bits, if it is whole and fits."""
+    if scale < -40 and value:
+        return None
+    whole = int(value) if scale < 5000 or not value else 0
+    return whole if whole == value and -(1 << 63) <= whole < 1 << 63 else None

@@ -1,0 +1,204 @@
+"""The JSON converter: with schemas in each record, with one schema for all, or without."""
+
+# ruff: noqa: ARG002 - the topic is part of the interface
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, Setting, Width
+from penstock.connect.converters.converter import CONVERTER_TYPE, Converter, Role
+from penstock.connect.converters.json_schemas import schema_from_json, schema_to_json
+from penstock.connect.converters.json_text import read_json
+from penstock.connect.converters.json_values import JsonOptions, from_json, to_json
+from penstock.connect.data import NO_VALUE, BytesError, DataError, Schema, SchemaAndValue
+from penstock.java_text.blanks import is_blank
+
+__all__ = ["JsonConverter"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+NO_ENVELOPE = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
+    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
+)
+
+
+def _setting(name: str, kind: Kind, default: Any, doc: str, **more: Any) -> Setting:
+    return Setting(name=name, kind=kind, default=default, doc=doc, width=Width.MEDIUM, **more)
+
+
+class JsonConverter(Converter):
+    """Values as JSON text, by default in an envelope of schema and payload.
+
+    Example:
+        >>> converter = JsonConverter()
+        >>> converter.configure({"schemas.enable": "false"})
+        >>> converter.to_connect("lines", b'{"path": "/"}').value
+        {'path': '/'}
+    """
+
+    java_class: ClassVar[str] = "org.apache.kafka.connect.json.JsonConverter"
+    config: ClassVar[ConfigDef] = ConfigDef(
+        [
+            CONVERTER_TYPE,
+            _setting(
+                "schemas.enable",
+                Kind.BOOLEAN,
+                default=True,
+                doc="Include schemas within each of the serialized values and keys.",
+                importance=Importance.HIGH,
+                group="Schemas",
+                order=0,
+                label="Enable Schemas",
+            ),
+            _setting(
+                "schemas.cache.size",
+                Kind.INT,
+                default=1000,
+                doc="The maximum number of schemas that can be cached in this converter instance.",
+                importance=Importance.HIGH,
+                group="Schemas",
+                order=1,
+                label="Schema Cache Size",
+            ),
+            _setting(
+                "schema.content",
+                Kind.STRING,
+                default=None,
+                doc="When set, this is used as the schema for all messages, and sinks read plain JSON with it.",
+                importance=Importance.HIGH,
+                group="Schemas",
+                order=2,
+                label="Schema Content",
+            ),
+            _setting(
+                "decimal.format",
+                Kind.STRING,
+                default="BASE64",
+                doc="Controls which format this converter will serialize decimals in. This value is case insensitive "
+                "and can be either 'BASE64' (default) or 'NUMERIC'",
+                rule=AnyCase(("NUMERIC", "BASE64")),
+                importance=Importance.LOW,
+                group="Serialization",
+                order=0,
+                label="Decimal Format",
+            ),
+            _setting(
+                "replace.null.with.default",
+                Kind.BOOLEAN,
+                default=True,
+                doc="Whether to replace fields that have a default value and that are null to the default value. When "
+                "set to true, the default value is used, otherwise null is used.",
+                importance=Importance.LOW,
+                group="Serialization",
+                order=1,
+                label="Replace null with default",
+            ),
+        ]
+    )
+
+    def __init__(self) -> None:
+        self._options = JsonOptions()
+        self._with_schemas = True
+        self._schema: Schema | None = None
+        self._texts: _Cache[Schema, str] = _Cache(1000)
+        self._schemas: _Cache[str, Schema] = _Cache(1000)
+
+    def configure(self, settings: Mapping[str, Any], role: Role = "value") -> None:
+        """Take the settings.
+
+        Raises:
+            SettingError: One is wrong.
+            DataError: ``schema.content`` is no schema.
+        """
+        parsed = self.parsed(settings, role)
+        self._options = JsonOptions(
+            numeric_decimals=parsed["decimal.format"].upper() == "NUMERIC",
+            replace_null=bool(parsed["replace.null.with.default"]),
+        )
+        self._with_schemas = bool(parsed["schemas.enable"])
+        self._texts, self._schemas = _Cache(parsed["schemas.cache.size"]), _Cache(parsed["schemas.cache.size"])
+        content = parsed["schema.content"]
+        if content and not is_blank(content):
+            try:
+                self._schema = schema_from_json(read_json(content.encode()), self._options)
+            except BytesError as error:
+                raise DataError("Failed to parse schema in converter config due to serialization error: ") from error
+
+    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+        """The value that the text holds.
+
+        Raises:
+            DataError: It is not JSON, has no envelope where there should be one, or does not fit its schema.
+        """
+        if data is None:
+            return NO_VALUE
+        try:
+            node = read_json(data)
+        except BytesError as error:
+            message = "Converting byte[] to Kafka Connect data failed due to serialization error: "
+            raise DataError(message) from error
+        if not self._with_schemas:
+            return SchemaAndValue(None, from_json(None, node, self._options))
+        if self._schema is not None:
+            return SchemaAndValue(self._schema, from_json(self._schema, node, self._options))
+        if not isinstance(node, dict) or node.keys() != {"schema", "payload"}:
+            raise DataError(NO_ENVELOPE)
+        schema = self._read_schema(node["schema"])
+        return SchemaAndValue(schema, from_json(schema, node["payload"], self._options))
+
+    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The text of a value.
+
+        Raises:
+            DataError: It does not fit its schema, or has no form in JSON.
+        """
+        if schema is None and value is None:
+            return None
+        try:
+            text = to_json(schema, value, self._options)
+            if self._with_schemas:
+                text = f'{{"schema":{self._schema_text(schema)},"payload":{text}}}'
+            return text.encode()
+        except (BytesError, UnicodeEncodeError) as error:
+            message = "Converting Kafka Connect data to byte[] failed due to serialization error: "
+            raise DataError(message) from error
+
+    def _schema_text(self, schema: Schema | None) -> str:
+        if schema is None:
+            return "null"
+        known = self._texts.get(schema)
+        return known or self._texts.put(schema, schema_to_json(schema, self._options))
+
+    def _read_schema(self, node: Any) -> Schema | None:
+        if node is None:
+            return None
+        key = repr(node)
+        known = self._schemas.get(key)
+        if known is not None:
+            return known
+        schema = schema_from_json(node, self._options)
+        return None if schema is None else self._schemas.put(key, schema)
+
+
+class _Cache(Generic[K, V]):
+    """The most recently used values, at most so many."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        value = self._values.get(key)
+        if value is not None:
+            self._values.move_to_end(key)
+        return value
+
+    def put(self, key: K, value: V) -> V:
+        self._values[key] = value
+        while len(self._values) > max(self._size, 0):
+            self._values.popitem(last=False)
+        return value

@@ -1,0 +1,248 @@
+"""Values to JSON and back, with a schema or without, as Kafka's JsonConverter has them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from penstock.connect.converters.json_text import MISSING, float_json, node_type, quoted
+from penstock.connect.data import DataError, Moment, Schema, Struct, Type, fits, java_class, type_of, wrapped
+from penstock.connect.data.logical import (
+    DATE_NAME,
+    DECIMAL_NAME,
+    TIME_NAME,
+    TIMESTAMP_NAME,
+    date_from_days,
+    days_of,
+    decimal_from_bytes,
+    decimal_to_bytes,
+    millis_of_day,
+    time_from_millis,
+)
+from penstock.connect.data.values import BITS
+from penstock.java_text.numbers import to_float32
+
+__all__ = ["JsonOptions", "from_json", "to_json"]
+
+LOGICAL = frozenset({DECIMAL_NAME, DATE_NAME, TIME_NAME, TIMESTAMP_NAME})
+EXPECTED = {DECIMAL_NAME: "BigDecimal", DATE_NAME: "Date", TIME_NAME: "Date", TIMESTAMP_NAME: "Date"}
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOptions:
+    """How values are written and read.
+
+    Attributes:
+        numeric_decimals: Decimals are numbers; else base64 of their unscaled bytes.
+        replace_null: Null becomes the default, where there is one.
+    """
+
+    numeric_decimals: bool = False
+    replace_null: bool = True
+
+
+def to_json(schema: Schema | None, value: Any, options: JsonOptions) -> str:
+    """The JSON text of a value.
+
+    Raises:
+        DataError: It does not fit its schema, or has no form in JSON.
+
+    Example:
+        >>> to_json(None, {"a": [1, 2.0, b"hi", None]}, JsonOptions())
+        '{"a":[1,2.0,"aGk=",null]}'
+    """
+    if value is None:
+        if schema is None:
+            return "null"
+        if schema.default is not None and options.replace_null:
+            return to_json(schema, schema.default, options)
+        if schema.optional:
+            return "null"
+        raise DataError("Conversion error: null value for field that is required and has no default value")
+    if schema is not None and schema.name in LOGICAL:
+        return _logical_json(schema, value, options)
+    kind = type_of(value, schema)
+    if schema is None and kind is None:
+        raise DataError(f"Java class class {java_class(value)} does not have corresponding schema type.")
+    if schema is not None and not fits(schema, value):
+        raise DataError(f"Invalid type for {schema.type}: class {java_class(value)}")
+    match kind:
+        case Type.STRING:
+            return quoted(value)
+        case Type.BOOLEAN:
+            return "true" if value else "false"
+        case Type.FLOAT32 | Type.FLOAT64:
+            return float_json(value, single=kind is Type.FLOAT32)
+        case Type.BYTES:
+            return f'"{base64.b64encode(value).decode()}"'
+        case Type.ARRAY:
+            items = schema.values if schema is not None else None
+            return f"[{','.join(to_json(items, part, options) for part in value)}]"
+        case Type.MAP:
+            return _map_json(schema, value, options)
+        case Type.STRUCT:
+            return _struct_json(schema or value.schema, value, options)
+    return int.__repr__(value)
+
+
+def _map_json(schema: Schema | None, value: dict[Any, Any], options: JsonOptions) -> str:
+    keys, values = (schema.keys, schema.values) if schema is not None else (None, None)
+    is_object = all(isinstance(key, str) for key in value) if keys is None else keys.type is Type.STRING
+    if is_object:
+        return f"{{{','.join(f'{to_json(keys, k, options)}:{to_json(values, v, options)}' for k, v in value.items())}}}"
+    return f"[{','.join(f'[{to_json(keys, k, options)},{to_json(values, v, options)}]' for k, v in value.items())}]"
+
+
+def _struct_json(schema: Schema, value: Struct, options: JsonOptions) -> str:
+    if value.schema != schema:
+        raise DataError("Mismatching schema.")
+    parts = (
+        f"{quoted(part.name)}:{to_json(part.schema, value.get(part, with_default=False), options)}"
+        for part in schema.fields
+    )
+    return f"{{{','.join(parts)}}}"
+
+
+def _logical_json(schema: Schema, value: Any, options: JsonOptions) -> str:
+    name = schema.name or ""
+    if not isinstance(value, Decimal if name == DECIMAL_NAME else Moment):
+        word = name.rpartition(".")[2]
+        raise DataError(f"Invalid type for {word}, expected {EXPECTED[name]} but was class {java_class(value, schema)}")
+    if isinstance(value, Decimal):
+        if options.numeric_decimals:
+            return str(value)
+        return f'"{base64.b64encode(decimal_to_bytes(schema, value)).decode()}"'
+    if name == DATE_NAME:
+        return str(days_of(value))
+    return str(millis_of_day(value) if name == TIME_NAME else value.ms)
+
+
+def from_json(schema: Schema | None, value: Any, options: JsonOptions) -> Any:
+    """The value of parsed JSON.
+
+    Raises:
+        DataError: It does not fit the schema.
+
+    Example:
+        >>> from_json(Schema(Type.INT8), 300, JsonOptions()), from_json(None, [1, Decimal("2.5")], JsonOptions())
+        (44, [1, 2.5])
+    """
+    if schema is None:
+        return _plain(value)
+    if value is None or value is MISSING:
+        if schema.default is not None and options.replace_null:
+            return schema.default
+        if schema.optional:
+            return None
+        raise DataError(f"Invalid null value for required {schema.type} field")
+    if schema.name in LOGICAL:
+        return _logical(schema, value)
+    number = value if isinstance(value, int | Decimal) and not isinstance(value, bool) else 0
+    match schema.type:
+        case Type.STRING:
+            return value if isinstance(value, str) else None
+        case Type.BOOLEAN:
+            return value is True
+        case Type.FLOAT32:
+            return to_float32(_float(number))
+        case Type.FLOAT64:
+            return _float(number)
+        case Type.BYTES:
+            return _bytes(value, "Invalid bytes field")
+        case Type.ARRAY:
+            parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+            return [from_json(schema.values, part, options) for part in parts]
+        case Type.MAP:
+            return _map(schema, value, options)
+        case Type.STRUCT:
+            return _struct(schema, value, options)
+    return wrapped(number, BITS[schema.type])
+
+
+def _plain(value: Any) -> Any:
+    if value is MISSING:
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, Decimal):
+        return _float(value)
+    return wrapped(value, 64) if type(value) is int else value
+
+
+def _float(value: int | Decimal) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def _bytes(value: Any, message: str) -> bytes | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return base64.b64decode("".join(value.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise DataError(message) from error
+
+
+def _map(schema: Schema, value: Any, options: JsonOptions) -> dict[Any, Any]:
+    if schema.keys is None or schema.keys.type is Type.STRING:
+        if not isinstance(value, dict):
+            found = node_type(value)
+            raise DataError(f"Maps with string fields should be encoded as JSON objects, but found {found}")
+        return {key: from_json(schema.values, part, options) for key, part in value.items()}
+    if not isinstance(value, list):
+        found = node_type(value)
+        raise DataError(f"Maps with non-string fields should be encoded as JSON array of tuples, but found {found}")
+    result: dict[Any, Any] = {}
+    for entry in value:
+        if not isinstance(entry, list):
+            raise DataError(f"Found invalid map entry instead of array tuple: {node_type(entry)}")
+        if len(entry) != 2:
+            raise DataError(f"Found invalid map entry, expected length 2 but found :{len(entry)}")
+        key = from_json(schema.keys, entry[0], options)
+        if isinstance(key, list | dict):
+            raise DataError(f"a map's key cannot be of type {schema.keys.type}")
+        result[key] = from_json(schema.values, entry[1], options)
+    return result
+
+
+def _struct(schema: Schema, value: Any, options: JsonOptions) -> Struct:
+    if not isinstance(value, dict):
+        raise DataError(f"Structs should be encoded as JSON objects, but found {node_type(value)}")
+    result = Struct(schema)
+    for part in schema.fields:
+        result[part.name] = from_json(part.schema, value.get(part.name), options)
+    return result
+
+
+def _logical(schema: Schema, value: Any) -> Decimal | Moment:
+    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    is_whole = is_number and isinstance(value, int)
+    if schema.name == DECIMAL_NAME:
+        if is_number:
+            return Decimal(value)
+        if not isinstance(value, str):
+            found = node_type(value)
+            raise DataError(
+                f"Invalid type for Decimal, underlying representation should be numeric or bytes but was {found}"
+            )
+        try:
+            return decimal_from_bytes(schema, _bytes(value, "") or b"")
+        except DataError as error:
+            raise DataError("Invalid bytes for Decimal field") from error
+    if schema.name == TIMESTAMP_NAME:
+        if not is_whole:
+            found = node_type(value)
+            raise DataError(f"Invalid type for Timestamp, underlying representation should be integral but was {found}")
+        return Moment(wrapped(value, 64))
+    word = (schema.name or "").rpartition(".")[2]
+    if not is_whole or wrapped(value, 32) != value:
+        found = node_type(value)
+        raise DataError(f"Invalid type for {word}, underlying representation should be integer but was {found}")
+    return date_from_days(value) if schema.name == DATE_NAME else time_from_millis(value)

@@ -1,0 +1,79 @@
+"""The errors of Connect's data and settings, under Kafka's class names."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from penstock.errors import ConfigError, ConnectError, SerializationError
+
+__all__ = [
+    "BytesError",
+    "DataError",
+    "RetriableError",
+    "SchemaBuilderError",
+    "SettingError",
+    "UnexpectedDataError",
+    "java_name",
+]
+
+_ERRORS = "org.apache.kafka.connect.errors"
+
+
+class DataError(ConnectError):
+    """A value that does not fit: its schema, a transformation or a converter. Kafka's ``DataException``."""
+
+    java_class: ClassVar[str] = f"{_ERRORS}.DataException"
+
+
+class SchemaBuilderError(DataError):
+    """A schema that cannot be built: a field twice, a default of another type. Kafka's ``SchemaBuilderException``."""
+
+    java_class: ClassVar[str] = f"{_ERRORS}.SchemaBuilderException"
+
+
+class RetriableError(ConnectError):
+    """A failure that may pass: the worker tries again. Kafka's ``RetriableException``."""
+
+    java_class: ClassVar[str] = f"{_ERRORS}.RetriableException"
+
+
+class UnexpectedDataError(ConnectError):
+    """A value where Java's own code fails (``NullPointerException``, ``ClassCastException`` and the like)."""
+
+    java_class: ClassVar[str] = "java.lang.RuntimeException"
+
+
+class SettingError(ConfigError):
+    """A setting of a connector, converter or transformation is wrong. Kafka's ``ConfigException``."""
+
+    java_class: ClassVar[str] = "org.apache.kafka.common.config.ConfigException"
+
+    @classmethod
+    def invalid(cls, name: str, value: object, reason: str) -> SettingError:
+        """The error of a value, in Kafka's words.
+
+        >>> print(SettingError.invalid("tasks.max", "x", "Not a number of type INT"))
+        Invalid value x for configuration tasks.max: Not a number of type INT
+        """
+        return cls(f"Invalid value {_shown(value)} for configuration {name}: {reason}")
+
+
+class BytesError(SerializationError):
+    """Bytes that do not decode. Kafka's ``SerializationException``."""
+
+    java_class: ClassVar[str] = "org.apache.kafka.common.errors.SerializationException"
+
+
+def java_name(error: BaseException) -> str:
+    """Kafka's class of an error, as stack traces and dead letters name it; Python's if there is none."""
+    return str(getattr(type(error), "java_class", f"{type(error).__module__}.{type(error).__qualname__}"))
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_shown(part) for part in value)}]"
+    return str(value)

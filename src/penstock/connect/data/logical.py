@@ -1,0 +1,137 @@
+"""Logical types: Decimal, Date, Time, Timestamp, as names of schemas over bytes and integers."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from penstock.connect.data.errors import DataError
+from penstock.connect.data.numbers import DAY_MS, Moment
+from penstock.connect.data.schema import Schema, Type
+
+__all__ = [
+    "DATE",
+    "DATE_NAME",
+    "DECIMAL_NAME",
+    "TIME",
+    "TIMESTAMP",
+    "TIMESTAMP_NAME",
+    "TIME_NAME",
+    "date_from_days",
+    "decimal_from_bytes",
+    "decimal_schema",
+    "decimal_to_bytes",
+    "days_of",
+    "millis_of_day",
+    "millis_of_timestamp",
+    "scale_of",
+    "time_from_millis",
+    "unscaled",
+]
+
+_DATA = "org.apache.kafka.connect.data"
+DECIMAL_NAME, DATE_NAME, TIME_NAME = f"{_DATA}.Decimal", f"{_DATA}.Date", f"{_DATA}.Time"
+TIMESTAMP_NAME = f"{_DATA}.Timestamp"
+DATE = Schema(Type.INT32, name=DATE_NAME, version=1)
+TIME = Schema(Type.INT32, name=TIME_NAME, version=1)
+TIMESTAMP = Schema(Type.INT64, name=TIMESTAMP_NAME, version=1)
+
+
+def decimal_schema(scale: int) -> Schema:
+    """The schema of decimals with this number of digits behind the point."""
+    return Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters={"scale": str(scale)})
+
+
+def scale_of(schema: Schema) -> int:
+    """The scale that a Decimal's schema gives.
+
+    Raises:
+        DataError: There is none, or it is no number.
+    """
+    text = (schema.parameters or {}).get("scale")
+    if text is None:
+        raise DataError("Invalid Decimal schema: scale parameter not found.")
+    try:
+        return int(text)
+    except ValueError as error:
+        raise DataError("Invalid scale parameter found in Decimal schema: ") from error
+
+
+def unscaled(value: Decimal) -> tuple[int, int]:
+    """The digits of a decimal as a whole number, and its scale.
+
+    >>> unscaled(Decimal("-12.30"))
+    (-1230, 2)
+    """
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise DataError(f"{value} is not a number that a Decimal can hold")
+    number = int("".join(map(str, digits)) or "0")
+    return (-number if sign else number), -exponent
+
+
+def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
+    """The bytes of a decimal: its unscaled digits, as Java's ``BigInteger`` writes them.
+
+    >>> decimal_to_bytes(decimal_schema(2), Decimal("1.28")).hex()
+    '0080'
+    """
+    number, scale = unscaled(value)
+    wanted = scale_of(schema)
+    if scale != wanted:
+        raise DataError(
+            "Decimal value has mismatching scale for given Decimal schema. "
+            f"Schema has scale {wanted}, value has scale {scale}."
+        )
+    return number.to_bytes(((number if number >= 0 else ~number).bit_length() // 8) + 1, "big", signed=True)
+
+
+def decimal_from_bytes(schema: Schema, data: bytes) -> Decimal:
+    """The decimal whose unscaled digits these bytes are."""
+    if not data:
+        raise DataError("Zero length BigInteger")
+    number = int.from_bytes(data, "big", signed=True)
+    digits = tuple(map(int, str(abs(number))))
+    return Decimal((int(number < 0), digits, -scale_of(schema)))
+
+
+def days_of(value: Moment) -> int:
+    """The days since 1970 of a Date.
+
+    Raises:
+        DataError: The moment is not midnight.
+    """
+    if value.ms % DAY_MS:
+        raise DataError("Kafka Connect Date type should not have any time fields set to non-zero values.")
+    return value.ms // DAY_MS
+
+
+def date_from_days(days: int) -> Moment:
+    """The Date of a number of days since 1970."""
+    return Moment(days * DAY_MS)
+
+
+def millis_of_day(value: Moment) -> int:
+    """The milliseconds of a Time.
+
+    Raises:
+        DataError: The moment is not of 1970-01-01.
+    """
+    if not 0 <= value.ms <= DAY_MS:
+        raise DataError("Kafka Connect Time type should not have any date fields set to non-zero values.")
+    return value.ms
+
+
+def time_from_millis(millis: int) -> Moment:
+    """The Time of a number of milliseconds of the day.
+
+    Raises:
+        DataError: It is negative, or more than a day.
+    """
+    if not 0 <= millis <= DAY_MS:
+        raise DataError("Time values must use number of milliseconds greater than 0 and less than 86400000")
+    return Moment(millis)
+
+
+def millis_of_timestamp(value: Moment) -> int:
+    """The milliseconds since 1970 of a Timestamp."""
+    return value.ms

@@ -1,0 +1,81 @@
+"""Checking values against their schemas, with Kafka's messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from penstock.connect.data.errors import DataError, SchemaBuilderError
+from penstock.connect.data.schema import Schema, Type
+from penstock.connect.data.values import fits, java_class
+
+__all__ = ["validate_value", "with_default"]
+
+
+def validate_value(schema: Schema, value: Any, field: str | None = None) -> None:
+    """Check a value against its schema, all of it. Kafka's ``ConnectSchema.validateValue``.
+
+    Args:
+        schema: The schema.
+        value: The value.
+        field: The field that it is of, for the message.
+
+    Raises:
+        DataError: It does not fit.
+
+    Example:
+        >>> validate_value(Schema(Type.INT8), None, "size")
+        Traceback (most recent call last):
+        ...
+        penstock.connect.data.errors.DataError: Invalid value: null used for required field: "size", schema type: INT8
+    """
+    _validate(schema, value, "value" if field is None else f'field: "{field}"')
+
+
+def with_default(schema: Schema, value: Any) -> Schema:
+    """The same schema with a default.
+
+    Raises:
+        SchemaBuilderError: The default does not fit the schema, or is a struct, which Kafka takes for no schema.
+    """
+    if schema.type is Type.STRUCT and value is not None:
+        raise SchemaBuilderError("Invalid default value") from DataError("Struct schemas do not match.")
+    try:
+        validate_value(schema, value)
+    except DataError as error:
+        raise SchemaBuilderError("Invalid default value") from error
+    return replace(schema, default=value)
+
+
+def _validate(schema: Schema, value: Any, place: str) -> None:
+    if value is None:
+        if not schema.optional:
+            raise DataError(f"Invalid value: null used for required {place}, schema type: {schema.type}")
+        return
+    if not fits(schema, value):
+        name = f' "{schema.name}"' if schema.name is not None else ""
+        raise DataError(
+            f"Invalid Java object for schema{name} with type {schema.type}: class {java_class(value)} for {place}"
+        )
+    match schema.type:
+        case Type.STRUCT:
+            if value.schema != schema:
+                raise DataError("Struct schemas do not match.")
+            value.validate()
+        case Type.ARRAY:
+            inside = f"element of array {place}"
+            items = _known(schema.values, inside)
+            for element in value:
+                _validate(items, element, inside)
+        case Type.MAP:
+            key_place, value_place = f"key of map {place}", f"value of map {place}"
+            keys, values = _known(schema.keys, key_place), _known(schema.values, value_place)
+            for key, element in value.items():
+                _validate(keys, key, key_place)
+                _validate(values, element, value_place)
+
+
+def _known(schema: Schema | None, place: str) -> Schema:
+    if schema is None:
+        raise DataError(f"No schema defined for {place}")
+    return schema

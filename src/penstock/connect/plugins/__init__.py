@@ -1,0 +1,22 @@
+"""Plugins by name, and what configs make of them: chains of transformations, definitions, validation."""
+
+from penstock.connect.plugins.chain import Stage, TransformationChain, transformation_chain
+from penstock.connect.plugins.connector_definition import WorkerSettings
+from penstock.connect.plugins.enriching import enriched
+from penstock.connect.plugins.registry import KAFKA_VERSION, Plugin, PluginKind, Plugins, standard_plugins
+from penstock.connect.plugins.validating import plugin_settings, validate_connector
+
+__all__ = [
+    "KAFKA_VERSION",
+    "Plugin",
+    "PluginKind",
+    "Plugins",
+    "Stage",
+    "TransformationChain",
+    "WorkerSettings",
+    "enriched",
+    "plugin_settings",
+    "standard_plugins",
+    "transformation_chain",
+    "validate_connector",
+]

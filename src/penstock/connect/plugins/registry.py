@@ -1,0 +1,147 @@
+"""The plugins that a worker knows: classes by Kafka's names, with their types, versions and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from penstock.connect.config import ConfigDef
+from penstock.connect.converters import CONVERTERS, SimpleHeaderConverter
+from penstock.connect.data import SettingError
+from penstock.connect.predicates import PREDICATES
+from penstock.connect.transforms import ABSTRACT, TRANSFORMS
+
+__all__ = ["KAFKA_VERSION", "Plugin", "PluginKind", "Plugins", "standard_plugins"]
+
+KAFKA_VERSION = "4.3.1"  # whose behaviour the plugins under Kafka's names have
+SUFFIXES = ("Connector", "Converter", "Transformation")
+
+
+class PluginKind(Enum):
+    """The types of plugins, by their names in the REST interface."""
+
+    SINK = "sink"
+    SOURCE = "source"
+    CONVERTER = "converter"
+    HEADER_CONVERTER = "header_converter"
+    TRANSFORMATION = "transformation"
+    PREDICATE = "predicate"
+
+
+# The interface that messages name.
+INTERFACES = {
+    PluginKind.SINK: "Connector",
+    PluginKind.SOURCE: "Connector",
+    PluginKind.CONVERTER: "Converter",
+    PluginKind.HEADER_CONVERTER: "HeaderConverter",
+    PluginKind.TRANSFORMATION: "Transformation",
+    PluginKind.PREDICATE: "Predicate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One plugin. As a value of a setting of type CLASS it is shown by its ``java_class``.
+
+    Attributes:
+        java_class: Kafka's name of the class, or any other by which configs name it.
+        kinds: What it can be used as.
+        make: Makes an instance.
+        config: The definition of its settings.
+        version: Its version.
+    """
+
+    java_class: str
+    kinds: tuple[PluginKind, ...]
+    make: Callable[[], Any]
+    config: ConfigDef
+    version: str = KAFKA_VERSION
+
+    @property
+    def simple_name(self) -> str:
+        """The name without package and outer class, as Java's ``getSimpleName`` has it."""
+        return self.java_class.rpartition(".")[2].rpartition("$")[2]
+
+    def require(self, kind: PluginKind) -> Plugin:
+        """The plugin, if it is of this type.
+
+        Raises:
+            SettingError: It is of another.
+        """
+        if kind not in self.kinds:
+            raise SettingError(f"Class class {self.java_class} does not implement the {INTERFACES[kind]} interface")
+        return self
+
+
+class Plugins:
+    """Plugins by name: the whole one, the name without package, or that without ``Connector`` and the like.
+
+    Example:
+        >>> plugins = standard_plugins()
+        >>> plugins.find("StringConverter").java_class
+        'org.apache.kafka.connect.storage.StringConverter'
+        >>> [p.simple_name for p in plugins.of_kind(PluginKind.PREDICATE)]
+        ['HasHeaderKey', 'RecordIsTombstone', 'TopicNameMatches']
+    """
+
+    def __init__(self, plugins: Iterable[Plugin] = (), abstract: dict[str, tuple[str, str]] | None = None) -> None:
+        self._plugins: dict[str, Plugin] = {}
+        self._aliases: dict[str, str | None] = {}
+        self._abstract = dict(abstract or {})
+        for plugin in plugins:
+            self.add(plugin)
+
+    def add(self, plugin: Plugin) -> None:
+        """Add a plugin; a later one takes the place of an earlier one of its name."""
+        known = plugin.java_class in self._plugins
+        self._plugins[plugin.java_class] = plugin
+        simple = plugin.simple_name
+        short = next((simple.removesuffix(end) for end in SUFFIXES if simple.endswith(end) and simple != end), simple)
+        for alias in {simple, short} if not known else ():
+            self._aliases[alias] = None if alias in self._aliases else plugin.java_class  # None: of two
+
+    def find(self, name: str) -> Plugin:
+        """The plugin of a name or alias.
+
+        Raises:
+            LookupError: There is none, or the alias stands for two.
+            SettingError: It is one of Kafka's classes that stand for two, of keys and of values.
+        """
+        if name in self._abstract:
+            both = ", ".join(self._abstract[name])
+            raise SettingError(f"This class is abstract and cannot be created. Did you mean {both}?")
+        found = self._plugins.get(name) or self._plugins.get(self._aliases.get(name) or "")
+        if found is None:
+            raise LookupError(name)
+        return found
+
+    def of_kind(self, *kinds: PluginKind) -> list[Plugin]:
+        """All plugins of these types, by name."""
+        return sorted((p for p in self._plugins.values() if set(kinds) & set(p.kinds)), key=lambda p: p.java_class)
+
+    def connector(self, name: str) -> Plugin:
+        """The connector whose name ends in this, as Kafka finds the class of a request.
+
+        Raises:
+            LookupError: There is none, or more than one.
+        """
+        connectors = self.of_kind(PluginKind.SOURCE, PluginKind.SINK)
+        exact = [plugin for plugin in connectors if plugin.java_class == name]
+        ends = (name, f"{name}Connector")
+        found = exact or [plugin for plugin in connectors if plugin.java_class.endswith(ends)]
+        if not name or len(found) != 1:
+            raise LookupError(name)
+        return found[0]
+
+
+def standard_plugins() -> Plugins:
+    """The converters, transformations and predicates of Apache Kafka."""
+    both = (PluginKind.CONVERTER, PluginKind.HEADER_CONVERTER)
+    converters = (
+        Plugin(c.java_class, both if c is not SimpleHeaderConverter else both[1:], c, c.config) for c in CONVERTERS
+    )
+    transforms = (Plugin(t.java_class, (PluginKind.TRANSFORMATION,), t, t.config) for t in TRANSFORMS)
+    predicates = (Plugin(p.java_class, (PluginKind.PREDICATE,), p, p.config) for p in PREDICATES)
+    return Plugins((*converters, *transforms, *predicates), ABSTRACT)

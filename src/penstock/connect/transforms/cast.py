@@ -1,0 +1,134 @@
+"""Cast: fields or the whole key or value in another type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from penstock.connect.config import Check, ConfigDef, Importance, Kind
+from penstock.connect.data import Schema, SettingError, Struct, Type, copy_basics, with_default
+from penstock.connect.transforms.casts import OUTPUTS, cast_value
+from penstock.connect.transforms.transformation import (
+    REPLACE_NULL,
+    R,
+    SidedTransformation,
+    require_map,
+    require_struct,
+    required,
+    schema_cache,
+    setting,
+)
+
+__all__ = ["Cast"]
+
+PURPOSE = "cast types"
+KNOWN = {kind.name: kind for kind in Type}
+
+
+def _parse(mappings: list[str]) -> dict[str | None, Type]:
+    """The types by field; None stands for the whole value."""
+    casts: dict[str | None, Type] = {}
+    whole = False
+    for mapping in mappings:
+        parts = mapping.split(":")
+        while len(parts) > 1 and parts[-1] == "":  # as Java's split leaves them out
+            parts.pop()
+        if len(parts) > 2:
+            raise SettingError.invalid("renames", mappings, f"Invalid rename mapping: {mapping}")
+        field, word = (parts[0].strip(), parts[1]) if len(parts) == 2 else (None, parts[0])
+        kind = KNOWN.get(word.strip().upper())
+        if kind is None:
+            reason = f"No enum constant org.apache.kafka.connect.data.Schema.Type.{word.strip().upper()}"
+            name = f"Invalid type found in casting spec: {word.strip()}"
+            raise SettingError(f"Invalid value java.lang.IllegalArgumentException: {reason} for configuration {name}")
+        if kind not in OUTPUTS:
+            known = ", ".join(map(str, OUTPUTS))
+            raise SettingError(f"Cast transformation does not support casting to {kind}; supported types are [{known}]")
+        whole = whole or field is None
+        casts[field] = kind
+    if whole and len(mappings) > 1:
+        raise SettingError(
+            "Cast transformations that specify a type to cast the entire value to may only specify a single cast "
+            "in their spec"
+        )
+    return casts
+
+
+def _check(_name: str, value: list[str] | None) -> None:
+    if not value:
+        raise SettingError("Must specify at least one field to cast.")
+    _parse(value)
+
+
+class Cast(SidedTransformation):
+    """Cast fields, or the entire key or value, to a specific type, e.g. an integer to a smaller width.
+
+    From integers, floats, booleans and strings to any other such type, and from bytes to a string (base64).
+    """
+
+    config: ClassVar[ConfigDef] = ConfigDef(
+        [
+            setting(
+                "spec",
+                Kind.LIST,
+                "List of fields and the type to cast them to of the form field1:type,field2:type to cast fields of "
+                "Maps or Structs. A single type to cast the entire value. Valid types are int8, int16, int32, int64, "
+                "float32, float64, boolean, and string. Note that binary fields can only be cast to string.",
+                rule=Check(_check, "list of colon-delimited pairs, e.g. <code>foo:bar,abc:xyz</code>"),
+                importance=Importance.HIGH,
+            ),
+            REPLACE_NULL,
+        ]
+    )
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Take the settings."""
+        parsed = self.config.parse(settings)
+        self._casts = _parse(parsed["spec"])
+        self._whole = self._casts.get(None)
+        self.replace_null = required(parsed, REPLACE_NULL.name)
+        self._schemas = schema_cache(self._changed)
+
+    def apply(self, record: R) -> R:
+        """The record with the fields, or the whole value, cast."""
+        value, schema = self.value_of(record), self.schema_of(record)
+        if value is None:
+            return record
+        if schema is None:
+            if self._whole is not None:
+                return self.updated(record, None, cast_value(None, value, self._whole))
+            fields = require_map(value, PURPOSE)
+            made = {field: cast_value(None, fields.get(field), kind) for field, kind in self._casts.items()}
+            return self.updated(record, None, {**fields, **made})
+        if self._whole is not None:
+            changed = self._schemas(schema)
+            return self.updated(record, changed, cast_value(schema, value, self._whole))
+        changed = self._schemas(schema)
+        before = require_struct(value, PURPOSE)
+        after = Struct(changed)
+        for part in before.schema.fields:
+            found = before.get(part, with_default=self.replace_null)
+            kind = self._casts.get(part.name)
+            after[part.name] = found if kind is None else cast_value(part.schema, found, kind)
+        return self.updated(record, changed, after)
+
+    def _changed(self, schema: Schema) -> Schema:
+        if self._whole is not None:
+            made = copy_basics(schema, self._whole)
+        else:
+            fields = [(part.name, self._changed_field(part.name, part.schema)) for part in schema.struct_fields()]
+            made = copy_basics(schema, Type.STRUCT, fields)
+        return _with_nulls(made, schema)
+
+    def _changed_field(self, name: str, schema: Schema) -> Schema:
+        kind = self._casts.get(name)
+        return schema if kind is None else _with_nulls(Schema(kind), schema)
+
+
+def _with_nulls(made: Schema, source: Schema) -> Schema:
+    """A schema that is optional as another is, and has its default, cast."""
+    made = replace(made, optional=source.optional)
+    if source.default is None:
+        return made
+    return with_default(made, cast_value(source, source.default, made.type))

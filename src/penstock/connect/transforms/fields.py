@@ -1,0 +1,211 @@
+"""Transformations that move, wrap and drop fields: ExtractField, HoistField, ReplaceField, ValueToKey."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from penstock.connect.config import Check, ConfigDef, Importance, Kind, UniqueList
+from penstock.connect.data import DataError, Schema, SettingError, Struct, Type, copy_basics, struct
+from penstock.connect.transforms.field_paths import FIELD_SYNTAX, FieldPath
+from penstock.connect.transforms.transformation import (
+    PACKAGE,
+    REPLACE_NULL,
+    R,
+    SidedTransformation,
+    Transformation,
+    require_map,
+    require_struct,
+    required,
+    schema_cache,
+    setting,
+)
+
+__all__ = ["ExtractField", "HoistField", "ReplaceField", "ValueToKey"]
+
+
+class ExtractField(SidedTransformation):
+    """Extract the specified field from a struct when schema present, or a map in the case of schemaless data.
+
+    Any null values are passed through unmodified.
+    """
+
+    config: ClassVar[ConfigDef] = ConfigDef(
+        [setting("field", Kind.STRING, "Field name to extract."), REPLACE_NULL, FIELD_SYNTAX]
+    )
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Take the settings."""
+        parsed = self.config.parse(settings)
+        self._path = FieldPath.of(parsed["field"], parsed[FIELD_SYNTAX.name])
+        self.replace_null = required(parsed, REPLACE_NULL.name)
+
+    def apply(self, record: R) -> R:
+        """The record with the field in place of its key or value."""
+        value, schema = self.value_of(record), self.schema_of(record)
+        if schema is None:
+            found = None if value is None else self._path.in_map(require_map(value, "field extraction"))
+            return self.updated(record, None, found)
+        whole = None if value is None else require_struct(value, "field extraction")
+        field = self._path.in_schema(schema)
+        if field is None:
+            raise DataError(f"Unknown field: {self._path.text}")
+        found = None if whole is None else self._path.in_struct(whole, with_default=self.replace_null)
+        return self.updated(record, field.schema, found)
+
+
+class HoistField(SidedTransformation):
+    """Wrap data using the specified field name in a struct when schema present, or a map in schemaless data."""
+
+    config: ClassVar[ConfigDef] = ConfigDef(
+        [
+            setting(
+                "field",
+                Kind.STRING,
+                "Field name for the single field that will be created in the resulting Struct or Map.",
+            )
+        ]
+    )
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Take the name of the field."""
+        self._field = self.config.parse(settings)["field"]
+        self._schemas = schema_cache(lambda schema: struct([(self._field, schema)]))
+
+    def apply(self, record: R) -> R:
+        """The record with its key or value in a field."""
+        value, schema = self.value_of(record), self.schema_of(record)
+        if schema is None:
+            return self.updated(record, None, {self._field: value})
+        changed = self._schemas(schema)
+        return self.updated(record, changed, Struct(changed, {self._field: value}))
+
+
+def parse_renames(mappings: list[str]) -> dict[str, str]:
+    """Pairs such as ``old:new``.
+
+    Raises:
+        SettingError: One is not a pair.
+    """
+    renames: dict[str, str] = {}
+    for mapping in mappings:
+        parts = mapping.split(":")
+        while len(parts) > 1 and parts[-1] == "":  # as Java's split leaves them out
+            parts.pop()
+        if len(parts) != 2:
+            raise SettingError.invalid("renames", mappings, f"Invalid rename mapping: {mapping}")
+        renames[parts[0]] = parts[1]
+    return renames
+
+
+def _check_renames(_name: str, value: list[str] | None) -> None:
+    parse_renames(value or [])
+
+
+class ReplaceField(SidedTransformation):
+    """Filter or rename fields."""
+
+    config: ClassVar[ConfigDef] = ConfigDef(
+        [
+            setting(
+                "exclude",
+                Kind.LIST,
+                "Fields to exclude. This takes precedence over the fields to include.",
+                default=(),
+                rule=UniqueList(allow_empty=True),
+            ),
+            setting(
+                "include",
+                Kind.LIST,
+                "Fields to include. If specified, only these fields will be used.",
+                default=(),
+                rule=UniqueList(allow_empty=True),
+            ),
+            setting(
+                "renames",
+                Kind.LIST,
+                "Field rename mappings.",
+                default=(),
+                rule=Check(_check_renames, "list of colon-delimited pairs, e.g. <code>foo:bar,abc:xyz</code>"),
+            ),
+            REPLACE_NULL,
+        ]
+    )
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Take the settings."""
+        parsed = self.config.parse(settings)
+        self._exclude, self._include = frozenset(required(parsed, "exclude")), frozenset(required(parsed, "include"))
+        self._renames = parse_renames(required(parsed, "renames"))
+        self._originals = {new: old for old, new in self._renames.items()}
+        self.replace_null = required(parsed, REPLACE_NULL.name)
+        self._schemas = schema_cache(self._changed)
+
+    def apply(self, record: R) -> R:
+        """The record with other fields."""
+        value, schema = self.value_of(record), self.schema_of(record)
+        if value is None:
+            return record
+        if schema is None:
+            fields = require_map(value, "field replacement")
+            kept = {self._renames.get(name, name): part for name, part in fields.items() if self._keeps(name)}
+            return self.updated(record, None, kept)
+        before = require_struct(value, "field replacement")
+        changed = self._schemas(before.schema)
+        after = Struct(changed)
+        for part in changed.fields:
+            original = self._originals.get(part.name, part.name)
+            after[part.name] = before[original] if self.replace_null else before.raw(original)
+        return self.updated(record, changed, after)
+
+    def _keeps(self, name: str) -> bool:
+        return name not in self._exclude and (not self._include or name in self._include)
+
+    def _changed(self, schema: Schema) -> Schema:
+        kept = [(self._renames.get(p.name, p.name), p.schema) for p in schema.struct_fields() if self._keeps(p.name)]
+        return copy_basics(schema, Type.STRUCT, kept)
+
+
+class ValueToKey(Transformation):
+    """Replace the record key with a new key formed from a subset of fields in the record value."""
+
+    java_class: ClassVar[str] = f"{PACKAGE}.ValueToKey"
+    config: ClassVar[ConfigDef] = ConfigDef(
+        [
+            setting(
+                "fields",
+                Kind.LIST,
+                "Field names on the record value to extract as the record key.",
+                rule=UniqueList(),
+                importance=Importance.HIGH,
+            ),
+            REPLACE_NULL,
+        ]
+    )
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Take the settings."""
+        parsed = self.config.parse(settings)
+        self._fields: list[str] = parsed["fields"]
+        self._replace_null = required(parsed, REPLACE_NULL.name)
+        self._schemas = schema_cache(self._key_schema)
+
+    def apply(self, record: R) -> R:
+        """The record with a new key."""
+        purpose = "copying fields from value to key"
+        if record.value_schema is None:
+            value = require_map(record.value, purpose)
+            return record.with_(key_schema=None, key={name: value.get(name) for name in self._fields})
+        source = require_struct(record.value, purpose)
+        schema = self._schemas(source.schema)
+        values = {name: source[name] if self._replace_null else source.raw(name) for name in self._fields}
+        return record.with_(key_schema=schema, key=Struct(schema, values))
+
+    def _key_schema(self, schema: Schema) -> Schema:
+        fields: list[tuple[str, Schema]] = []
+        for name in self._fields:
+            part = schema.field(name)
+            if part is None:
+                raise DataError(f"Field does not exist: {name}")
+            fields.append((name, part.schema))
+        return struct(fields)

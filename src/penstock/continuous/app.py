@@ -1,0 +1,104 @@
+"""An application as its stream threads know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.log.base import TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
+    from penstock.topology.topology import Topology
+
+__all__ = ["TaskId", "ThreadApp"]
+
+
+class TaskId(NamedTuple):
+    """Kafka's ``TaskId``: a sub-topology for one partition.
+
+    >>> str(TaskId(0, 3)), TaskId.parse("0_3")
+    ('0_3', TaskId(subtopology=0, partition=3))
+    """
+
+    subtopology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """Parse ``<sub-topology>_<partition>``."""
+        subtopology, partition = text.split("_")
+        return cls(int(subtopology), int(partition))
+
+
+@dataclass(frozen=True)
+class ThreadApp:
+    """A planned application for its threads.
+
+    Internal topics have two names: the logical one of the topology, which tasks know (``counts-repartition``), and that
+    in the log, ``<application.id>-<logical name>``, which Kafka Streams uses too.
+
+    Attributes:
+        topology: The topology, completed by the settings.
+        config: The settings.
+        plan: The physical plan.
+        changelogs: Store -> its changelog topic; stores without one are missing.
+        numbers_topic: The topic of the tasks' numbers (stream time and the like); None if no task has any.
+        replica_root: The machine's folder of replicas; None: state is kept in memory only (tests).
+        identity: The identity of application and log, which replicas must have to be used.
+    """
+
+    topology: Topology
+    config: StreamsConfig
+    plan: PhysicalPlan
+    changelogs: Mapping[str, str] = field(default_factory=dict)
+    numbers_topic: str | None = None
+    replica_root: str | None = None
+    identity: str = ""
+
+    @property
+    def application_id(self) -> str:
+        """The ``application.id``, which is also the group."""
+        return self.plan.application_id
+
+    @cached_property
+    def _internal(self) -> dict[str, str]:
+        return {f"{self.application_id}-{name}": name for name in self.plan.internal_topics}
+
+    def logical(self, topic: str) -> str:
+        """Return the name of a topic in the topology."""
+        return self._internal.get(topic, topic)
+
+    def physical(self, topic: str) -> str:
+        """Return the name of a topic in the log."""
+        return f"{self.application_id}-{topic}" if topic in self.plan.internal_topics else topic
+
+    @property
+    def repartition_topics(self) -> tuple[str, ...]:
+        """The internal topics by their names in the log."""
+        return tuple(self._internal)
+
+    def tasks(self) -> Iterator[TaskId]:
+        """Iterate over all tasks."""
+        for sub in self.plan.subtopologies:
+            for partition in range(sub.tasks):
+                yield TaskId(sub.id, partition)
+
+    def subtopology(self, task: TaskId) -> PlannedSubTopology:
+        """Return the sub-topology of a task."""
+        return self.plan.subtopology(task.subtopology)
+
+    def sources(self, task: TaskId) -> list[TopicPartition]:
+        """Return the partitions that a task reads, by their names in the log."""
+        sub = self.subtopology(task)
+        return [
+            TopicPartition(self.physical(topic), task.partition)
+            for topic in (*sub.external_topics, *sub.internal_topics)
+            if task.partition < self.plan.partitions[topic]
+        ]

@@ -1,0 +1,254 @@
+"""Standby tasks: replicas that follow the changelogs of tasks that run elsewhere, and restores beside a running thread.
+
+Both are the work of Kafka's ``StateUpdater``: a thread beside the loop of a stream thread, with a log of its own, so
+that active tasks never wait for it. Records are applied in pieces of a bounded size, and after each piece of a standby
+it rests as long as the piece has taken. A task that becomes active is handed over with its replica open, and only the
+rest of its changelogs is restored then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.continuous.changelog_sources import source_topics
+from penstock.continuous.replica import TaskReplica
+from penstock.errors import PenstockError
+from penstock.log.base import TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.hooks import ThreadLog
+    from penstock.state.restore_progress import RestoreProgress
+
+__all__ = ["StateUpdater", "followed_places", "replica_lag"]
+
+_log = logging.getLogger(__name__)
+_IDLE_S = 0.25  # between two looks at the log while nothing arrives
+_BUSY_S = 0.05
+_AFTER_ERROR_S = 2.0
+_MOST_REST_S = 0.5
+
+
+class _InterruptedError(Exception):
+    """The task is wanted elsewhere, or the updater ends."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A task that is followed.
+
+    Attributes:
+        task: The task.
+        replica: Its replica; None until it is opened, and after an error.
+        is_standby: Whether it rests between pieces, and reports no progress.
+        places: The partitions that it follows.
+        seen: Their ends when the replica had caught up last.
+        lag: The number of records that it lacked at the last look; None before the first one.
+    """
+
+    task: TaskId
+    replica: TaskReplica | None
+    is_standby: bool
+    places: tuple[TopicPartition, ...]
+    seen: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lag: int | None = None
+    retry_s: float = 0.0
+
+
+def followed_places(app: ThreadApp, task: TaskId) -> tuple[TopicPartition, ...]:
+    """Return the partitions that a task's stores are restored from; none for a task without such stores."""
+    logged = [app.changelogs[store] for store in app.subtopology(task).stores if store in app.changelogs]
+    topics = dict.fromkeys((*logged, *source_topics(app, task).values()))
+    return tuple(TopicPartition(topic, task.partition) for topic in topics)
+
+
+def replica_lag(replica: TaskReplica, ends: Mapping[TopicPartition, int]) -> int:
+    """Return the number of offsets by which a replica is behind these ends of its topics."""
+    at = replica.following()
+    return sum(max(0, end - at.get(place, 0)) for place, end in ends.items())
+
+
+class StateUpdater:
+    """Kafka's ``StateUpdater``: follows the changelogs of tasks, in a thread of its own until `close`.
+
+    Args:
+        app: The application.
+        open_log: Opens a log for the updater, which closes it.
+        on_progress: Called in the updater's thread with the restores of tasks that are to run here.
+    """
+
+    def __init__(
+        self,
+        app: ThreadApp,
+        open_log: Callable[[], ThreadLog],
+        on_progress: Callable[[RestoreProgress], None] = lambda _: None,
+    ) -> None:
+        self._app = app
+        self._open_log = open_log
+        self._on_progress = on_progress
+        self._changed = threading.Condition()
+        self._tasks: dict[TaskId, _Followed] = {}
+        self._working: TaskId | None = None
+        self._wanted: set[TaskId] = set()  # whose restore is to end now
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def follow(
+        self,
+        app: ThreadApp,
+        standbys: Collection[TaskId],
+        restoring: Collection[TaskId] = (),
+        given: Mapping[TaskId, TaskReplica] | None = None,
+    ) -> None:
+        """Follow these tasks from now on, and no others.
+
+        Args:
+            app: The application as it is planned now.
+            standbys: The tasks that run elsewhere.
+            restoring: The tasks that are to run here.
+            given: Open replicas of some of them.
+        """
+        given = dict(given or {})
+        with self._changed:
+            self._app = app
+            for task in [*self._tasks]:
+                if task not in standbys and task not in restoring:
+                    self._close(self._taken(task))
+            for task in (*standbys, *restoring):
+                known = self._tasks.get(task)
+                if known is None:
+                    places = followed_places(app, task)
+                    self._tasks[task] = _Followed(task, given.pop(task, None), task in standbys, places)
+                else:
+                    known.is_standby = task in standbys
+            for replica in given.values():
+                replica.close()
+            if self._tasks and self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="penstock-state-updater", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def take(self, task: TaskId) -> TaskReplica | None:
+        """Follow a task no further, and return its replica, which is the caller's now; None if there is none."""
+        with self._changed:
+            return self._taken(task)
+
+    def lags(self) -> dict[TaskId, int | None]:
+        """Return the number of records that each task lacked at the last look; None before the first one."""
+        with self._changed:
+            return {task: each.lag for task, each in self._tasks.items()}
+
+    def offset_sums(self) -> dict[TaskId, int]:
+        """Return the sum of the offsets that each task has followed its topics to, as Kafka's members report it."""
+        with self._changed:
+            return {task: sum(each.seen.values()) for task, each in self._tasks.items()}
+
+    def close(self) -> None:
+        """End, and close all replicas."""
+        with self._changed:
+            self._closing = True
+            self._wanted.update(self._tasks)
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        for each in self._tasks.values():
+            self._close(each.replica)
+        self._tasks = {}
+
+    def _taken(self, task: TaskId) -> TaskReplica | None:
+        self._wanted.add(task)
+        self._changed.notify_all()
+        self._changed.wait_for(lambda: self._working != task)
+        self._wanted.discard(task)
+        found = self._tasks.pop(task, None)
+        return None if found is None else found.replica
+
+    def _close(self, replica: TaskReplica | None) -> None:
+        if replica is not None:
+            replica.close()
+
+    def _run(self) -> None:
+        log: ThreadLog | None = None
+        try:
+            while not self._closing:
+                pause = _AFTER_ERROR_S
+                try:
+                    log = log or self._open_log()
+                    pause = _BUSY_S if self._look(log) else _IDLE_S
+                except PenstockError as error:
+                    _log.warning("standby tasks wait: %s", error)
+                self._wait(pause)
+        finally:
+            if log is not None:
+                log.close()
+
+    def _wait(self, pause_s: float) -> None:
+        """Wait for the next look: until then, or until there is another task."""
+        with self._changed:
+            tasks = set(self._tasks)
+            self._changed.wait_for(lambda: self._closing or bool(self._tasks.keys() - tasks), pause_s)
+
+    def _look(self, log: ThreadLog) -> bool:
+        """Bring all tasks to the present ends of their topics; return whether any had moved."""
+        with self._changed:
+            followed = [each for each in self._tasks.values() if time.monotonic() >= each.retry_s]
+            app = self._app
+        if not followed:
+            return False
+        # The offsets first: the records of what they have committed lie before the settled ends.
+        committed = log.committed_offsets(app.application_id)
+        logged = {*app.changelogs.values()}
+        ends = log.settled_ends(place for each in followed for place in each.places if place.topic in logged)
+        moved = False
+        for each in followed:
+            now = {place: ends.get(place, committed.get(place, 0)) for place in each.places}
+            each.lag = self._lag(each, now)
+            if each.replica is None or now != each.seen:
+                moved |= self._restore(each, log, committed, now)
+        return moved
+
+    def _lag(self, each: _Followed, ends: Mapping[TopicPartition, int]) -> int | None:
+        return each.lag if each.replica is None else replica_lag(each.replica, ends)
+
+    def _restore(
+        self,
+        each: _Followed,
+        log: ThreadLog,
+        committed: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> bool:
+        with self._changed:
+            if each.task in self._wanted or self._tasks.get(each.task) is not each:
+                return False
+            self._working = each.task
+        try:
+            if each.replica is None:
+                each.replica = TaskReplica.open(self._app, each.task)
+            each.replica.restore(log, committed, partial(self._progressed, each, [time.perf_counter()]))
+            each.seen, each.lag = ends, 0
+        except _InterruptedError:
+            pass
+        except PenstockError as error:
+            _log.warning("the replica of task %s does not follow its changelogs: %s", each.task, error)
+            each.retry_s = time.monotonic() + _AFTER_ERROR_S
+        finally:
+            with self._changed:
+                self._working = None
+                self._changed.notify_all()
+        return True
+
+    def _progressed(self, each: _Followed, began: list[float], progress: RestoreProgress) -> None:
+        if not each.is_standby:
+            self._on_progress(progress)
+        with self._changed:
+            rest = min(_MOST_REST_S, time.perf_counter() - began[0]) if each.is_standby else 0.0
+            self._changed.wait_for(lambda: self._closing or each.task in self._wanted, rest)
+            if self._closing or each.task in self._wanted:
+                raise _InterruptedError
+        began[0] = time.perf_counter()

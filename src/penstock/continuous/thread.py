@@ -1,0 +1,400 @@
+"""The loop of a stream thread: fetch, process, write, commit.
+
+One step of the loop polls the log, hands the records to the buffers of their tasks, lets every task process what is
+ready, and sends what they write. When ``commit.interval.ms`` has passed since the last commit, or much is waiting, a
+step ends with one:
+
+1. the log commits all records sent since the last commit, changelog records and the positions of the tasks in one
+   transaction; at least once the outputs are in the log already;
+2. each replica takes over the writes of its task, with the positions that they stand for.
+
+Nothing but the log says how far a thread has come. If anything raises, the thread ends, and the next one begins from
+the committed positions with the state at that commit; what a replica lacks it reads from its changelog.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from penstock.continuous.changelog_sources import restored_places
+from penstock.continuous.figures import TaskFigures, ThreadFigures
+from penstock.continuous.global_state import GlobalState, open_globals
+from penstock.continuous.hooks import ThreadHooks, ThreadLog, wall_clock_ms
+from penstock.continuous.outputs import parts_of_output
+from penstock.continuous.purging import Purger
+from penstock.continuous.refused import RefusedRecords
+from penstock.continuous.replica import TaskReplica
+from penstock.continuous.task import ActiveTask
+from penstock.errors import InvalidStateError, ProductionError
+from penstock.log.base import OffsetAndMetadata
+from penstock.runtime.context import Surroundings
+
+if TYPE_CHECKING:
+    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.log.base import Fetched, TopicPartition
+    from penstock.log.thread_clients import Fetcher, Part, ThreadProducer, Writer
+
+__all__ = ["StreamThread", "ThreadHooks", "ThreadLog", "wall_clock_ms"]
+
+_PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
+_PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as the writes to stores are in memory
+
+
+class StreamThread:
+    """Kafka's ``StreamThread``: runs some of an application's tasks. It is used by one thread of the process.
+
+    Args:
+        app: The application.
+        log: The log.
+        writer: The identity of the thread's producer.
+        tasks: The tasks.
+        hooks: The parts of the process that it uses.
+    """
+
+    def __init__(
+        self,
+        app: ThreadApp,
+        log: ThreadLog,
+        writer: Writer,
+        tasks: Sequence[TaskId],
+        hooks: ThreadHooks | None = None,
+    ) -> None:
+        self._app = app
+        self._log = log
+        self._writer = writer
+        self._ids = tuple(tasks)
+        self._hooks = hooks or ThreadHooks()
+        config = app.config
+        self._exactly_once = writer.exactly_once
+        self._interval_s = int(config["commit.interval.ms"]) / 1000
+        self._most_buffered = int(config["buffered.records.per.partition"])
+        self._most_bytes = int(config["input.buffer.max.bytes"])
+        self._refused = RefusedRecords(
+            app.topology,
+            config,
+            app.plan,
+            {*app.changelogs.values(), *([app.numbers_topic] if app.numbers_topic else [])},
+        )
+        self._purger = Purger(log, app.repartition_topics, int(config["repartition.purge.interval.ms"]))
+        self._resources = ExitStack()
+        self._fetcher: Fetcher | None = None
+        self._producer: ThreadProducer | None = None
+        self._globals: GlobalState | None = None
+        self._surroundings = Surroundings(self._hooks.sensor)
+        self._replicas: dict[TaskId, TaskReplica] = {}
+        self._tasks: dict[TaskId, ActiveTask] = {}
+        self._polled: dict[TopicPartition, int] = {}  # the offset after what has been fetched
+        self._readers: dict[TopicPartition, ActiveTask] = {}
+        self._loaded: dict[TaskId, ActiveTask] = {}  # with records in their buffers
+        self._ticking: dict[TaskId, ActiveTask] = {}  # that time alone makes do something
+        self._touched: dict[TaskId, ActiveTask] = {}  # with something to commit
+        self._paused: set[TopicPartition] = set()
+        self._sent_by: list[str] = []  # the task of each part that waits in the producer
+        self._records = 0  # processed since the last commit
+        self._is_busy = False  # whether there is more to process without waiting
+        self._committed_s = 0.0
+        self._commits = 0
+        self._began_ms = self._committed_ms = 0
+        self._seconds: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Fence earlier threads of this name, restore the state, and begin to fetch at the committed positions.
+
+        Raises:
+            FencedError: A newer instance of the application has taken over.
+            StateError: The state cannot be restored.
+        """
+        with self._resources:
+            # First the producer: from here on nobody else commits for these tasks.
+            self._producer = self._log.thread_producer(self._writer)
+            self._resources.callback(self._producer.close)
+            committed = {
+                place: each.offset for place, each in self._log.group_offsets(self._writer.application).items()
+            }
+            self._surroundings = Surroundings(self._hooks.sensor, self._hooks.clock())
+            if self._app.plan.global_topics:
+                self._globals, followed = open_globals(self._app, self._hooks, self._log)
+                self._resources.callback(self._globals.close)
+                self._polled |= followed
+                self._surroundings = Surroundings(self._hooks.sensor, self._hooks.clock(), self._globals.views)
+            self._fetcher = self._log.fetcher(self._writer.application)
+            self._resources.callback(self._fetcher.close)
+            self._resources.callback(self._close_tasks)
+            self._begin(self._ids, {}, committed)
+            self._committed_s = time.monotonic()
+            self._began_ms = wall_clock_ms()
+            self._resources = self._resources.pop_all()
+
+    def step(self, timeout_s: float) -> bool:
+        """Fetch, process, send, and commit if it is time.
+
+        Args:
+            timeout_s: The longest time to wait for records. It waits shorter if a commit or a punctuation is due.
+
+        Returns:
+            Whether anything was processed or committed.
+        """
+        if self._globals is not None and (followed := self._globals.look()) is not None:
+            self._polled |= followed  # the thread that wrote them has gone
+            self._polling.assign(self._polled)
+        with self._timed("poll"):
+            arrived = self._polling.poll(self._time_to_wait(timeout_s))
+        for place, fetched in arrived.items():
+            self._polled[place] = fetched.next_offset
+            self._add(place, fetched)
+        ends = self._polling.ends()
+        now_ms = self._hooks.clock()
+        did = [self._process(task, now_ms, ends) for task in (self._loaded | self._ticking).values()]
+        self._is_busy = any(did)
+        self._loaded = {id_: task for id_, task in self._loaded.items() if task.buffers.records}
+        self._pause()
+        if self._is_commit_due():
+            self.commit()
+            return True
+        return self._is_busy
+
+    def commit(self) -> None:
+        """Commit everything that has been processed, with the positions and the state.
+
+        Raises:
+            ProductionError: The log refuses records, and production.exception.handler says fail.
+            FencedError: A newer thread or instance has taken over.
+        """
+        self._committed_s = time.monotonic()
+        self._records = 0
+        if not self._touched:
+            return
+        touched, self._touched = list(self._touched.values()), {}
+        moved = {task.id: task.moved() for task in touched}
+        with self._timed("send"):
+            while not self._exactly_once and self._writing.collected():  # until the log has taken the outputs
+                self._send((), "")
+            for task in touched:
+                if task.is_changed:
+                    self._sent_by += [str(task.id)] * self._writing.collect(task.replica.changes())
+        self._hooks.reach("sent")
+        offsets = {place: offset for each in moved.values() for place, offset in each.items()}
+        with self._timed("commit"):
+            following = self._commit(offsets)
+        self._hooks.reach("committed")
+        with self._timed("replicas"):
+            for task in touched:
+                task.commit(following, moved[task.id])
+                self._hooks.reach(f"kept {task.id}")
+        self._commits += 1
+        self._committed_ms = wall_clock_ms()
+        self._purger.note(offsets)
+
+    def close(self, *, commit: bool) -> None:
+        """End the thread.
+
+        Args:
+            commit: Whether to commit what has been processed; not after an error.
+        """
+        try:
+            if commit and self._fetcher is not None:
+                self.commit()
+        finally:
+            self._resources.close()
+            self._fetcher = self._producer = None
+            self._purger.wait()
+
+    def add(self, app: ThreadApp, tasks: Mapping[TaskId, TaskReplica | None]) -> None:
+        """Take over tasks; the owner before has let go of them after its last commit, or can commit no more.
+
+        Args:
+            app: The application, whose plan may have more tasks than before.
+            tasks: The tasks, each with its replica, if that is open and has been caught up already.
+        """
+        self._app = app
+        if not tasks:
+            return
+        committed = {place: each.offset for place, each in self._log.group_offsets(app.application_id).items()}
+        # The commits of the last owner may be final before its changelogs show them.
+        self._log.settled_ends([place for task in tasks for place in restored_places(app, task)])
+        self._begin(tuple(tasks), tasks, committed)
+
+    def remove(self, tasks: Iterable[TaskId]) -> dict[TaskId, TaskReplica]:
+        """Commit, and give up these tasks; return their replicas, still open, for the caller to close."""
+        self.commit()
+        gone = {}
+        for id_ in tasks:
+            task = self._tasks.pop(id_)
+            for place in task.committed:
+                del self._readers[place], self._polled[place]
+                self._paused.discard(place)
+            for each in (self._loaded, self._ticking, self._touched):
+                each.pop(id_, None)
+            task.close()
+            gone[id_] = self._replicas.pop(id_)
+            gone[id_].discard()
+        self._polling.assign(self._polled)
+        return gone
+
+    def store(self, task: TaskId, name: str) -> Any:
+        """Return the typed view of a task's store, with the writes that are not committed yet."""
+        if self._globals is not None and name in self._app.topology.global_stores:
+            return self._globals.views.view(self._app.topology.stores[name])
+        return self._tasks[task].store(name)
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the next record to process, by partition."""
+        return {place: at for task in self._tasks.values() for place, at in task.buffers.positions().items()}
+
+    @property
+    def committed(self) -> dict[TopicPartition, int]:
+        """The committed offsets, by partition."""
+        return {place: offset for task in self._tasks.values() for place, offset in task.committed.items()}
+
+    def figures(self) -> ThreadFigures:
+        """Return the figures since the start."""
+        return ThreadFigures(
+            tuple(TaskFigures.of(task) for task in self._tasks.values()),
+            self.positions,
+            self.committed,
+            dict(self._polling.ends()),
+            sum(task.buffers.bytes for task in self._tasks.values()),
+            self._writing.pending_bytes,
+            0 if self._globals is None else self._globals.dropped_records,
+            self._commits,
+            dict(self._seconds),
+            self._began_ms,
+            self._committed_ms,
+        )
+
+    def _begin(
+        self,
+        tasks: Sequence[TaskId],
+        replicas: Mapping[TaskId, TaskReplica | None],
+        committed: Mapping[TopicPartition, int],
+    ) -> None:
+        """Restore tasks, and fetch their partitions too."""
+        positions = self._start_positions(tasks, committed)
+        for id_ in tasks:
+            replica = self._replicas[id_] = replicas.get(id_) or TaskReplica.open(self._app, id_)
+            replica.restore(self._log, committed, self._hooks.on_restore)
+            own = {place: positions[place] for place in self._app.sources(id_)}
+            task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._surroundings)
+            self._readers |= dict.fromkeys(own, task)
+            if task.ticks:
+                self._ticking[id_] = task
+        self._polled |= positions
+        self._polling.assign(self._polled)
+
+    def _close_tasks(self) -> None:
+        with ExitStack() as closing:
+            for replica in self._replicas.values():
+                closing.callback(replica.close)
+            for task in self._tasks.values():
+                closing.callback(task.close)
+            self._replicas, self._tasks = {}, {}
+
+    def _start_positions(
+        self, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the positions of all partitions of tasks; those without a committed one begin at the beginning."""
+        places = [place for task in tasks for place in self._app.sources(task)]
+        missing = sorted({place.topic for place in places if place not in committed})
+        beginnings = self._log.beginning_offsets(missing) if missing else {}
+        return {place: committed.get(place, beginnings.get(place, 0)) for place in places}
+
+    def _add(self, place: TopicPartition, fetched: Fetched) -> None:
+        task = self._readers.get(place)
+        if task is not None:
+            task.add(place, fetched)
+            (self._loaded if task.buffers.records else self._touched)[task.id] = task
+        elif self._globals is not None:
+            with self._timed("process"):
+                self._globals.add(place, fetched)
+
+    def _process(self, task: ActiveTask, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
+        with self._timed("process"):
+            before = task.records_in
+            output = task.process(now_ms, ends)
+        if output is None:
+            return False
+        self._touched[task.id] = task
+        self._hooks.reach("processed")
+        with self._timed("send"):
+            self._send(parts_of_output(self._app, output.records), str(task.id))
+        self._records += task.records_in - before
+        return True
+
+    def _send(self, parts: Sequence[Part], task: str) -> None:
+        tasks = [task] * len(parts)
+        while True:
+            try:
+                self._writing.send(parts)
+            except ProductionError as error:
+                parts, tasks = [*self._writing.collected(), *parts], [*self._sent_by, *tasks]
+                parts, tasks = self._refused.without(parts, tasks, error)
+                self._writing.replace(())
+                self._sent_by = []
+            else:
+                waiting = len(self._writing.collected())
+                self._sent_by = [*self._sent_by, *tasks][-waiting:] if waiting else []
+                return
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        note = f"stream-thread {self._writer.thread} epoch {self._writer.epoch}"
+        noted = {place: OffsetAndMetadata(offset, note) for place, offset in offsets.items()}
+        while True:
+            try:
+                following = self._writing.commit(noted)
+            except ProductionError as error:
+                parts, self._sent_by = self._refused.without(self._writing.collected(), self._sent_by, error)
+                self._writing.replace(parts)
+            else:
+                self._sent_by = []
+                return following
+
+    def _time_to_wait(self, timeout_s: float) -> float:
+        if self._is_busy and self._loaded:
+            return 0.0
+        if self._touched:
+            timeout_s = min(timeout_s, self._committed_s + self._interval_s - time.monotonic())
+        now_ms = self._hooks.clock()
+        for task in (self._loaded | self._ticking).values():
+            wakes_at = task.wakes_at_ms(now_ms)
+            if wakes_at is not None:
+                timeout_s = min(timeout_s, (wakes_at - now_ms) / 1000)
+        return max(timeout_s, 0.0)
+
+    def _is_commit_due(self) -> bool:
+        if self._writing.pending_bytes > _PENDING_BYTES or self._records > _PENDING_RECORDS:
+            return True
+        return time.monotonic() - self._committed_s >= self._interval_s and bool(self._touched)
+
+    def _pause(self) -> None:
+        """Pause partitions that have much in their buffers; one whose records are awaited is never paused."""
+        buffered = [task.buffers for task in self._loaded.values()]
+        is_full = sum(each.bytes for each in buffered) > self._most_bytes
+        paused = {place for each in buffered for place in each.longer_than(0 if is_full else self._most_buffered)}
+        if paused != self._paused:
+            self._polling.pause(paused - self._paused)
+            self._polling.resume(self._paused - paused)
+            self._paused = paused
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[step] = self._seconds.get(step, 0.0) + time.perf_counter() - started
+
+    @property
+    def _polling(self) -> Fetcher:
+        return self._fetcher if self._fetcher is not None else _not_running()
+
+    @property
+    def _writing(self) -> ThreadProducer:
+        return self._producer if self._producer is not None else _not_running()
+
+
+def _not_running() -> Any:
+    raise InvalidStateError("this stream thread does not run", hint="Start it, and make a new one after it was closed.")

@@ -1,0 +1,1 @@
+"""Java's ways with text: regular expressions, patterns of dates, numbers."""

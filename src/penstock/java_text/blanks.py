@@ -1,0 +1,21 @@
+"""Blanks as Java's ``String.trim`` and ``isBlank`` see them."""
+
+from __future__ import annotations
+
+__all__ = ["is_blank", "trim"]
+
+LOW = "".join(map(chr, range(33)))  # what trim takes off: blanks and control characters, no others
+
+
+def trim(text: str) -> str:
+    r"""The text without blanks and control characters around it.
+
+    >>> trim(" a\u00a0")
+    'a\xa0'
+    """
+    return text.strip(LOW)
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text is empty or nothing but blanks."""
+    return not trim(text)

@@ -1,0 +1,3 @@
+"""Consumers and producers of the public API, for either log."""
+
+__all__: list[str] = []

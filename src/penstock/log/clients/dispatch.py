@@ -1,0 +1,59 @@
+"""The consumer or producer of a log, embedded or Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.log.base import TopicLog
+from penstock.log.consumer_interface import ConsumerOptions, LogConsumer, RebalanceListener
+from penstock.log.embedded.log import EmbeddedLog
+from penstock.log.open import open_log
+from penstock.log.producer_interface import LogProducer, ProducerOptions
+
+if TYPE_CHECKING:
+    from penstock.log.kafka.log import KafkaLog
+
+__all__ = ["open_consumer", "open_producer"]
+
+
+def open_consumer(
+    log: TopicLog | str, options: ConsumerOptions, listener: RebalanceListener
+) -> tuple[LogConsumer, TopicLog | None]:
+    """Make the consumer of a log; also return the log if it was opened for this."""
+    found, opened = _opened(log, options.settings)
+    if isinstance(found, EmbeddedLog):
+        from penstock.log.embedded.consumer import EmbeddedConsumer
+
+        return EmbeddedConsumer(found, options, listener), opened
+    from penstock.log.kafka.consumer import KafkaConsumer
+
+    kafka = _kafka(found)
+    return KafkaConsumer(kafka, kafka.clients, options, listener), opened
+
+
+def open_producer(log: TopicLog | str, options: ProducerOptions) -> tuple[LogProducer, TopicLog | None]:
+    """Make the producer of a log; also return the log if it was opened for this."""
+    found, opened = _opened(log, options.settings)
+    if isinstance(found, EmbeddedLog):
+        from penstock.log.embedded.producer import EmbeddedProducer
+
+        return EmbeddedProducer(found, options), opened
+    from penstock.log.kafka.producer import KafkaProducer
+
+    kafka = _kafka(found)
+    return KafkaProducer(kafka.clients, kafka.partitions, options), opened
+
+
+def _opened(log: TopicLog | str, settings: Mapping[str, str]) -> tuple[TopicLog, TopicLog | None]:
+    if not isinstance(log, str):
+        return log, None
+    opened = open_log(log, settings)
+    return opened, opened
+
+
+def _kafka(log: object) -> KafkaLog:
+    from penstock.log.kafka.log import KafkaLog
+
+    assert isinstance(log, KafkaLog)  # noqa: S101 - there are two kinds of logs
+    return log

@@ -1,0 +1,170 @@
+"""A producer for any topic log: single records and batches, partitioned as by Kafka, and transactions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from penstock.errors import InvalidStateError
+from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.clients.dispatch import open_producer
+from penstock.log.producer_interface import Delivery, Headers, OnDelivery, ProducerOptions, ProducerRecord
+
+if TYPE_CHECKING:
+    from penstock.log.clients.consumer import Consumer
+
+__all__ = ["Delivery", "Producer"]
+
+
+class Producer:
+    """Kafka's producer, for an embedded log or for Kafka. Not thread-safe.
+
+    Writes are idempotent: a retry writes nothing twice. Records wait until ``linger_ms`` has passed or a batch is full.
+    With an embedded log there is no background thread: ``send`` and ``poll`` check the clock, so call ``poll`` when
+    the input pauses.
+
+    Args:
+        log: A log, or its URL (a file, or Kafka's ``host:port``).
+        transactional_id: Makes all writes transactions; a newer producer of the same id fences this one.
+        linger_ms: The time that a record may wait for others.
+        batch_bytes: The size of a full batch.
+        settings: More of Kafka's client settings by their Java names (security, compression).
+
+    Example:
+        >>> from penstock.log.open import open_log
+        >>> log = open_log("memory://doc-producer")
+        >>> log.create_topic("orders", partitions=3)
+        >>> with Producer(log) as producer:
+        ...     producer.send("orders", b"apples", key=b"alice")
+        >>> sum(log.end_offsets(["orders"]).values())
+        1
+    """
+
+    def __init__(
+        self,
+        log: TopicLog | str,
+        *,
+        transactional_id: str = "",
+        linger_ms: int = 5,
+        batch_bytes: int = 1 << 20,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        options = ProducerOptions(transactional_id, linger_ms, batch_bytes, dict(settings or {}))
+        self._transactional_id = transactional_id
+        self._client, self._opened = open_producer(log, options)
+        self._closed = self._in_transaction = False
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        """Send one record, by default to the key's partition; without a key, to one partition per batch in turn.
+
+        Args:
+            topic: The topic.
+            value: Bytes; None is a tombstone.
+            key: Chooses the partition as Kafka's own producer does.
+            timestamp: Milliseconds since the epoch; by default now.
+            partition: Replaces the key's partition.
+            headers: Pairs of a name and bytes.
+            on_delivery: Called with the Delivery or the error, within a later call of this producer.
+        """
+        self._check_may_send()
+        at = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        self._client.send(ProducerRecord(topic, value, key, at, partition, headers), on_delivery)
+
+    def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
+        """Send many records (RECORD_SCHEMA without offset; key and headers may be absent) at once."""
+        self._check_may_send()
+        self._client.send_batch(topic, records)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Begin a transaction: its records and offsets become visible together when the block ends, or never.
+
+        Example:
+            >>> from penstock.log.open import open_log
+            >>> log = open_log("memory://doc-transaction")
+            >>> log.create_topic("debits"), log.create_topic("credits")
+            (None, None)
+            >>> with Producer(log, transactional_id="transfers") as producer, producer.transaction():
+            ...     producer.send("debits", b"10", key=b"alice")
+            ...     producer.send("credits", b"10", key=b"bob")
+            >>> log.end_offset("debits", 0), log.end_offset("credits", 0)
+            (1, 1)
+
+        Raises:
+            FencedError: A newer producer has this transactional id, or a partition belongs to another member.
+        """
+        if self._in_transaction:
+            raise InvalidStateError("this producer is in a transaction", hint="end it before the next one")
+        if not self._transactional_id:
+            raise InvalidStateError("this producer has no transactional id", hint="give Producer(transactional_id=...)")
+        self._client.begin()
+        self._in_transaction = True
+        try:
+            yield self
+        except BaseException:
+            self._client.abort()
+            raise
+        else:
+            self._client.commit()
+        finally:
+            self._in_transaction = False
+
+    def send_offsets(self, consumer: Consumer, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit a consumer's offsets, by default its positions, in the transaction: exactly-once processing.
+
+        Kafka's ``sendOffsetsToTransaction``. The consumer must have a group and must not commit itself.
+        """
+        if not self._in_transaction:
+            raise InvalidStateError("send_offsets is for transactions", hint="use: with producer.transaction(): ...")
+        chosen = consumer.positions if offsets is None else offsets
+        if chosen:
+            self._client.send_offsets(chosen, consumer.group_metadata())
+
+    def poll(self) -> None:
+        """Write records that have waited for ``linger_ms``, and call due ``on_delivery`` callbacks."""
+        self._check_open()
+        self._client.poll()
+
+    def flush(self) -> None:
+        """Write all waiting records; raises the error of a record that could not be written since the last flush."""
+        self._check_open()
+        self._client.flush()
+
+    def close(self) -> None:
+        """Flush and close; safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self._client.close()
+            finally:
+                if self._opened is not None:
+                    self._opened.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidStateError("this producer is closed", hint="make another one")
+
+    def _check_may_send(self) -> None:
+        self._check_open()
+        if self._transactional_id and not self._in_transaction:
+            raise InvalidStateError("this producer only writes transactions", hint="with producer.transaction(): ...")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,3 @@
+"""The embedded log: topics in SQLite, as Arrow record batches."""
+
+__all__: list[str] = []

@@ -1,0 +1,277 @@
+"""The consumer of an embedded log, and a member of its groups."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import weakref
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.errors import InvalidStateError, OffsetOutOfRangeError, PenstockError
+from penstock.log.base import OffsetAndTime, Span, TopicPartition
+from penstock.log.consumer_interface import ConsumerOptions, RebalanceListener
+from penstock.log.embedded.membership import JoinRequest, Membership
+
+if TYPE_CHECKING:
+    from penstock.log.embedded.log import EmbeddedLog
+
+__all__ = ["EmbeddedConsumer"]
+
+_LOOK_S = 0.05
+
+
+class EmbeddedConsumer:
+    """The consumer of an embedded log, a `LogConsumer`.
+
+    A member sends heartbeats from a thread of its own, as in Kafka, as long as ``poll`` is called at least every
+    ``max_poll_interval_ms``.
+    """
+
+    def __init__(self, log: EmbeddedLog, options: ConsumerOptions, listener: RebalanceListener) -> None:
+        self._log = log
+        self._options = options
+        self._listener = listener
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._topics: tuple[str, ...] = ()
+        self._pattern: re.Pattern[str] | None = None
+        self._me: Membership | None = None
+        self._generation = -1
+        self._turn = 0
+        self._next_look = 0.0
+        self.last_poll = time.monotonic()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def subscribe(self, topics: Sequence[str], pattern: re.Pattern[str] | None) -> None:
+        for topic in topics:
+            self._log.partitions(topic)  # raises for a misspelt name
+        if self._me is None:
+            self._positions.clear()
+        self._topics, self._pattern = tuple(topics), pattern
+        if not self._options.group:
+            names = self.subscription()
+            self._positions = self._starts([TopicPartition(n, p) for n in names for p in range(self.partitions(n))])
+        self._generation, self._next_look = -1, 0.0
+
+    def unsubscribe(self) -> None:
+        if self._me is not None:
+            self._give_up(set(self._positions))
+            self._leave()
+        self._positions.clear()
+        self._paused.clear()
+        self._topics, self._pattern = (), None
+
+    def assign(self, starts: Mapping[TopicPartition, int | None]) -> None:
+        found = self._starts([place for place, offset in starts.items() if offset is None])
+        self._positions = {place: found[place] if offset is None else offset for place, offset in starts.items()}
+        self._paused.clear()
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self._positions)
+
+    def position(self, place: TopicPartition) -> int:
+        return self._positions[place]
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        self._positions[place] = offset
+
+    def pause(self, places: Collection[TopicPartition]) -> None:
+        self._paused.update(places)
+
+    def resume(self, places: Collection[TopicPartition]) -> None:
+        self._paused.difference_update(places)
+
+    def paused(self) -> set[TopicPartition]:
+        return set(self._paused)
+
+    def fetch(self, timeout_s: float, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.last_poll = time.monotonic()
+            self._look_at_group()
+            version = self._log.version()
+            found = self._read_in_turn(max_records)
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return found
+            pause = 0.001
+            until = time.monotonic() + min(left, _LOOK_S * 4)
+            while self._log.version() == version and (rest := until - time.monotonic()) > 0:
+                time.sleep(min(pause, rest))
+                pause = min(pause * 1.5, _LOOK_S / 2)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._log.commit_as(self.group_metadata(), offsets)
+
+    def group_metadata(self) -> Membership:
+        """Return the identity for commits: this member, or a reader outside the group."""
+        return self._me or Membership(self._options.group, "")
+
+    def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        found = self._log.committed_offsets(self._options.group) if self._options.group else {}
+        return {place: found[place] for place in places if place in found}
+
+    def partitions(self, topic: str) -> int:
+        return self._log.partitions(topic)
+
+    def beginning_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: self._log.beginning_offset(place.topic, place.partition) for place in places}
+
+    def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: self._log.end_offset(place.topic, place.partition) for place in places}
+
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTime | None]:
+        return self._log.offsets_for_times(times)
+
+    def last_offset_before(self, place: TopicPartition, timestamp: int, end: int) -> int:
+        first = self._log.beginning_offset(place.topic, place.partition)
+        last = first
+        for following, earliest, _ in self._log.stretches({place: Span(first, end, end - first + 1)})[place]:
+            if earliest < timestamp:
+                last = following
+        return min(last, end)
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._me is not None:
+            self._give_up(set(self._positions))
+            if not self._options.group_instance_id:  # a static member may come back within its session
+                self._leave()
+        self._positions.clear()
+
+    # The group
+
+    def subscription(self) -> list[str]:
+        """Return the topics that the subscription matches now."""
+        if self._pattern is None:
+            return list(self._topics)
+        return [topic.name for topic in self._log.topics() if self._pattern.fullmatch(topic.name)]
+
+    def beat(self) -> bool:
+        """Send a heartbeat, from the thread; return False when the thread can end."""
+        me = self._me
+        if self._stop.is_set():
+            return False
+        idle_s = time.monotonic() - self.last_poll
+        if me is None or idle_s * 1000 > self._options.max_poll_interval_ms:
+            return True  # the group removes it when its session ends, and the next poll joins again
+        try:
+            self._log.heartbeat(me, self.subscription())
+        except InvalidStateError:
+            return True  # poll notices it too, and joins again
+        except PenstockError:
+            return False  # fenced, or the log is closed: poll raises it
+        return True
+
+    def _look_at_group(self) -> None:
+        if not self._options.group or not (self._topics or self._pattern):
+            return
+        now = time.monotonic()
+        if self._me is None:
+            self._join()
+        elif now < self._next_look and self._log.group_generation(self._options.group) == self._generation:
+            return
+        self._next_look = now + self._options.heartbeat_interval_ms / 1000
+        try:
+            self._settle()
+        except InvalidStateError:  # removed from the group
+            lost, self._me = set(self._positions), None
+            self._forget(lost)
+            if lost:
+                self._listener.on_lost(lost)
+            self._join()
+            self._settle()
+
+    def _settle(self) -> None:
+        """Release partitions that are assigned elsewhere, and take those that are free."""
+        assert self._me is not None  # noqa: S101 - after _join
+        topics = self.subscription()
+        share = self._log.sync_group(self._me, self._positions, topics)
+        if going := set(self._positions) - share.target:
+            self._give_up(going)
+            share = self._log.sync_group(self._me, self._positions, topics)
+        self._generation = share.generation
+        if new := sorted(share.owned - set(self._positions)):
+            self._positions |= self._starts(new)
+            self._listener.on_assigned(new)
+
+    def _join(self) -> None:
+        options = self._options
+        request = JoinRequest(
+            topics=self.subscription(),
+            assignors=options.assignors,
+            instance=options.group_instance_id,
+            client=options.client_id,
+            session_ms=options.session_timeout_ms,
+        )
+        self._me = self._log.join_group(options.group, request)
+        if self._thread is None:
+            arguments = (weakref.ref(self), self._stop, options.heartbeat_interval_ms / 1000)
+            self._thread = threading.Thread(target=_beats, args=arguments, name="penstock-heartbeat", daemon=True)
+            self._thread.start()
+
+    def _leave(self) -> None:
+        if self._me is not None:
+            self._log.leave_group(self._me)
+            self._me = None
+
+    def _give_up(self, places: set[TopicPartition]) -> None:
+        if places:
+            self._listener.on_revoked(sorted(places))
+        self._forget(places)
+
+    def _forget(self, places: set[TopicPartition]) -> None:
+        for place in places:
+            self._positions.pop(place, None)
+        self._paused -= places
+
+    # Reading
+
+    def _starts(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        committed = self.committed(places)
+        return {place: committed[place] if place in committed else self._reset_of(place) for place in places}
+
+    def _reset_of(self, place: TopicPartition) -> int:
+        if self._options.auto_offset_reset == "none":
+            raise OffsetOutOfRangeError(
+                f"{place.topic}-{place.partition}: no offset to start from, and auto.offset.reset is none",
+                hint="seek, commit an offset for the group, or set auto_offset_reset to earliest or latest",
+                topic=place.topic, partition=place.partition,
+            )  # fmt: skip
+        if self._options.auto_offset_reset == "latest":
+            return self._log.end_offset(place.topic, place.partition)
+        return self._log.beginning_offset(place.topic, place.partition)
+
+    def _read_in_turn(self, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+        """Read from the partitions in turn, so that a busy one does not starve the others."""
+        places = sorted(set(self._positions) - self._paused)
+        found: list[tuple[TopicPartition, pa.RecordBatch]] = []
+        if not places:
+            return found
+        self._turn = (self._turn + 1) % len(places)
+        for place in places[self._turn :] + places[: self._turn]:
+            try:
+                fetched = self._log.read(place.topic, place.partition, self._positions[place], max_records)
+            except OffsetOutOfRangeError:
+                self._positions[place] = self._reset_of(place)
+                fetched = self._log.read(place.topic, place.partition, self._positions[place], max_records)
+            self._positions[place] = fetched.next_offset
+            if fetched.records.num_rows:
+                found.append((place, fetched.records))
+                max_records -= fetched.records.num_rows
+            if max_records <= 0:
+                break
+        return found
+
+
+def _beats(consumer: weakref.ref[EmbeddedConsumer], stop: threading.Event, interval_s: float) -> None:
+    while not stop.wait(interval_s):
+        alive = consumer()
+        if alive is None or not alive.beat():
+            return
+        del alive

@@ -1,0 +1,237 @@
+"""Coordination of an application's tasks and instances through the log: ledger, fencing, leases."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from penstock.errors import FencedError, other_inputs
+from penstock.log.base import Lease
+from penstock.log.embedded.database import Database
+from penstock.log.lease_holders import holder_runs, runs_already
+from penstock.log.processes import process_start
+
+__all__ = ["Coordination", "Lease", "LedgerEntry", "check_lease", "check_producer", "write_ledger"]
+
+
+class Coordination:
+    """The ledger and leases of an embedded log."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def writing(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Begin a write transaction; for the log's own parts."""
+        return self._database.writing()
+
+    def ledger(self, application: str) -> dict[str, int]:
+        """Return the last batch that each task has written."""
+        with self._database.reading() as connection:
+            return dict(
+                connection.execute("SELECT task, batch FROM ledger WHERE application = ?", (application,)).fetchall()
+            )
+
+    def ledger_inputs(self, application: str) -> dict[str, str]:
+        """Return the checksum of the inputs of each task's last batch; tasks without one are left out."""
+        with self._database.reading() as connection:
+            found = connection.execute(
+                "SELECT task, inputs FROM ledger JOIN ledger_inputs USING (application, task, batch) "
+                "WHERE application = ?",
+                (application,),
+            )
+            return dict(found.fetchall())
+
+    def clear_ledger(self, application: str) -> None:
+        """Delete an application's ledger; part of a reset, after its checkpoint is deleted."""
+        with self._database.writing() as connection:
+            for table in ("ledger", "ledger_inputs", "planned"):
+                connection.execute(f"DELETE FROM {table} WHERE application = ?", (application,))  # noqa: S608
+
+    def note_planned(self, application: str, epoch: int, batch: str) -> None:
+        """Store the newest planned batch in place of the one before; it is on disk when this returns.
+
+        Raises:
+            FencedError: A newer instance has taken over.
+        """
+        with self._database.writing() as connection:
+            check_lease(connection, application, epoch)
+            connection.execute("INSERT OR REPLACE INTO planned VALUES (?, ?)", (application, batch))
+
+    def planned(self, application: str) -> str | None:
+        """Return the newest planned batch, as it was stored; None if there is none."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT batch FROM planned WHERE application = ?", (application,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def new_producer_epoch(self, transactional_id: str, lease: tuple[str, int] | None = None) -> int:
+        """Return the epoch of a new producer of this id, which fences the transactions of earlier ones.
+
+        Raises:
+            FencedError: ``lease``, an application and its epoch, has a newer epoch.
+        """
+        with self._database.writing() as connection:
+            if lease is not None:
+                check_lease(connection, *lease)
+            row = connection.execute(
+                "SELECT epoch FROM producers WHERE transactional_id = ?", (transactional_id,)
+            ).fetchone()
+            epoch = 0 if row is None else int(row[0]) + 1
+            check_producer(connection, transactional_id, epoch)
+        return epoch
+
+    def acquire_lease(
+        self,
+        application: str,
+        owner: str,
+        ttl_ms: int = 30_000,
+        *,
+        force: bool = False,
+        replacing: Lease | None = None,
+    ) -> Lease:
+        """Take the right to run an application, with a new epoch.
+
+        The lease of a live owner is not available. A lease is free when its owner has released it, when its heartbeat
+        is older than its ``ttl_ms``, or when its process, if on this host, is gone.
+
+        Args:
+            application: The ``application.id``.
+            owner: A name by which people recognise this instance.
+            ttl_ms: The time that the lease lasts without ``renew_lease``.
+            force: Take it from a live owner, whose writes are then fenced.
+            replacing: A lease of this instance that the new one replaces.
+
+        Raises:
+            FencedError: Another instance runs, or has run since ``replacing``; the message names it.
+        """
+        now = _now_ms()
+        with self._database.writing() as connection:
+            held = _lease(connection, application)
+            if replacing is not None:
+                check_lease(connection, application, replacing.epoch)
+            elif held is not None and not force and holder_runs(held, _process_start(connection, application)):
+                raise runs_already(held)
+            epoch = (held.epoch if held else 0) + 1
+            lease = Lease(
+                application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False
+            )
+            connection.execute(
+                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+                (application, owner, lease.host, lease.pid, process_start(lease.pid), epoch, now, now, ttl_ms),
+            )
+        return lease
+
+    def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
+        """Do nothing: readers of a group's members also read the lease."""
+
+    def renew_lease(self, lease: Lease) -> None:
+        """Send a heartbeat; raises FencedError if a newer instance has taken over."""
+        with self._database.writing() as connection:
+            check_lease(connection, lease.application, lease.epoch)
+            connection.execute(
+                "UPDATE leases SET heartbeat_ms = ? WHERE application = ?", (_now_ms(), lease.application)
+            )
+
+    def release_lease(self, lease: Lease) -> None:
+        """Release the lease; does nothing if another instance has it."""
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE leases SET released = 1 WHERE application = ? AND epoch = ?", (lease.application, lease.epoch)
+            )
+
+    def lease(self, application: str) -> Lease | None:
+        """Return the lease of the instance that runs, or last ran, an application."""
+        with self._database.reading() as connection:
+            return _lease(connection, application)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A batch that a task has written, with a checksum of its inputs (empty: unknown)."""
+
+    application: str
+    task: str
+    batch: int
+    inputs: str = ""
+
+
+def write_ledger(connection: sqlite3.Connection, entry: LedgerEntry, now_ms: int) -> bool:
+    """Record a batch in the ledger; return True if this very batch is there already.
+
+    Raises:
+        FencedError: The ledger has a later batch.
+        CheckpointMismatchError: The ledger has a batch of this number with other inputs.
+    """
+    application, task, batch, inputs = entry.application, entry.task, entry.batch, entry.inputs
+    row = connection.execute(
+        "SELECT batch FROM ledger WHERE application = ? AND task = ?", (application, task)
+    ).fetchone()
+    if row is not None and row[0] > batch:
+        raise FencedError(
+            f"task {task} of {application!r} wants to write batch {batch}, but batch {row[0]} is written",
+            hint="an old attempt needs nothing; if the checkpoint was deleted, reset the application as well",
+            application=application, task=task, batch=batch, written=row[0],
+        )  # fmt: skip
+    if row is not None and row[0] == batch:
+        noted = connection.execute(
+            "SELECT inputs FROM ledger_inputs WHERE application = ? AND task = ? AND batch = ?",
+            (application, task, batch),
+        ).fetchone()
+        if inputs and noted is not None and noted[0] != inputs:
+            raise other_inputs(task, batch, f"the ledger of {application!r}", application=application)
+        return True
+    connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?)", (application, task, batch, now_ms))
+    if inputs:
+        connection.execute(
+            "INSERT OR REPLACE INTO ledger_inputs VALUES (?, ?, ?, ?)", (application, task, batch, inputs)
+        )
+    return False
+
+
+def check_producer(connection: sqlite3.Connection, transactional_id: str, epoch: int | None) -> None:
+    """Raise FencedError if a newer producer has written under this id."""
+    if not transactional_id or epoch is None:
+        return
+    row = connection.execute("SELECT epoch FROM producers WHERE transactional_id = ?", (transactional_id,)).fetchone()
+    if row is not None and row[0] > epoch:
+        raise FencedError(
+            f"transaction {transactional_id!r} of epoch {epoch}: epoch {row[0]} has taken over",
+            hint="stop this instance; the newer one goes on",
+            transactional_id=transactional_id, epoch=epoch, newest=row[0],
+        )  # fmt: skip
+    if row is None or row[0] < epoch:
+        connection.execute("INSERT OR REPLACE INTO producers VALUES (?, ?)", (transactional_id, epoch))
+
+
+def check_lease(connection: sqlite3.Connection, application: str, epoch: int | None) -> None:
+    """Raise FencedError if a newer instance has taken this lease."""
+    held = None if epoch is None else _lease(connection, application)
+    if held is not None and epoch is not None and held.epoch > epoch:
+        raise FencedError(
+            f"application {application!r}, epoch {epoch}: {held.owner} (process {held.pid} on {held.host}) "
+            f"has taken over with epoch {held.epoch}",
+            hint="stop this instance; the newer one goes on",
+            application=application, epoch=epoch, newest=held.epoch, owner=held.owner,
+        )  # fmt: skip
+
+
+def _lease(connection: sqlite3.Connection, application: str) -> Lease | None:
+    row = connection.execute(
+        "SELECT application, owner, epoch, host, pid, since_ms, heartbeat_ms, ttl_ms, released FROM leases "
+        "WHERE application = ?",
+        (application,),
+    ).fetchone()
+    return None if row is None else Lease(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], bool(row[8]))
+
+
+def _process_start(connection: sqlite3.Connection, application: str) -> str:
+    found = connection.execute("SELECT process_start FROM leases WHERE application = ?", (application,)).fetchone()
+    return str(found[0])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

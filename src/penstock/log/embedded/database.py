@@ -1,0 +1,219 @@
+"""The SQLite database of a log: its connection, its lock, and short transactions.
+
+A process has one connection per open log. SQLite's connections must not cross a fork: they are closed just before it
+and opened again on the next use, in the parent and in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock.errors import EnvironmentProblemError, InvalidStateError, LogError
+from penstock.log.embedded.schema import ensure_schema
+from penstock.log.url import LogUrl
+
+__all__ = ["BUSY_TIMEOUT_S", "Database"]
+
+BUSY_TIMEOUT_S = 60.0
+_PAGE_BYTES = 16_384
+_CHECKPOINT_PAGES = 4_096  # 64 MiB of write-ahead log between checkpoints
+_KEEP_WAL_BYTES = 128 * 1024 * 1024
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.005  # between two looks for the writes of other processes
+
+
+class Database:
+    """The SQLite side of an embedded log.
+
+    ``synchronous`` is the durability of a commit. ``full`` (the default) waits for the disk: a power cut loses no
+    committed data, as exactly-once needs. ``normal`` loses nothing when a process or all of Spark is killed, but a
+    power cut or a crash of the operating system may lose the last commits (never part of one). ``off`` leaves even
+    the order of writes to the operating system.
+    """
+
+    def __init__(self, url: LogUrl) -> None:
+        self.url = url
+        self._lock = threading.RLock()
+        self._written = threading.Condition(self._lock)
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+        self._pid = os.getpid()
+        _OPEN.add(self)
+        with self.reading():
+            pass
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Begin a consistent snapshot for a few queries."""
+        with self._lock, self._explained():
+            connection = self._opened()
+            if connection.in_transaction:
+                yield connection
+                return
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Begin a write transaction: all of the block, or nothing. Keep it short, as other writers wait."""
+        with self._lock, self._explained():
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'version'")
+                connection.execute("COMMIT")
+                self._written.notify_all()
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def version(self) -> int:
+        """Return a number that grows with every write by any process."""
+        with self.reading() as connection:
+            return int(connection.execute("SELECT value FROM counters WHERE name = 'version'").fetchone()[0])
+
+    def wait_for_write(self, version: int, timeout_s: float) -> int:
+        """Wait until the log's version is no longer this one or until the time-out, and return its version.
+
+        Writes by other threads of this process end the wait at once, those by other processes within 5 ms.
+        """
+        deadline = time.monotonic() + timeout_s
+        pause = _FIRST_PAUSE_S if self.url.path is not None else timeout_s
+        with self._written:
+            while (now := self.version()) == version and (left := deadline - time.monotonic()) > 0:
+                self._written.wait(min(pause, left))
+                pause = min(2 * pause, _LONGEST_PAUSE_S) if self.url.path is not None else left
+        return now
+
+    def close(self) -> None:
+        """Close the connection; the contents of a log in memory are lost."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+            self._written.notify_all()
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._closed:
+            raise InvalidStateError(f"the log {self.url.url} is closed", hint="open it again with open_log")
+        if self._connection is None:
+            self._connection = self._connect()
+        elif self.url.path is None and self._pid != os.getpid():
+            raise LogError(
+                f"the log {self.url.url} lives in the memory of process {self._pid}, this is process {os.getpid()}",
+                hint="use a file (sqlite:///name.db) when several processes share a log",
+            )
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        path = self.url.path
+        if path is not None and not path.parent.is_dir():
+            raise LogError(f"the directory of the log does not exist: {path.parent}", hint=f"mkdir -p {path.parent}")
+        connection = sqlite3.connect(
+            str(path) if path is not None else ":memory:",
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            if path is not None:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA synchronous = {self.url.settings.get('synchronous', 'full').upper()}")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+                connection.execute(f"PRAGMA journal_size_limit = {_KEEP_WAL_BYTES}")
+            ensure_schema(connection, str(path) if path is not None else self.url.url)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def before_fork(self) -> None:
+        """Lock this log, and close its file unless a transaction is open."""
+        self._lock.acquire()
+        if self.url.path is not None and self._connection is not None and not self._connection.in_transaction:
+            self._disconnect()
+
+    def after_fork(self) -> None:
+        """Unlock this log, in the parent as in the child."""
+        self._lock.release()
+
+    def abandon_connection(self) -> None:
+        """Drop, in the child, the connection of a parent that has forked inside a transaction."""
+        if self.url.path is not None and self._connection is not None:
+            _PARENTS.append(self._connection)  # closing it here would end the parent's transaction
+            self._connection = None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: sqlite3.Error) -> Exception:
+        where = str(self.url.path or self.url.url)
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return LogError(
+                f"{where}: another process has held the write lock for over {BUSY_TIMEOUT_S:.0f} s",
+                hint="see which processes have the file open, and stop the one that hangs",
+            )
+        if code == sqlite3.SQLITE_FULL:
+            return LogError(
+                f"{where}: the disk is full; nothing of this write was kept", hint="free disk space, then run again"
+            )
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            return EnvironmentOrLogError(
+                f"{where}: cannot be opened for writing ({error})",
+                hint="check the permissions of the file and of its directory, or name another place",
+            )
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            kind = "is not a Penstock log" if code == sqlite3.SQLITE_NOTADB else "is damaged"
+            return LogError(f"{where}: {kind} ({error})", hint="name another file, or restore this one from a copy")
+        return LogError(f"{where}: {error}", hint="see the cause above; nothing of this write was kept")
+
+
+class EnvironmentOrLogError(LogError, EnvironmentProblemError):
+    """The operating system does not allow writing to the log."""
+
+
+_OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
+_HELD: list[Database] = []
+_PARENTS: list[sqlite3.Connection] = []
+
+
+def _before_fork() -> None:
+    for database in list(_OPEN):
+        database.before_fork()
+        _HELD.append(database)
+
+
+def _after_fork() -> None:
+    while _HELD:
+        _HELD.pop().after_fork()
+
+
+def _after_fork_in_child() -> None:
+    for database in _HELD:
+        database.abandon_connection()
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

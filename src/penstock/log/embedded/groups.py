@@ -1,0 +1,152 @@
+"""Consumer groups of an embedded log: their offsets and members."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping
+
+from penstock.errors import LogError
+from penstock.log.base import GroupState, Lease, OffsetAndMetadata, TopicPartition
+from penstock.log.embedded import membership
+from penstock.log.embedded.coordination import check_lease
+from penstock.log.embedded.database import Database
+from penstock.log.embedded.membership import JoinRequest, Membership, Share
+
+__all__ = ["ConsumerGroups", "write_offsets"]
+
+
+class ConsumerGroups:
+    """Consumer groups of an embedded log."""
+
+    _database: Database
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", lease: Lease | None = None
+    ) -> None:
+        """Set the group's next offsets, with ``metadata``, regardless of its members.
+
+        Raises:
+            FencedError: ``lease`` was taken over by a newer instance.
+        """
+        with self._database.writing() as connection:
+            if lease is not None:
+                check_lease(connection, lease.application, lease.epoch)
+            noted = {place: OffsetAndMetadata(each, metadata) for place, each in offsets.items()}
+            write_offsets(connection, group, noted, _now_ms())
+
+    def commit_as(self, me: Membership, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the group's next offsets as a member.
+
+        Raises:
+            FencedError: One of these partitions does not belong to this member (any more).
+        """
+        with self._database.writing() as connection:
+            membership.check_owner(connection, me, offsets)
+            plain = {place: OffsetAndMetadata(each) for place, each in offsets.items()}
+            write_offsets(connection, me.group, plain, _now_ms())
+
+    def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Return the group's next offsets by partition."""
+        return {place: each.offset for place, each in self.group_offsets(group).items()}
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's next offsets with their metadata."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT topic, partition, next_offset, coalesce(metadata, '') FROM group_offsets "
+                "LEFT JOIN group_notes USING (name, topic, partition) WHERE name = ?",
+                (group,),
+            ).fetchall()
+        return {TopicPartition(row[0], row[1]): OffsetAndMetadata(row[2], row[3]) for row in rows}
+
+    def delete_offsets(self, group: str, places: Iterable[TopicPartition]) -> None:
+        """Delete the group's offsets of these partitions."""
+        with self._database.writing() as connection:
+            for place in places:
+                for table in ("group_offsets", "group_notes"):
+                    connection.execute(
+                        f"DELETE FROM {table} WHERE name = ? AND topic = ? AND partition = ?",  # noqa: S608
+                        (group, place.topic, place.partition),
+                    )
+
+    def groups(self) -> list[str]:
+        """List the names of all groups that have committed offsets or members."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT name FROM group_offsets UNION SELECT name FROM group_members ORDER BY name"
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def group_state(self, group: str) -> GroupState:
+        """Return the state and members; dead and silent members are removed first."""
+        with self._database.reading() as connection:
+            known = membership.members_of(connection, group)
+        if known:
+            with self._database.writing() as connection:
+                membership.expire(connection, group, _now_ms())
+        with self._database.reading() as connection:
+            state, assignor = membership.state_of(connection, group)
+            return GroupState(state, assignor, tuple(membership.members_of(connection, group)))
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group and its offsets.
+
+        Raises:
+            LogError: The group has members.
+        """
+        with self._database.writing() as connection:
+            membership.expire(connection, group, _now_ms())
+            members = membership.members_of(connection, group)
+            if members:
+                raise LogError(
+                    f"group {group!r} has {len(members)} member(s), such as process {members[0].pid} "
+                    f"on {members[0].host}",
+                    hint="stop its consumers first",
+                    group=group,
+                )
+            for table in ("group_offsets", "group_notes", "group_targets", "group_owners", "groups"):
+                connection.execute(f"DELETE FROM {table} WHERE name = ?", (group,))  # noqa: S608
+
+    def join_group(self, group: str, request: JoinRequest) -> Membership:
+        """Join the group as a new member."""
+        with self._database.writing() as connection:
+            return membership.join(connection, group, request, _now_ms())
+
+    def sync_group(self, me: Membership, held: Iterable[TopicPartition], topics: Iterable[str]) -> Share:
+        """Report the partitions that this member holds, and return its share."""
+        with self._database.writing() as connection:
+            return membership.sync(connection, me, held, topics, _now_ms())
+
+    def heartbeat(self, me: Membership, topics: Iterable[str]) -> None:
+        """Send a member's heartbeat."""
+        with self._database.writing() as connection:
+            membership.heartbeat(connection, me, topics, _now_ms())
+
+    def leave_group(self, me: Membership) -> None:
+        """Leave the group; the member's partitions are free at once."""
+        with self._database.writing() as connection:
+            membership.leave(connection, me, _now_ms())
+
+    def group_generation(self, group: str) -> int:
+        """Return a number that grows whenever members have to check their share again."""
+        with self._database.reading() as connection:
+            return membership.generation_of(connection, group)
+
+
+def write_offsets(
+    connection: sqlite3.Connection, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], now_ms: int
+) -> None:
+    """Store a group's offsets; their earlier metadata is replaced too."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO group_offsets VALUES (?, ?, ?, ?, ?)",
+        [(group, place.topic, place.partition, each.offset, now_ms) for place, each in offsets.items()],
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO group_notes VALUES (?, ?, ?, ?)",
+        [(group, place.topic, place.partition, each.metadata) for place, each in offsets.items()],
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

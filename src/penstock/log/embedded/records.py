@@ -1,0 +1,187 @@
+"""Record batches of an embedded log: append, read, find by time. Functions of one open connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OffsetOutOfRangeError, ProductionError
+from penstock.log.base import Fetched, OffsetAndTime, Span, Stretch
+from penstock.log.embedded.catalog import Slot
+from penstock.log.embedded.codec import COLUMNS, INSERT, MAX_ROW_RECORDS, EncodedRow, StoredRow, concat, decode
+from penstock.log.time_range import first_from
+
+__all__ = ["check_keys", "insert", "iterate", "offset_for_time", "read", "read_bytes", "size_bytes", "stretches"]
+
+_COALESCE_BELOW = 2_000
+_ROWS_A_QUERY = 64
+
+
+def check_keys(slot: Slot, records: pa.RecordBatch) -> None:
+    """Raise ProductionError for records without a key in a compacted topic, as Kafka does; ``rows`` has their rows."""
+    if "compact" in slot.config.get("cleanup.policy", "") and records.column("key").null_count:
+        raise ProductionError(
+            f"a record without a key for the compacted topic {slot.topic!r}",
+            hint="give each record a key, or create the topic with cleanup.policy=delete",
+            topic=slot.topic,
+            partition=slot.partition,
+            code="INVALID_RECORD",
+            rows=np.flatnonzero(records.column("key").is_null()).tolist(),
+        )
+
+
+def insert(connection: sqlite3.Connection, slot: Slot, base: int, rows: Sequence[EncodedRow], now_ms: int) -> int:
+    """Store rows from offset ``base`` on and return the next offset."""
+    if not rows:
+        return base
+    connection.executemany(INSERT, [row.values(slot.id, base, now_ms) for row in rows])
+    following = base + rows[-1].last + 1
+    connection.execute("UPDATE partitions SET next_offset = ? WHERE id = ?", (following, slot.id))
+    return following
+
+
+def read(connection: sqlite3.Connection, slot: Slot, offset: int, max_records: int) -> Fetched:
+    """Read up to ``max_records`` from ``offset`` on."""
+    _check_range(slot, offset)
+    found: list[pa.RecordBatch] = []
+    left = max(max_records, 1)
+    for batch in _rows(connection, slot, offset, slot.next_offset):
+        part = batch.slice(0, left)
+        found.append(part)
+        left -= part.num_rows
+        if not left:
+            records = concat(found)
+            return Fetched(records, records.column("offset")[-1].as_py() + 1)
+    return Fetched(concat(found), slot.next_offset)
+
+
+def read_bytes(connection: sqlite3.Connection, slot: Slot, offset: int, most_bytes: int) -> tuple[Fetched, int]:
+    """Read at least one row from ``offset`` on, and more up to ``most_bytes`` before compression; return their size."""
+    _check_range(slot, offset)
+    end, size = offset, 0
+    for last, raw in connection.execute(
+        "SELECT last_offset, raw_bytes FROM batches WHERE partition_id = ? AND last_offset >= ? ORDER BY last_offset",
+        (slot.id, offset),
+    ):
+        if size and size + raw > most_bytes:
+            break
+        end, size = last + 1, size + raw
+    else:
+        end = slot.next_offset
+    return Fetched(concat(list(_rows(connection, slot, offset, end))), end), size
+
+
+def iterate(connection: sqlite3.Connection, slot: Slot, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Yield all records with start <= offset < end, which must exist, as stored; runs of small rows are joined."""
+    if start >= end:
+        return
+    _check_range(slot, start)
+    _check_range(slot, end)
+    small: list[pa.RecordBatch] = []
+    size = 0
+    for batch in _rows(connection, slot, start, end):
+        if batch.num_rows >= _COALESCE_BELOW and not small:
+            yield batch
+            continue
+        small.append(batch)
+        size += batch.num_rows
+        if size >= MAX_ROW_RECORDS:
+            yield concat(small)
+            small, size = [], 0
+    if small:
+        yield concat(small)
+
+
+def offset_for_time(connection: sqlite3.Connection, slot: Slot, timestamp: int) -> OffsetAndTime | None:
+    """Find the first record, in offset order, that is not older than a timestamp."""
+    row = connection.execute(
+        f"SELECT {COLUMNS} FROM batches WHERE partition_id = ? AND last_offset >= ? AND max_ts >= ? "  # noqa: S608
+        "ORDER BY last_offset LIMIT 1",
+        (slot.id, slot.start_offset, timestamp),
+    ).fetchone()
+    if row is None:
+        return None
+    stored = StoredRow(*row)
+    batch = _cut(decode(stored, slot.topic, slot.partition), slot.start_offset, slot.next_offset)
+    first = first_from(batch, timestamp)
+    if first is None:  # the only such record of this row is before the log's start
+        later = Slot(
+            slot.topic, slot.partition, slot.id, stored.last_offset + 1, slot.next_offset, slot.cleaned_to, slot.config
+        )
+        return offset_for_time(connection, later, timestamp)
+    return first
+
+
+def stretches(connection: sqlite3.Connection, slot: Slot, span: Span) -> list[Stretch]:
+    """List rows until they hold ``most`` records, from the index alone."""
+    found: list[Stretch] = []
+    start, end, most = span
+    position = start
+    for base, last, earliest, latest in connection.execute(
+        "SELECT base_offset, last_offset, min_ts, max_ts FROM batches WHERE partition_id = ? AND last_offset >= ? "
+        "ORDER BY last_offset",
+        (slot.id, start),
+    ):
+        if base >= end or position - start >= most:
+            break
+        position = min(last + 1, end)
+        found.append(Stretch(position, earliest, latest))
+    return found
+
+
+def size_bytes(connection: sqlite3.Connection, slot: Slot, start: int, end: int) -> int:
+    """Return the size of a range's records in bytes before compression, from the index alone."""
+    size = 0.0
+    for base, last, raw in connection.execute(
+        "SELECT base_offset, last_offset, raw_bytes FROM batches WHERE partition_id = ? AND last_offset >= ? "
+        "AND base_offset < ?",
+        (slot.id, start, end),
+    ):
+        size += raw * (min(last + 1, end) - max(base, start)) / (last + 1 - base)
+    return round(size)
+
+
+def _check_range(slot: Slot, offset: int) -> None:
+    if slot.start_offset <= offset <= slot.next_offset:
+        return
+    reason = "retention has removed it" if offset < slot.start_offset else "it is not written yet"
+    raise OffsetOutOfRangeError(
+        f"offset {offset} of {slot.topic}-{slot.partition} is out of range: {reason}",
+        hint=f"offsets run from {slot.start_offset} to {slot.next_offset}",
+        topic=slot.topic,
+        partition=slot.partition,
+        offset=offset,
+        beginning=slot.start_offset,
+        end=slot.next_offset,
+    )
+
+
+def _rows(connection: sqlite3.Connection, slot: Slot, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    position = start
+    while position < end:
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM batches WHERE partition_id = ? AND last_offset >= ? "  # noqa: S608
+            "ORDER BY last_offset LIMIT ?",
+            (slot.id, position, _ROWS_A_QUERY),
+        ).fetchall()
+        for row in (StoredRow(*each) for each in rows):
+            if row.base_offset >= end:
+                return
+            batch = _cut(decode(row, slot.topic, slot.partition), start, end)
+            if batch.num_rows:
+                yield batch
+        if len(rows) < _ROWS_A_QUERY:
+            return
+        position = StoredRow(*rows[-1]).last_offset + 1
+
+
+def _cut(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
+    offsets = batch.column("offset")
+    if offsets[0].as_py() >= start and offsets[-1].as_py() < end:
+        return batch
+    numbers = offsets.to_numpy()
+    first, last = int(numbers.searchsorted(start)), int(numbers.searchsorted(end))
+    return batch.slice(first, last - first)

@@ -1,0 +1,126 @@
+"""A transaction of the embedded log: buffered, then written at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from sqlite3 import Connection
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.errors import FencedError, InvalidStateError
+from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.embedded import catalog, records
+from penstock.log.embedded.codec import EncodedRow
+from penstock.log.embedded.coordination import LedgerEntry, check_lease, check_producer, write_ledger
+from penstock.log.embedded.groups import write_offsets
+from penstock.log.embedded.membership import Membership, check_owner
+
+__all__ = ["EmbeddedTransaction"]
+
+
+class _Log(Protocol):
+    """The operations of an embedded log that a transaction needs."""
+
+    def prepare(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[EncodedRow]: ...
+
+    def writing(self) -> AbstractContextManager[Connection]: ...
+
+    def clean_sometimes(self, now_ms: int) -> None: ...
+
+
+class EmbeddedTransaction:
+    """Buffers appends, group offsets and ledger entries until the block ends.
+
+    Attributes:
+        first_offsets: After the commit, the offset of the first record appended to each partition.
+        following: After the commit, the offset after the last record appended to each partition.
+        already_written: True after the commit if the ledger shows that this very batch was written before: then
+            nothing is written again.
+    """
+
+    def __init__(self, log: _Log, transactional_id: str, epoch: int | None) -> None:
+        self._log = log
+        self._id = transactional_id
+        self._epoch = epoch
+        self._appends: dict[TopicPartition, list[list[EncodedRow]]] = {}
+        self._offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        self._leases: list[tuple[str, int]] = []
+        self._owners: list[tuple[Membership, tuple[TopicPartition, ...]]] = []
+        self._ledger: dict[tuple[str, str], LedgerEntry] = {}
+        self._bytes = 0
+        self._ended = False
+        self.first_offsets: dict[TopicPartition, int] = {}
+        self.following: dict[TopicPartition, int] = {}
+        self.already_written = False
+
+    def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None:
+        """Add records (RECORD_SCHEMA); the ``offset`` column may be absent and is ignored."""
+        self._check_open()
+        rows = self._log.prepare(topic, partition, records)
+        self._appends.setdefault(TopicPartition(topic, partition), []).append(rows)
+        self._bytes += sum(row.payload.size for row in rows)
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Add a group's next offsets, to be committed with the records."""
+        self.commit_with_metadata(group, {place: OffsetAndMetadata(each) for place, each in offsets.items()})
+
+    def commit_with_metadata(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Like ``commit_offsets``, with a text for each offset."""
+        self._check_open()
+        self._offsets.setdefault(group, {}).update(offsets)
+
+    def require_lease(self, application: str, epoch: int) -> None:
+        """Let the commit fail with FencedError if the application's lease has a newer epoch."""
+        self._check_open()
+        self._leases.append((application, epoch))
+
+    def commit_as(self, me: Membership, offsets: Mapping[TopicPartition, int]) -> None:
+        """Like ``commit_offsets``, as a member; the commit fails if it does not own a partition (any more)."""
+        self.commit_offsets(me.group, offsets)
+        self._owners.append((me, tuple(offsets)))
+
+    def put_ledger(self, application: str, task: str, batch: int, inputs: str = "") -> None:
+        """Record that this task has written batch ``batch``; the commit checks that it had not."""
+        self._check_open()
+        self._ledger[application, task] = LedgerEntry(application, task, batch, inputs)
+
+    def commit(self) -> None:
+        """Write everything; called by the log when the block ends."""
+        self._check_open()
+        self._ended = True
+        now_ms = time.time_ns() // 1_000_000
+        with self._log.writing() as connection:
+            check_producer(connection, self._id, self._epoch)
+            for lease in self._leases:
+                check_lease(connection, *lease)
+            done = []
+            for entry in self._ledger.values():
+                check_lease(connection, entry.application, self._epoch)
+                done.append(write_ledger(connection, entry, now_ms))
+            if any(done):
+                if not all(done):
+                    raise FencedError(
+                        f"transaction {self._id!r}: some of its tasks have written their batch, others have not",
+                        hint="give each task a transaction of its own",
+                    )
+                self.already_written = True
+                return
+            for me, places in self._owners:
+                check_owner(connection, me, places)
+            for place, parts in self._appends.items():
+                slot = catalog.slot(connection, place.topic, place.partition)
+                following = self.first_offsets[place] = slot.next_offset
+                for rows in parts:
+                    following = records.insert(connection, slot, following, rows, now_ms)
+                self.following[place] = following
+            for group, offsets in self._offsets.items():
+                write_offsets(connection, group, offsets, now_ms)
+        if self._bytes:
+            self._log.clean_sometimes(now_ms)
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise InvalidStateError("this transaction has ended", hint="begin another with log.transaction(...)")

@@ -1,0 +1,141 @@
+"""Upkeep of an embedded log: retention, compaction, deletion of records, sizes."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from penstock.errors import LogError, UnknownTopicError
+from penstock.log.base import TopicInfo, TopicPartition
+from penstock.log.embedded import catalog
+from penstock.log.embedded.compaction import compact_partition, is_dirty
+from penstock.log.embedded.database import Database
+from penstock.log.settings import setting
+
+__all__ = ["CLEAN_EVERY_MS", "PartitionStats", "Upkeep"]
+
+CLEAN_EVERY_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """The contents of a partition in numbers; ``bytes`` as stored, ``raw_bytes`` before compression."""
+
+    beginning_offset: int
+    end_offset: int
+    records: int
+    batches: int
+    bytes: int
+    raw_bytes: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+
+
+class Upkeep:
+    """Retention, compaction and sizes of an embedded log."""
+
+    _database: Database
+    _next_clean = 0.0
+
+    def clean(self, now_ms: int | None = None) -> None:
+        """Apply retention and compaction to all topics that need it.
+
+        A record is removed ``retention.ms`` after its timestamp or its append, whichever is later, so that a backfill
+        of old records stays readable. ``retention.bytes`` counts bytes as stored.
+        """
+        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        for topic in self._listing():
+            policy = setting(topic.config, "cleanup.policy")
+            for partition in range(topic.partitions):
+                try:
+                    if "delete" in policy:
+                        with self._database.writing() as connection:
+                            _retain(connection, catalog.slot(connection, topic.name, partition), now)
+                    if "compact" in policy and is_dirty(self._database, topic.name, partition):
+                        compact_partition(self._database, topic.name, partition, now)
+                except UnknownTopicError:
+                    break  # deleted meanwhile
+
+    def clean_sometimes(self, now_ms: int) -> None:
+        """Clean if no process has for a minute; called after appends."""
+        if time.monotonic() < self._next_clean:
+            return
+        self._next_clean = time.monotonic() + CLEAN_EVERY_MS / 1000
+        with suppress(LogError):  # the append before is committed: a failing upkeep must not make it look failed
+            with self._database.writing() as connection:
+                mine = connection.execute(
+                    "UPDATE counters SET value = ? WHERE name = 'cleaned_ms' AND value <= ?",
+                    (now_ms, now_ms - CLEAN_EVERY_MS),
+                ).rowcount
+            if mine:
+                self.clean(now_ms)
+
+    def compact(self, topic: str, partition: int, now_ms: int | None = None) -> None:
+        """Keep the last record of each key, and drop tombstones after ``delete.retention.ms``. Offsets stay."""
+        compact_partition(self._database, topic, partition, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
+        """Remove all records below an offset and return the new first offset."""
+        with self._database.writing() as connection:
+            slot = catalog.slot(connection, topic, partition)
+            if before_offset > slot.next_offset:
+                raise LogError(
+                    f"{topic}-{partition} ends at offset {slot.next_offset}: cannot delete before {before_offset}",
+                    hint=f"give at most {slot.next_offset}",
+                )
+            start = max(before_offset, slot.start_offset)
+            _start_at(connection, slot, start)
+        return start
+
+    def stats(self) -> Mapping[TopicPartition, PartitionStats]:
+        """Return the sizes of all partitions."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT t.name, p.partition, p.start_offset, p.next_offset, coalesce(sum(b.count), 0), count(b.id), "
+                "coalesce(sum(b.bytes), 0), coalesce(sum(b.raw_bytes), 0), min(b.min_ts), max(b.max_ts) FROM topics t "
+                "JOIN partitions p ON p.topic_id = t.id LEFT JOIN batches b ON b.partition_id = p.id "
+                "GROUP BY p.id ORDER BY t.name, p.partition"
+            ).fetchall()
+        return {TopicPartition(row[0], row[1]): PartitionStats(*row[2:]) for row in rows}
+
+    def _listing(self) -> list[TopicInfo]:
+        with self._database.reading() as connection:
+            return catalog.listing(connection)
+
+
+def _retain(connection: sqlite3.Connection, slot: catalog.Slot, now_ms: int) -> None:
+    start = slot.start_offset
+    keep_ms = int(setting(slot.config, "retention.ms"))
+    if keep_ms >= 0:
+        row = connection.execute(
+            "SELECT base_offset FROM batches WHERE partition_id = ? AND max(max_ts, appended_ms) >= ? "
+            "ORDER BY last_offset LIMIT 1",
+            (slot.id, now_ms - keep_ms),
+        ).fetchone()
+        start = max(start, row[0] if row else slot.next_offset)
+    keep_bytes = int(setting(slot.config, "retention.bytes"))
+    if keep_bytes >= 0:
+        size = 0
+        for base, stored in connection.execute(
+            "SELECT base_offset, bytes FROM batches WHERE partition_id = ? ORDER BY last_offset DESC", (slot.id,)
+        ):
+            size += stored
+            if size > keep_bytes:
+                after = connection.execute(
+                    "SELECT base_offset FROM batches WHERE partition_id = ? AND base_offset > ? "
+                    "ORDER BY last_offset LIMIT 1",
+                    (slot.id, base),
+                ).fetchone()
+                # The newest row stays even if it is larger than the limit alone, as Kafka's active segment does.
+                start = max(start, after[0] if after else base)
+                break
+    if start > slot.start_offset:
+        _start_at(connection, slot, start)
+
+
+def _start_at(connection: sqlite3.Connection, slot: catalog.Slot, start: int) -> None:
+    connection.execute("DELETE FROM batches WHERE partition_id = ? AND last_offset < ?", (slot.id, start))
+    connection.execute("UPDATE partitions SET start_offset = ? WHERE id = ?", (start, slot.id))

@@ -1,0 +1,58 @@
+"""The retry policy of failed transactions."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+from penstock.log.kafka.error_codes import ErrorCategory
+from penstock.log.kafka.failures import category_of, patience_for
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaException
+
+__all__ = ["Attempts"]
+
+_MOST_FENCED = 8
+_FENCED_USUALLY = 3
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_LONGEST_WAIT_S = 0.3  # for the election of a leader
+
+
+class Attempts:
+    """The failed attempts of one transaction.
+
+    Patience counts from the first failure: after an attempt that takes longer than that there may still be another.
+
+    Args:
+        patience_s: The time for retries after the first failure.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._first: float | None = None
+        self._fenced, self._is_fenced = 0, False
+        self._pause_s = _FIRST_PAUSE_S
+
+    def allow_retry(self, error: KafkaException) -> bool:
+        """Count a failure, and return whether to try again."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now
+        self._is_fenced = category_of(error) is ErrorCategory.FENCED
+        self._fenced += self._is_fenced
+        return self._fenced <= _MOST_FENCED and now - self._first <= patience_for(error, self._patience_s)
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether the failures are ordinary: a task that moves to another process fences the one before."""
+        return self._is_fenced and self._fenced < _FENCED_USUALLY
+
+    def pause_s(self) -> float:
+        """Return the random wait before the next attempt, so that two processes stop fencing each other."""
+        if self._is_fenced and self._fenced == 1:
+            return 0.0
+        found = self._pause_s * random.uniform(0.5, 1.5)  # noqa: S311
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S if self._is_fenced else _LONGEST_WAIT_S)
+        return found

@@ -1,0 +1,322 @@
+"""The consumer of a stream thread over Kafka."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.errors import OffsetOutOfRangeError
+from penstock.log.base import Fetched, TopicPartition
+from penstock.log.kafka.error_codes import ErrorCategory
+from penstock.log.kafka.failures import category_of, error_of, failure, may_pass, patience_for
+from penstock.log.kafka.open_transactions import OpenTransactions
+from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
+from penstock.log.kafka.wire.errors import check
+from penstock.log.kafka.wire.fetch_session import FetchSession, FetchSizes
+
+if TYPE_CHECKING:
+    from penstock.log.kafka.access import ClusterAccess
+    from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.kafka.wire.connection import BrokerConnection
+
+__all__ = ["FetchLimits", "KafkaFetcher"]
+
+_log = logging.getLogger(__name__)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.3
+_WARN_AFTER_S, _WARN_EVERY_S = 0.5, 5.0
+_ANSWER_S = 0.002  # the least wait for the answer to a new request: what it brings is in time for the next commit
+_MUCH_BYTES = 1 << 18  # after so many there will be more
+_HURRY_S = 0.05  # the wait at the broker while partitions are paused: those that are resumed must wait for its end
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """The limits of fetches: sizes (``fetch.max.bytes``, ``max.partition.fetch.bytes``), ``fetch.max.wait.ms``."""
+
+    sizes: FetchSizes
+    wait_s: float
+
+
+@dataclass(slots=True)
+class _Place:
+    """A partition.
+
+    Attributes:
+        returned: The offset after the last records that `poll` has returned.
+        fetched: The offset to fetch from next.
+        answer: The answer that is not decoded yet: data, and aborted transactions.
+    """
+
+    returned: int
+    fetched: int
+    answer: tuple[bytes, list[tuple[int, int]]] | None = None
+
+
+class KafkaFetcher:
+    """The `Fetcher` of Kafka: a fetch session with each leader.
+
+    While it is behind, a request is in flight as records are processed. When it has caught up, the next one is sent by
+    the next `poll`: the broker would answer an earlier one with the first record that comes, and those that come while
+    the caller processes and commits would wait for the answer after it.
+
+    Args:
+        cluster: Connections of its own: a waiting request delays all later ones.
+        limits: Its limits.
+        patience_s: The time in which a topic that brokers do not know is expected to appear, at most.
+        access: Explains refusals.
+        on_stuck: Called when a transaction has been open for long in front of records: it may hang.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        limits: FetchLimits,
+        patience_s: float,
+        access: ClusterAccess,
+        on_stuck: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._cluster = cluster
+        self._limits = limits
+        self._patience_s = patience_s
+        self._access = access
+        self._places: dict[TopicPartition, _Place] = {}
+        self._paused: set[TopicPartition] = set()
+        self._ends: dict[TopicPartition, int] = {}
+        self._sessions: dict[BrokerConnection, FetchSession] = {}
+        self._homes: dict[BrokerConnection, list[TopicPartition]] = {}
+        self._behind: set[BrokerConnection] = set()  # their last answers were not all that they had
+        self._homeless: set[TopicPartition] = set()
+        self._undecoded: list[TopicPartition] = []
+        self._open = OpenTransactions(on_stuck)
+        self._troubles = _Troubles(access, patience_s)
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch these partitions from these offsets on, and no others; kept ones keep what has been fetched."""
+        before, self._places = self._places, {}
+        for place, offset in positions.items():
+            known = before.get(place)
+            self._places[place] = known if known and known.returned == offset else _Place(offset, offset)
+        self._homeless = {place for place in positions if place not in before or place in self._homeless}
+        for connection, places in self._homes.items():
+            self._homes[connection] = [place for place in places if place in positions]
+        self._undecoded = [place for place in self._undecoded if place in positions and self._places[place].answer]
+        self._paused &= positions.keys()
+        self._ends = {place: end for place, end in self._ends.items() if place in positions}
+        self._troubles.keep(positions.keys())
+        self._open.keep(positions.keys())
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        """Fetch these partitions no further until `resume`; records that are on their way still arrive."""
+        self._paused.update(self._places.keys() & set(places))
+
+    def resume(self, places: Iterable[TopicPartition]) -> None:
+        """Fetch these partitions again."""
+        self._paused.difference_update(places)
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """Return the last stable offset of each partition as of its last answer."""
+        return self._ends
+
+    def poll(self, timeout_s: float) -> dict[TopicPartition, Fetched]:
+        """Return the committed records that have arrived; wait for some until the time-out.
+
+        Raises:
+            OffsetOutOfRangeError: Records behind a position are gone.
+            UnknownTopicError: A topic has been deleted.
+            AuthorizationError: The user may not read a topic.
+            LogError: A record batch is damaged.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._open.look()
+        while True:
+            if self._request():
+                deadline = max(deadline, time.monotonic() + _ANSWER_S)
+            left = deadline - time.monotonic()
+            if not self._undecoded and self._receive(max(0.0, left)):
+                self._request(if_behind=True)  # before the records are decoded and processed
+            if self._undecoded or left <= 0:
+                return self._decode()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._sessions.clear()
+        self._behind.clear()
+        self._homes.clear()
+        self._homeless = set(self._places)
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _request(self, *, if_behind: bool = False) -> bool:
+        """Send a request to each leader that has none in flight; return whether any was sent.
+
+        Args:
+            if_behind: Only to leaders whose last answer was not all that they had.
+        """
+        has_sent = False
+        if self._homeless and self._troubles.may_retry():
+            self._find_leaders()
+        for connection, session in list(self._sessions.items()):
+            if session.number is not None or (if_behind and connection not in self._behind):
+                continue
+            places = self._homes[connection]
+            session.wanted = {place: self._places[place].fetched for place in places if place not in self._paused}
+            if not session.wanted:
+                continue
+            wait_s = self._limits.wait_s
+            if len(session.wanted) < len(places):
+                wait_s = min(wait_s, _HURRY_S)
+            try:
+                session.send(connection, wait_s)
+                has_sent = True
+            except KafkaException as error:
+                self._lose(connection, error)
+        return has_sent
+
+    def _find_leaders(self) -> None:
+        found, errors = self._cluster.reachable(self._homeless)
+        for connection, places in found.items():
+            self._sessions.setdefault(connection, FetchSession(self._limits.sizes))
+            self._homes.setdefault(connection, []).extend(places)
+            self._homeless.difference_update(places)
+        for place, error in errors.items():
+            self._troubles.note(error, place, self._places[place].fetched)
+
+    def _receive(self, timeout_s: float) -> bool:
+        """Wait for answers, and take their records; return whether there are any."""
+        if self._homeless:
+            timeout_s = min(timeout_s, self._troubles.pause_s)
+        with selectors.PollSelector() as selector:  # nothing to open and close
+            for connection, session in self._sessions.items():
+                if session.number is not None:
+                    selector.register(connection, selectors.EVENT_READ)
+                    timeout_s = min(timeout_s, session.patience_s)
+            for key, _ in selector.select(timeout_s):
+                connection = cast("BrokerConnection", key.fileobj)
+                self._behind.discard(connection)
+                try:
+                    for place, offset, part in self._sessions[connection].receive(connection):
+                        self._take(connection, place, offset, part)
+                except KafkaException as error:
+                    self._lose(connection, error)
+        for connection, session in list(self._sessions.items()):
+            try:
+                session.check_due(connection)
+            except KafkaException as error:
+                self._lose(connection, error)
+        return bool(self._undecoded)
+
+    def _take(self, connection: BrokerConnection, place: TopicPartition, offset: int, part: Any) -> None:
+        """Take the answer's part for a partition, if it is still wanted from this offset on."""
+        known = self._places.get(place)
+        if known is None or known.fetched != offset:
+            return
+        try:
+            check(part.error_code, f"reading {place.topic}-{place.partition} from offset {offset}")
+        except KafkaException as error:
+            self._homes[connection].remove(place)
+            self._homeless.add(place)
+            self._cluster.forget_leaders([place])
+            self._troubles.note(error, place, offset)
+            return
+        self._troubles.forget(place)
+        if part.last_stable_offset >= 0:
+            self._ends[place] = part.last_stable_offset
+            self._open.note(place, part.last_stable_offset, part.high_watermark)
+        after = end_of_batches(part.records, offset) if part.records else offset
+        if after > offset:
+            aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
+            if after < part.last_stable_offset or len(part.records) > _MUCH_BYTES:
+                self._behind.add(connection)
+            known.answer = part.records, aborted
+            known.fetched = after
+            self._undecoded.append(place)
+
+    def _decode(self) -> dict[TopicPartition, Fetched]:
+        found = {}
+        places, self._undecoded = self._undecoded, []
+        for place in places:
+            known = self._places[place]
+            assert known.answer is not None  # noqa: S101
+            data, aborted = known.answer
+            source = BatchSource(place, self._cluster.most_unpacked_bytes)
+            part = found[place] = decode_batches(data, known.returned, known.fetched, aborted, source)
+            known.returned = part.next_offset
+            if part.next_offset < known.fetched:  # the rest would take too much memory at once
+                self._undecoded.append(place)
+            else:
+                known.answer = None
+        return found
+
+    def _lose(self, connection: BrokerConnection, error: KafkaException) -> None:
+        """Give up a connection; the leaders of its partitions are looked up again."""
+        connection.close()
+        self._behind.discard(connection)
+        del self._sessions[connection]
+        places = self._homes.pop(connection)
+        self._homeless.update(places)
+        self._cluster.forget_leaders(places)
+        self._troubles.note(error)
+
+
+class _Troubles:
+    """The failures of a fetcher: how long each partition has failed, when to try again, when to warn."""
+
+    def __init__(self, access: ClusterAccess, patience_s: float) -> None:
+        self._access = access
+        self._patience_s = patience_s
+        self._since: dict[TopicPartition | None, float] = {}
+        self._retry_at = self._warned = 0.0
+        self.pause_s = _FIRST_PAUSE_S
+
+    def may_retry(self) -> bool:
+        """Return whether it is time to look up leaders again."""
+        return time.monotonic() >= self._retry_at
+
+    def keep(self, places: Iterable[TopicPartition]) -> None:
+        """Forget all but these partitions."""
+        kept = {*places, None}
+        self._since = {place: since for place, since in self._since.items() if place in kept}
+        self._retry_at = 0.0
+
+    def forget(self, place: TopicPartition) -> None:
+        """Note that a partition has answered."""
+        if self._since:
+            self._since.pop(place, None)
+            self._since.pop(None, None)
+            self.pause_s = _FIRST_PAUSE_S
+
+    def note(self, error: KafkaException, place: TopicPartition | None = None, offset: int = -1) -> None:
+        """Note the failure of a partition, or of a connection.
+
+        Raises:
+            LogError: It does not pass.
+        """
+        now = time.monotonic()
+        since = self._since.setdefault(place, now)
+        doing = "fetching records" if place is None else f"reading {place.topic}-{place.partition}"
+        facts = {} if place is None else {"topic": place.topic, "partition": place.partition, "offset": offset}
+        if error_of(error).code() == KafkaError.OFFSET_OUT_OF_RANGE and place is not None:
+            raise OffsetOutOfRangeError(
+                f"{place.topic}-{place.partition} has no offset {offset}",
+                hint="Retention has removed it, or the topic was created anew.",
+                **facts,
+            ) from error
+        settles = category_of(error) is ErrorCategory.SETTLES
+        if not may_pass(error) or (settles and now - since > patience_for(error, self._patience_s)):
+            raise failure(error, doing, self._access, operation="READ", **facts) from error
+        if now - since >= _WARN_AFTER_S and now - self._warned >= _WARN_EVERY_S:
+            _log.warning("%s: %s; trying again", doing, error_of(error).str())
+            self._warned = now
+        self._retry_at = now + self.pause_s
+        self.pause_s = min(2 * self.pause_s, _LONGEST_PAUSE_S)

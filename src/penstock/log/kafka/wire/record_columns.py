@@ -1,0 +1,183 @@
+"""Decoding of the records inside of batches as Arrow columns.
+
+A record begins with its length, so records are found one after the other, by a loop of a few bytecodes; all else is
+decoded by column. That takes a quarter of the time of a client that makes an object of each record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
+from penstock.log.kafka.wire.batch_format import DamagedError
+from penstock.log.kafka.wire.record_headers import read_headers
+from penstock.log.kafka.wire.varints import read_unsigned, read_varints
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+
+__all__ = ["FoundRecords", "RecordRange", "find_records", "record_columns"]
+
+_SMALLEST_RECORD = 7  # a byte each: length, attributes, timestamp, offset, key, value, number of headers
+_SMALLEST_HEADER = 2
+_INT_BYTES = 5  # of a varint of 32 bits
+_MORE = 0x80  # the bit of a varint's byte that marks that another follows
+
+
+class RecordRange(NamedTuple):
+    """The positions in a buffer where a batch's records begin and end, and their number."""
+
+    begin: int
+    stop: int
+    number: int
+
+    def moved(self, shift: int) -> RecordRange:
+        """Return the range in a buffer that begins ``shift`` bytes earlier."""
+        return RecordRange(self.begin + shift, self.stop + shift, self.number)
+
+
+@dataclass
+class FoundRecords:
+    """The positions of records in a buffer, and the headers of their batches.
+
+    Attributes:
+        starts: The position of each record's attributes, right after its length.
+        begins: The position of each batch's first record.
+        stops: The position after each batch's last record.
+        counts: The number of records of each batch.
+        bases: The base offset of each batch.
+        lasts: The largest offset of each batch, relative to its base offset.
+        stamps: The base timestamp of each batch.
+        fixed: Whether the base timestamp is that of all records of the batch.
+    """
+
+    starts: list[int] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    stops: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)
+    lasts: list[int] = field(default_factory=list)
+    stamps: list[int] = field(default_factory=list)
+    fixed: list[bool] = field(default_factory=list)
+
+    def add(self, records: RecordRange, offsets: tuple[int, int], stamp: int, *, is_fixed: bool) -> None:
+        """Add a batch whose records are in ``starts`` already."""
+        self.begins.append(records.begin)
+        self.stops.append(records.stop)
+        self.counts.append(records.number)
+        self.bases.append(offsets[0])
+        self.lasts.append(offsets[1])
+        self.stamps.append(stamp)
+        self.fixed.append(is_fixed)
+
+    def base_of(self, row: int) -> int:
+        """Return the base offset of a record's batch."""
+        return self.bases[int(np.searchsorted(np.cumsum(self.counts), row, "right"))]
+
+
+def find_records(data: bytes, records: RecordRange, shift: int, found: list[int]) -> int:
+    """Append the position of each record's attributes, plus ``shift``, to ``found``.
+
+    Returns:
+        The end of the last record; -1 if there are fewer.
+    """
+    at, stop, count = records
+    if count * _SMALLEST_RECORD > stop - at:
+        return -1
+    note = found.append
+    try:
+        for _ in range(count):
+            low = data[at]
+            if low < _MORE:
+                at += 1
+                note(at + shift)
+                at += low >> 1
+                continue
+            next_byte = data[at + 1]
+            if next_byte < _MORE:
+                at += 2
+                note(at + shift)
+                at += (low & 0x7F | next_byte << 7) >> 1
+                continue
+            length, at = read_unsigned(data, at)
+            note(at + shift)
+            at += length >> 1
+    except (IndexError, ValueError):
+        return -1
+    return at
+
+
+def record_columns(data: pa.Buffer, found: FoundRecords) -> pa.RecordBatch:
+    """Decode the records as RECORD_SCHEMA.
+
+    Raises:
+        DamagedError: A length or a count does not match its record, or an offset does not match its batch.
+    """
+    bytes_ = np.frombuffer(data, np.uint8)
+    counts = np.array(found.counts)
+    starts = np.array(found.starts, np.int64)
+    firsts = np.cumsum(counts) - counts
+    bounds = np.append(starts[1:], 0)  # no record reaches beyond the attributes of the next one
+    bounds[firsts + counts - 1] = found.stops
+
+    elapsed, at = read_varints(bytes_, starts + 1)
+    delta, at = read_varints(bytes_, at, _INT_BYTES)
+    key_length, key_at = read_varints(bytes_, at, _INT_BYTES)
+    key_end = key_at + np.maximum(key_length, 0)
+    _refuse(key_end >= bounds, "the key reaches beyond its record")
+    value_length, value_at = read_varints(bytes_, key_end, _INT_BYTES)
+    value_end = value_at + np.maximum(value_length, 0)
+    _refuse(value_end >= bounds, "the value reaches beyond its record")
+    count, at = read_varints(bytes_, value_end, _INT_BYTES)
+    _refuse((count < 0) | (at + count * _SMALLEST_HEADER > bounds), "the headers reach beyond their record")
+    headers: pa.Array = pa.nulls(len(at), HEADERS_TYPE)
+    if count.any():
+        headers, at = read_headers(data, at, count, bounds)
+    begins = np.append(0, at[:-1])
+    begins[firsts] = found.begins
+    length, starts_by_length = read_varints(bytes_, begins, _INT_BYTES)
+    _refuse((starts_by_length != starts) | (starts + length != at), "the record is not as long as its fields")
+
+    lasts = np.repeat(np.array(found.lasts, np.int64), counts)
+    _refuse((delta < 0) | (delta > lasts), "the record's offset is not in its batch")
+    offsets = np.repeat(np.array(found.bases, np.int64), counts) + delta
+    _refuse(np.append(False, offsets[1:] <= offsets[:-1]), "the record's offset is not after the one before")
+    if any(found.fixed):
+        elapsed = np.where(np.repeat(np.array(found.fixed), counts), 0, elapsed)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(offsets),
+            pa.array(np.repeat(np.array(found.stamps, np.int64), counts) + elapsed),
+            _pieces(data, key_at, key_end, key_length >= 0),
+            _pieces(data, value_at, value_end, value_length >= 0),
+            headers,
+        ],
+        schema=RECORD_SCHEMA,
+    )
+
+
+def _refuse(wrong: Bools, problem: str) -> None:
+    if wrong.any():
+        raise DamagedError(problem, row=int(wrong.argmax()))
+
+
+def _pieces(data: pa.Buffer, begin: Ints, end: Ints, valid: Bools) -> pa.Array:
+    """Return the pieces of data between these positions, which ascend; null where they are not valid."""
+    if not valid.any():
+        return pa.nulls(len(begin), pa.large_binary())
+    # Pieces and the gaps between them form one array without a copy; taking every other item copies only the pieces.
+    edges = np.empty(2 * len(begin), np.int64)
+    edges[0::2], edges[1::2] = begin, end
+    mixed = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * len(begin) - 1, [None, pa.py_buffer(edges), data])
+    pieces = mixed.take(pa.array(np.arange(0, len(edges), 2)))
+    if not valid.all():
+        bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        pieces = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(pieces), [bits, *pieces.buffers()[1:]])
+    return pieces

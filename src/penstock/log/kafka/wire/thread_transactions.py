@@ -1,0 +1,305 @@
+"""The transactions of one stream thread: its records and the offsets of its group, committed together.
+
+With Kafka 4's transactions (``transaction.version`` 2, KIP-890) records and offsets add their partitions to the
+transaction by themselves, and its end returns the next epoch: two round trips in all. Before that it takes three.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.log.base import TopicPartition
+from penstock.log.kafka.wire.errors import check, failed
+from penstock.log.kafka.wire.idempotent import new_producer_request
+from penstock.log.kafka.wire.produce import ADDS_PARTITIONS, Batches
+from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
+from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, check_added
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from penstock.log.base import OffsetAndMetadata
+    from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.kafka.wire.connection import BrokerConnection
+    from penstock.log.kafka.wire.produce import ProduceLimits
+
+__all__ = ["ThreadTransactions"]
+
+_OF_KAFKA_4 = 2
+_FEATURE = "transaction.version"
+_NO_GENERATION = -1
+_ABORTED, _COMMITTING = "CompleteAbort", "PrepareCommit"
+_FENCED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
+_MARKED_S, _MARKING_PAUSE_S = 0.03, 0.001  # after so long a transaction is marked unless the brokers are in trouble
+
+
+class ThreadTransactions:
+    """The transactions of one transactional id. `init` comes first; after an error of `write` comes `abort`.
+
+    Args:
+        cluster: Connections of its own.
+        transactional_id: Kafka's ``transactional.id``.
+        group: The group whose offsets are committed.
+        limits: Size limits of requests; may be replaced between two transactions.
+        patience_s: The time for retries while a coordinator is busy, as with the end of the last transaction.
+    """
+
+    def __init__(
+        self, cluster: Cluster, transactional_id: str, group: str, limits: ProduceLimits, patience_s: float = 30.0
+    ) -> None:
+        self.limits = limits
+        self.transactional_id = transactional_id
+        self.state = NO_PRODUCER
+        self.timeout_ms = 0
+        self._cluster = cluster
+        self._group = group
+        self._patience_s = patience_s
+        self._is_of_kafka_4 = False
+        self._ended_s = 0.0  # when the coordinator has answered the end of the last transaction
+        self._has_begun = False  # the coordinator has the transaction as this producer's
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def init(self, timeout_ms: int, *, again: bool = False) -> None:
+        """Take over the transactional id, and abort the open transaction of an earlier producer.
+
+        Args:
+            timeout_ms: The time-out of later transactions.
+            again: Go on as the same producer: fails if another one has taken over (KIP-360).
+
+        Raises:
+            KafkaException: Like librdkafka's producer; INVALID_TRANSACTION_TIMEOUT if brokers allow less.
+        """
+        own = self.state if again else NO_PRODUCER
+        answer = self._ask(
+            lambda: new_producer_request(self.transactional_id, timeout_ms, own),
+            lambda found: check(found.error_code, f"taking over transactional.id {self.transactional_id!r}"),
+        )
+        self.timeout_ms = timeout_ms
+        self._go_on_as(answer)
+        if not again:
+            with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
+                self._is_of_kafka_4 = _transaction_version(coordinator) >= _OF_KAFKA_4
+
+    def write(
+        self,
+        parts: Sequence[tuple[TopicPartition, pa.RecordBatch]],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> dict[TopicPartition, int]:
+        """Write records and offsets in a transaction, which stays open; return the offset after each partition.
+
+        Raises:
+            NotWrittenError: A leader has refused a batch.
+            KafkaException: Like librdkafka's producer.
+        """
+        self._has_begun = False
+        if not self._is_of_kafka_4:
+            self._add({place for place, _ in parts}, with_offsets=bool(offsets))
+            self._has_begun = True
+        asked = self._ask_for_markers()
+        batches = Batches(parts, self.limits, self.state, self._sequences)
+        self._await_markers(asked)
+        deadline, pause = time.monotonic() + self._patience_s, _PAUSE_S
+        while True:
+            try:
+                self._send(batches, offsets)
+            except KafkaException as error:
+                # The brokers still mark the last transaction; what they have accepted of this one stays.
+                if error.args[0].code() != KafkaError.CONCURRENT_TRANSACTIONS or time.monotonic() > deadline:
+                    raise
+            else:
+                return batches.following
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _ask_for_markers(self) -> int | None:
+        """Ask for the state of the last transaction, if it may still be on its way to the brokers.
+
+        A broker that gets records of the next one too early tries again only after 20 ms
+        (``add.partitions.to.txn.retry.backoff.ms``).
+        """
+        if not self._is_of_kafka_4 or time.monotonic() - self._ended_s > _MARKED_S:
+            return None
+        with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
+            return coordinator.send(_state_request(self.transactional_id))
+
+    def _await_markers(self, asked: int | None) -> None:
+        """Wait a little until the brokers have marked the last transaction; `write` copes if they have not."""
+        while asked is not None:
+            with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
+                found = coordinator.receive(asked).transaction_states[0]
+            if found.transaction_state != _COMMITTING:
+                return
+            time.sleep(_MARKING_PAUSE_S)
+            asked = self._ask_for_markers()
+
+    def _send(self, batches: Batches, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Send records and offsets, both before the first answer."""
+        version = ADDS_PARTITIONS if self._is_of_kafka_4 else ADDS_PARTITIONS - 1
+        batches.start(self._cluster, self.transactional_id, version)
+        if not offsets:
+            batches.finish()
+            return
+        try:
+            with self._cluster.coordinating(self._group, "group") as coordinator:
+                number = coordinator.send(self._offsets_request(offsets))
+                try:
+                    batches.finish()
+                except BaseException:
+                    coordinator.close()  # the answer is still to come
+                    raise
+                _check_committed(coordinator.receive(number), self._group)
+        except BaseException:
+            batches.abandon()
+            raise
+
+    def end(self) -> None:
+        """Commit the open transaction. After an error of a connection it may be called again, and is committed once.
+
+        Raises:
+            KafkaException: Like librdkafka's producer. After an error of fencing or of an invalid state it is not
+                committed, unless a newer producer has taken over since.
+        """
+        self._end(committed=True)
+
+    def abort(self) -> None:
+        """Abort the open transaction if there is one, as the same producer; late requests of it are fenced.
+
+        It succeeds too if the coordinator has aborted the transaction after its time-out.
+
+        Raises:
+            KafkaException: Like librdkafka's producer; PRODUCER_FENCED if another producer has taken over.
+        """
+        try:
+            self._end(committed=False)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in _FENCED:
+                # The coordinator has aborted it, or the answer to an earlier `init` was lost; if neither, `init` fails.
+                self._go_on_after_timeout()
+            elif code != KafkaError.INVALID_TXN_STATE:
+                raise
+        else:
+            if self._is_of_kafka_4:
+                return
+        self.init(self.timeout_ms, again=True)
+
+    def _go_on_after_timeout(self) -> None:
+        """Go on from the epoch of the coordinator's abort, if that is what has fenced this producer.
+
+        A producer that takes over an open transaction has an epoch that is larger by two.
+        """
+        if not self._has_begun:
+            return  # a newer producer may have been idle, and aborted a transaction of its own
+        with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
+            answer = coordinator.ask(_state_request(self.transactional_id))
+        found = answer.transaction_states[0]
+        check(found.error_code, f"asking for the state of transaction {self.transactional_id!r}")
+        by_timeout = (_ABORTED, self.state.producer_id, self.state.epoch + 1)
+        if (found.transaction_state, found.producer_id, found.producer_epoch) == by_timeout:
+            self._go_on_as(found)
+
+    def _add(self, places: set[TopicPartition], *, with_offsets: bool) -> None:
+        from kafka.protocol.producer import AddOffsetsToTxnRequest
+
+        if places:
+            self._ask(lambda: add_request(self.transactional_id, self.state, places), check_added)
+        if with_offsets:
+            request = {
+                "transactional_id": self.transactional_id,
+                "producer_id": self.state.producer_id,
+                "producer_epoch": self.state.epoch,
+                "group_id": self._group,
+            }
+            self._ask(
+                lambda: AddOffsetsToTxnRequest(**request, max_version=3),
+                lambda found: check(found.error_code, f"adding the offsets of group {self._group!r} to a transaction"),
+            )
+
+    def _offsets_request(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Any:
+        from kafka.protocol.producer import TxnOffsetCommitRequest
+
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        by_topic: dict[str, list[Any]] = {}
+        for place, each in offsets.items():
+            partition = topic.TxnOffsetCommitRequestPartition(
+                partition_index=place.partition,
+                committed_offset=each.offset,
+                committed_leader_epoch=-1,
+                committed_metadata=each.metadata,
+            )
+            by_topic.setdefault(place.topic, []).append(partition)
+        return TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=self._group,
+            producer_id=self.state.producer_id,
+            producer_epoch=self.state.epoch,
+            generation_id=_NO_GENERATION,
+            member_id="",
+            group_instance_id=None,
+            topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
+            min_version=5 if self._is_of_kafka_4 else 3,
+            max_version=5 if self._is_of_kafka_4 else 3,
+        )
+
+    def _end(self, *, committed: bool) -> None:
+        from kafka.protocol.producer import EndTxnRequest
+
+        version = 5 if self._is_of_kafka_4 else 4
+        request = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.state.producer_id,
+            "producer_epoch": self.state.epoch,
+            "committed": committed,
+        }
+        answer = self._ask(
+            lambda: EndTxnRequest(**request, min_version=version if self._is_of_kafka_4 else 0, max_version=version),
+            lambda found: check(found.error_code, f"ending the transaction of {self.transactional_id!r}"),
+        )
+        self._ended_s = time.monotonic()
+        if self._is_of_kafka_4:
+            self._go_on_as(answer)
+
+    def _go_on_as(self, answer: Any) -> None:
+        self.state = ProducerState(answer.producer_id, answer.producer_epoch, 0, transactional=True)
+        self._sequences = {}
+
+    def _ask(self, request: Callable[[], Any], checked: Callable[[Any], None]) -> Any:
+        return ask_coordinator(self._cluster, self.transactional_id, request, checked, self._patience_s)
+
+
+def _state_request(transactional_id: str) -> Any:
+    from kafka.protocol.admin import DescribeTransactionsRequest
+
+    return DescribeTransactionsRequest(transactional_ids=[transactional_id])
+
+
+def _check_committed(answer: Any, group: str) -> None:
+    for topic in answer.topics:
+        for each in topic.partitions:
+            check(each.error_code, f"committing {topic.name}-{each.partition_index} for group {group!r}")
+
+
+def _transaction_version(connection: BrokerConnection) -> int:
+    """Return the cluster's version of transactions; 0 before Kafka 4."""
+    from kafka.protocol.metadata import ApiVersionsRequest
+
+    try:
+        answer = connection.ask(
+            ApiVersionsRequest(
+                client_software_name="penstock", client_software_version="1", min_version=3, max_version=3
+            )
+        )
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNSUPPORTED_VERSION:
+            return 0
+        raise
+    if answer.error_code:
+        raise failed(answer.error_code, "asking for the features of the cluster")
+    levels = {each.name: each.max_version_level for each in answer.finalized_features or ()}
+    return int(levels.get(_FEATURE, 0))

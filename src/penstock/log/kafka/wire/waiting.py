@@ -1,0 +1,100 @@
+"""Waiting for records behind known offsets: one request to each broker, which answers when there are some.
+
+The requests belong to fetch sessions, so waiting for 1,000 idle partitions costs no more than for one.
+"""
+
+from __future__ import annotations
+
+import selectors
+import threading
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.log.kafka.wire.errors import check
+from penstock.log.kafka.wire.fetch_session import FetchSession, FetchSizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from penstock.log.base import TopicPartition
+    from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.kafka.wire.connection import BrokerConnection
+
+__all__ = ["DataWaiter"]
+
+_SIZES = FetchSizes(1, 1)  # a broker returns a whole batch of one partition all the same
+_SLACK_S = 0.05
+
+
+class DataWaiter:
+    """A waiter for committed records; one thread at a time.
+
+    Args:
+        cluster: Connections of its own: a waiting request delays all later ones.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._known: dict[TopicPartition, int] = {}
+        self._sessions: dict[BrokerConnection, FetchSession] = {}
+
+    def wait(self, known: Mapping[TopicPartition, int], timeout_s: float) -> bool:
+        """Wait for committed records at or behind these offsets; return False if there were none in time.
+
+        Raises:
+            KafkaException: A broker or a partition has an error; the next call looks up the leaders again.
+        """
+        with self._lock:
+            try:
+                self._assign(known)
+                return self._wait(timeout_s)
+            except BaseException:
+                self._forget()
+                raise
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._cluster.close()
+
+    def _forget(self) -> None:
+        self._cluster.forget()
+        self._sessions.clear()
+        self._known = {}
+
+    def _assign(self, known: Mapping[TopicPartition, int]) -> None:
+        if self._known == known and all(connection.usable for connection in self._sessions):
+            return
+        self._known = dict(known)
+        wanted: dict[BrokerConnection, dict[TopicPartition, int]] = {}
+        for place, offset in known.items():
+            wanted.setdefault(self._cluster.leader(place), {})[place] = offset
+        self._sessions = {connection: self._sessions.get(connection, FetchSession(_SIZES)) for connection in wanted}
+        for connection, places in wanted.items():
+            self._sessions[connection].wanted = places
+
+    def _wait(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        found, left = False, timeout_s
+        with selectors.DefaultSelector() as selector:
+            for connection, session in self._sessions.items():
+                selector.register(connection, selectors.EVENT_READ, session)
+            while not found and left >= 0:
+                for connection, session in self._sessions.items():
+                    session.send(connection, left)  # unless one of an earlier call is in flight
+                for key, _ in selector.select(left + _SLACK_S):
+                    session, connection = key.data, cast("BrokerConnection", key.fileobj)
+                    found |= _has_news(session.receive(connection))
+                for connection, session in self._sessions.items():
+                    session.check_due(connection)
+                left = deadline - time.monotonic()
+        return found
+
+
+def _has_news(parts: Iterable[tuple[TopicPartition, int, Any]]) -> bool:
+    """Return whether there are records behind a wanted offset."""
+    found = False
+    for place, offset, each in parts:
+        check(each.error_code, f"waiting for records of {place.topic}-{place.partition}")
+        found |= bool(each.records) or each.last_stable_offset > offset
+    return found

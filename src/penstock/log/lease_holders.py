@@ -1,0 +1,43 @@
+"""The holder of an application's lease: whether it still runs, and the error for those who want the lease too."""
+
+from __future__ import annotations
+
+import socket
+import time
+from datetime import UTC, datetime
+
+from penstock.errors import FencedError
+from penstock.log.base import Lease
+from penstock.log.processes import runs_here
+
+__all__ = ["holder_runs", "is_fresh", "runs_already"]
+
+
+def is_fresh(lease: Lease) -> bool:
+    """Return whether the lease is held, and its last heartbeat is no older than ``ttl_ms``."""
+    return not lease.released and time.time_ns() // 1_000_000 - lease.heartbeat_ms <= lease.ttl_ms
+
+
+def holder_runs(lease: Lease, process_start: str) -> bool:
+    """Return whether the lease is fresh and its holder's process, if on this host, still runs.
+
+    Args:
+        lease: The lease.
+        process_start: The start of the holder's process, see `penstock.log.processes.process_start`.
+    """
+    return is_fresh(lease) and (lease.host != socket.gethostname() or runs_here(lease.pid, process_start))
+
+
+def runs_already(held: Lease) -> FencedError:
+    """Return the error for a start of an application whose lease is held."""
+    since = datetime.fromtimestamp(held.since_ms / 1000, UTC).isoformat(timespec="seconds")
+    return FencedError(
+        f"application {held.application!r} runs already: {held.owner} "
+        f"(process {held.pid} on {held.host}, since {since})",
+        hint="stop that instance first, or give this one another application.id",
+        application=held.application,
+        owner=held.owner,
+        host=held.host,
+        pid=held.pid,
+        since_ms=held.since_ms,
+    )

@@ -1,0 +1,195 @@
+"""The interface of a stream thread's own consumer and producer, which the embedded log and Kafka implement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from penstock.log.base import Fetched, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Fetcher", "Part", "ThreadClients", "ThreadProducer", "Writer"]
+
+Part = tuple[str, int, "pa.RecordBatch"]
+"""Topic, partition, and records for it (``RECORD_SCHEMA``; the ``offset`` column may be absent and is ignored)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """The identity of a thread's producer.
+
+    Attributes:
+        application: The ``application.id``, which is the group whose offsets are committed.
+        thread: The name of the thread, such as ``thread-0``; the transactional id is ``<application.id>-<thread>``.
+        epoch: The epoch of the application's lease, under which the thread was started.
+        exactly_once: Whether records and offsets are committed together (``exactly_once_v2``).
+    """
+
+    application: str
+    thread: str
+    epoch: int
+    exactly_once: bool = True
+
+    @property
+    def transactional_id(self) -> str:
+        """Kafka's ``transactional.id``."""
+        return f"{self.application}-{self.thread}"
+
+    @property
+    def lease(self) -> tuple[str, int]:
+        """The lease that allows it to write: the application and its epoch."""
+        return self.application, self.epoch
+
+
+class Fetcher(Protocol):
+    """A consumer of many partitions without a group, for one thread.
+
+    It sends one request to each broker for all of its partitions. While it is behind, the next one is sent before the
+    records of the last answer are processed; so records are there when they are asked for.
+    """
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch these partitions from these offsets on, and no others.
+
+        A partition that is assigned already and is to go on at its present position keeps what has been fetched.
+        """
+        ...
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        """Fetch these partitions no further until `resume`; records that are on their way still arrive."""
+        ...
+
+    def resume(self, places: Iterable[TopicPartition]) -> None: ...
+
+    def poll(self, timeout_s: float) -> dict[TopicPartition, Fetched]:
+        """Return the committed records that have arrived, in order of offsets; wait for some until the time-out.
+
+        A partition may be returned with no records and a higher ``next_offset`` (transactions, compaction).
+        Temporary failures (a leader that moves, a broker that is away) are retried within; what lasts is logged.
+
+        Raises:
+            OffsetOutOfRangeError: Records behind a position are gone; names topic, partition and offset.
+            UnknownTopicError: A topic has been deleted.
+            LogError: A record batch is damaged.
+        """
+        ...
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """Return the end of each partition as of its last answer (Kafka: last stable offset); unknown ones are missing.
+
+        A partition whose position has reached its end has no lag, which ``max.task.idle.ms`` asks for (KIP-695).
+        """
+        ...
+
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+
+class ThreadProducer(Protocol):
+    """The producer of one thread, with the commits of its group's offsets.
+
+    Exactly once: `send` collects, and `commit` writes all of it and the offsets in one transaction. At least once:
+    `send` writes at once, without waiting for the answer, and `commit` commits the offsets when all is written.
+    """
+
+    @property
+    def pending_bytes(self) -> int:
+        """The size of the records that wait for `commit`."""
+        ...
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Write records, or collect them for the next commit; without records it waits for what has been sent.
+
+        Raises:
+            ProductionError: At least once: the log refuses records for good. ``facts["refused"]`` maps the number of
+                the part, of those `collected` and then of these, to its rows; none of these has been taken.
+            FencedError: A newer producer of this id, or a newer instance of the application, has taken over.
+        """
+        ...
+
+    def collect(self, parts: Sequence[Part]) -> int:
+        """Collect records for the next commit, also at least once: changelogs, in which a zombie must not write.
+
+        Returns:
+            The number of parts.
+        """
+        ...
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Mapping[TopicPartition, int]:
+        """Commit everything sent since the last commit together with these offsets of the group.
+
+        An error in the middle is resolved within: the producer takes its transactional id again only as the same
+        producer (KIP-360), finds out whether the transaction was committed, and writes it again if not. So after this
+        returns it is committed once, and after an error it is not committed, or the application may find it committed
+        at its next start.
+
+        Returns:
+            The offset after the last record of this commit, for each partition that was written.
+
+        Raises:
+            ProductionError: The log refuses records for good; ``facts["refused"]`` maps the number of the part, in the
+                order of `send`, to its rows. Nothing is committed; `discard` or `replace` comes next.
+            FencedError: A newer producer or instance has taken over.
+            LogUnavailableError: Kafka: it could not be written within ``task.timeout.ms``.
+
+        After any error but ProductionError the producer is of no more use; the thread must end.
+        """
+        ...
+
+    def collected(self) -> Sequence[Part]:
+        """Return the parts that wait for `commit`, in the order of `send`; at least once: for the log's answer."""
+        ...
+
+    def replace(self, parts: Sequence[Part]) -> None:
+        """Put these parts in place of those that wait for `commit`, as after a ProductionError."""
+        ...
+
+    def close(self) -> None:
+        """Forget what was not committed, and let go of connections."""
+        ...
+
+
+class ThreadClients(Protocol):
+    """The part of a topic log that stream threads use besides `TopicLog`."""
+
+    def fetcher(self, application: str = "") -> Fetcher:
+        """Make a fetcher with connections of its own, which reads committed records.
+
+        Args:
+            application: The ``application.id``: transactions of its own that hang are ended.
+        """
+        ...
+
+    def thread_producer(self, writer: Writer) -> ThreadProducer:
+        """Make the producer of a thread; with ``exactly_once`` it fences all earlier ones of its transactional id.
+
+        Raises:
+            FencedError: A newer instance of the application has taken over.
+        """
+        ...
+
+    def settled_ends(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Wait until all that has been written to these partitions so far is committed or aborted; return their ends.
+
+        A producer's commit is final before each partition shows its end: what follows from a commit that has returned
+        is read after this.
+
+        Raises:
+            LogUnavailableError: Kafka: a transaction stays open for longer than ``task.timeout.ms``.
+        """
+        ...
+
+    def fence_threads(self, application: str, threads: Iterable[str], epoch: int) -> None:
+        """Make sure that no producer of these threads from before ``epoch`` commits anything any more.
+
+        Kafka: their transactional ids are initialised, which also ends their open transactions. Embedded: they get a
+        newer epoch. Afterwards the group's committed offsets do not change until a new producer commits.
+
+        Raises:
+            FencedError: The application's lease has a newer epoch.
+        """
+        ...

@@ -1,0 +1,66 @@
+"""The stores of an application that can be queried, in either mode."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import StateError
+from penstock.query.source import QUERYABLE, StoreInfo, unknown_store
+from penstock.state.overlay import OverlayMap
+from penstock.state.views import open_view
+
+if TYPE_CHECKING:
+    from penstock.state.overlay import ReadableMap
+    from penstock.topology.stores import StoreSpec
+
+__all__ = ["CommittedRows", "QueryableStores", "typed_view"]
+
+
+class CommittedRows(Protocol):
+    """The committed rows of one task's stores, and its numbers."""
+
+    @property
+    def meta(self) -> Mapping[str, int]: ...
+
+    def map(self, store: str) -> ReadableMap: ...
+
+
+class QueryableStores(ABC):
+    """The base of state sources: finds their stores.
+
+    Args:
+        specs: All stores of the application, with serdes.
+    """
+
+    def __init__(self, specs: Mapping[str, StoreSpec]) -> None:
+        self._specs = {name: spec for name, spec in specs.items() if spec.kind in QUERYABLE}
+
+    @abstractmethod
+    def _info(self, name: str) -> StoreInfo | None:
+        """Describe a store of ``_specs``; None if the application has not run with it."""
+
+    def stores(self) -> dict[str, StoreInfo]:
+        """Return all stores that can be queried; none before the application's first start."""
+        return {name: info for name in self._specs if (info := self._info(name)) is not None}
+
+    def store(self, name: str) -> StoreInfo:
+        """Return one store; raises StateError, with similar names, if it does not exist."""
+        found = self._info(name) if name in self._specs else None
+        if found is not None:
+            return found
+        if name not in self._specs:
+            raise unknown_store(name, self.stores())
+        raise StateError(
+            f"store {name!r} does not exist yet: the application has not run with it",
+            hint="Start the application; a changed topology creates its stores at its next start.",
+            store=name,
+            code="STORE_NOT_READY",
+            status=503,
+        )
+
+
+def typed_view(spec: StoreSpec, rows: CommittedRows) -> Any:
+    """Make the typed view of a store; its writes (the uses of an LRU store) are discarded."""
+    return open_view(spec, OverlayMap(rows.map(spec.name)), dict(rows.meta))

@@ -1,0 +1,3 @@
+"""Queries by HTTP: server, routes, client."""
+
+__all__: list[str] = []

@@ -1,0 +1,106 @@
+"""Parsing of keys in URLs and commands, and conversion of answers to JSON."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from penstock.errors import StateError
+from penstock.serde.base import Serde
+from penstock.serde.windowed import Windowed
+
+__all__ = ["ENCODINGS", "Encoding", "parse", "plain"]
+
+Encoding: TypeAlias = Literal["auto", "string", "long", "double", "json", "hex", "base64"]
+ENCODINGS: tuple[Encoding, ...] = ("auto", "string", "long", "double", "json", "hex", "base64")
+_WHOLE = ("long", "integer", "short", "text_long")
+
+
+def parse(serde: Serde[Any], text: str, encoding: Encoding = "auto") -> Any:
+    """Parse the key in a text.
+
+    >>> from penstock.serde import Serdes
+    >>> parse(Serdes.long(), "17"), parse(Serdes.string(), "17"), parse(Serdes.string(), "6869", "hex")
+    (17, '17', 'hi')
+
+    Args:
+        serde: The store's key serde; with "auto" it decides how to read the text.
+        text: The text of the user.
+        encoding: "hex" and "base64" are the key's bytes; the others are values.
+
+    Raises:
+        StateError: The text is not such a value, or the serde does not accept it.
+    """
+    read: dict[str, Callable[[str], Any]] = {
+        "auto": lambda given: _by_serde(serde, given),
+        "string": str,
+        "long": int,
+        "double": float,
+        "json": json.loads,
+        "hex": lambda given: serde.deserialize(bytes.fromhex(given)),
+        "base64": lambda given: serde.deserialize(base64.b64decode(given, validate=True)),
+    }
+    try:
+        key = read[encoding](text)
+        serde.serialize(key)
+    except Exception as error:
+        raise StateError(
+            f"{text!r} is not a key for the serde {serde.name!r} ({encoding}): {_first_line(error)}",
+            hint=f"Write it as that type, or choose another encoding: {', '.join(ENCODINGS)}.",
+            code="BAD_KEY",
+            status=400,
+        ) from error
+    return key
+
+
+def _by_serde(serde: Serde[Any], text: str) -> Any:
+    name = serde.name
+    if name in {"string", "uuid"}:
+        return serde.deserialize(text.encode())
+    if name == "bytes":
+        return text.encode()
+    if name in _WHOLE:
+        return int(text)
+    if name in {"double", "float"}:
+        return float(text)
+    if name == "boolean":
+        return {"true": True, "false": False}[text.lower()]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to JSON's types; bytes become an object with their base64.
+
+    >>> from penstock.serde.windowed import Window
+    >>> plain({"window": Windowed("a", Window(0, 5)), "raw": b"hi"})
+    {'window': {'key': 'a', 'start': 0, 'end': 5}, 'raw': {'base64': 'aGk='}}
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"base64": binascii.b2a_base64(value, newline=False).decode()}
+    if isinstance(value, Windowed):
+        return {"key": plain(value.key), "start": value.window.start, "end": value.window.end}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,3 @@
+"""Aggregations: by key, in windows of every kind, in sessions, cogrouped."""
+
+__all__: list[str] = []

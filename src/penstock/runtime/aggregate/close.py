@@ -1,0 +1,182 @@
+"""Results once a window has closed: Kafka's ``EmitStrategy.onWindowClose``.
+
+The operator checks for closed windows after each record, at most once per emit interval of wall-clock time. Windows
+that have closed since the last check are read from the store and sent with the record that caused the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.runtime.aggregate.window_assignment import NO_TIME, stream_time_meta, window_bounds
+from penstock.runtime.record import Headers
+from penstock.runtime.row_order import AFTER, Place
+from penstock.runtime.rows import Rows
+from penstock.serde.column import Column
+from penstock.serde.windowed import WindowedColumn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.topology.operations import WindowedAggregate
+    from penstock.topology.windows import WindowSpec
+
+__all__ = ["EMIT_INTERVAL", "ClosedWindows", "closed_windows"]
+
+EMIT_INTERVAL = "__emit.interval.ms.kstreams.windowed.aggregation__"
+_DEFAULT_INTERVAL_MS = 1000
+_Found = tuple[int, int, Any, Any, int]  # start, end, key, value, timestamp
+
+
+class ClosedWindows:
+    """Finds the rows after which closed windows are sent, and the windows."""
+
+    def __init__(self, windows: WindowSpec, store: str, context: TaskContext, *, idle_ms: int | None = None) -> None:
+        self._windows = windows
+        self._idle_ms = idle_ms
+        self._store = store
+        self._context = context
+        self._last_meta = f"{store}/last-emit-close-time"
+        self._next_meta = f"{store}/next-emit-time"
+        interval = context.config.get(EMIT_INTERVAL)
+        self._interval_ms = _DEFAULT_INTERVAL_MS if interval is None else int(interval)
+        self._stream_time_meta = stream_time_meta(store)
+        self._heard_meta = f"{store}/last-row-wall-clock"
+        self._range = (0, 0)
+
+    def slices(
+        self, rows: Rows, stream_times: NDArray[np.int64], checking: NDArray[np.bool_] | None = None
+    ) -> Iterator[tuple[Rows, NDArray[np.int64], bool]]:
+        """Cut the rows after each one that releases windows: (rows, stream times, whether windows are sent then).
+
+        ``checking`` marks the rows after which the operator checks at all; None for every one.
+        """
+        start = 0
+        for row in self._checks(stream_times, checking):
+            if self.closes(int(stream_times[row])):
+                stop = row + 1
+                yield rows.take(np.arange(start, stop)), stream_times[start:stop], True
+                start = stop
+        if start < len(rows):
+            yield (rows if start == 0 else rows.take(np.arange(start, len(rows)))), stream_times[start:], False
+
+    def _checks(self, stream_times: NDArray[np.int64], checking: NDArray[np.bool_] | None) -> list[int]:
+        """Return the rows after which the operator checks, of those where stream time has moved since the last one."""
+        index = np.arange(len(stream_times)) if checking is None else np.flatnonzero(checking)
+        now = self._context.wall_clock_ms
+        if not len(index) or now < self._context.get_meta(self._next_meta, 0):
+            return []
+        self._context.put_meta(self._next_meta, now + self._interval_ms)
+        if self._interval_ms > 0:
+            return [int(index[0])]  # the wall clock stands still during a batch
+        moved = np.diff(stream_times[index], prepend=NO_TIME - 1) > 0
+        looks: list[int] = index[moved].tolist()
+        return looks
+
+    def closes(self, stream_time: int) -> bool:
+        """Return whether windows may have closed since the last check, and note the range of those that have."""
+        close_time = stream_time - self._windows.closes_after_ms
+        last = self._context.get_meta(self._last_meta, NO_TIME)
+        if last != NO_TIME and last >= close_time:
+            return False
+        bounds = self._bounds(last, close_time)
+        if bounds is None or bounds[1] < 0:
+            return False
+        self._range = bounds
+        self._context.put_meta(self._last_meta, close_time)
+        return True
+
+    def _bounds(self, last: int, close_time: int) -> tuple[int, int] | None:
+        """Return the first and the last start of the windows that have closed (of sessions: end); None for none."""
+        size, since = self._windows.size_ms, max(0, last)
+        if self._windows.kind == "session":
+            return (since, close_time - 1) if close_time > since else None
+        if self._windows.kind == "sliding":
+            return max(0, since - size), close_time - size - 1
+        upper = close_time - size
+        if last == NO_TIME:
+            return 0, upper
+        lower = max(0, last - size) + 1
+        return (lower, upper) if self._starts(upper) != self._starts(lower - 1) else None
+
+    def _starts(self, time: int) -> list[int]:
+        starts: list[int] = window_bounds(self._windows, np.array([time], np.int64))[1].tolist()
+        return starts
+
+    def run(
+        self,
+        rows: Rows,
+        stream_times: NDArray[np.int64],
+        add: Callable[[Rows, NDArray[np.int64]], object],
+        checking: NDArray[np.bool_] | None = None,
+    ) -> Rows:
+        """Add the rows to their windows by ``add``; return the closed windows, each with the row that releases it."""
+        if self._idle_ms is not None:
+            if not len(rows):
+                return self._when_idle(rows)
+            self._context.put_meta(self._heard_meta, self._context.wall_clock_ms)
+        leaving: list[Rows] = []
+        for part, times, closes in self.slices(rows, stream_times, checking):
+            add(part, times)
+            if closes:
+                leaving.append(self.emit(part))
+        return Rows.merge(leaving) if leaving else self._send(rows, [])
+
+    def _when_idle(self, rows: Rows) -> Rows:
+        """Return all windows once no row has come for the idle time; the operator's stream time moves past them."""
+        heard = self._context.get_meta(self._heard_meta, NO_TIME)
+        assert self._idle_ms is not None  # noqa: S101 - the caller has looked
+        if heard == NO_TIME or self._context.wall_clock_ms - heard < self._idle_ms:
+            return self._send(rows, [])
+        self._context.put_meta(self._heard_meta, NO_TIME)
+        size = 0 if self._windows.kind == "session" else self._windows.size_ms
+        now = self._context.get_meta(self._stream_time_meta, NO_TIME) + size + self._windows.closes_after_ms + 1
+        self._context.put_meta(self._stream_time_meta, now)
+        found = self._found() if self.closes(now) else []
+        place = Place((len(self._context.input_stream_times) - 1, AFTER), len(found))
+        return self._closed(place, None, found)
+
+    def emit(self, rows: Rows) -> Rows:
+        """Return the closed windows, sent with the last of the rows; oldest first, then by key."""
+        return self._send(rows, self._found())
+
+    def _send(self, rows: Rows, found: list[_Found]) -> Rows:
+        sender = rows.take(np.full(len(found), len(rows) - 1, np.int64))
+        return self._closed(sender.place, sender.headers, found)
+
+    def _closed(self, place: Place, headers: list[Headers] | None, found: list[_Found]) -> Rows:
+        starts = np.array([start for start, *_ in found], np.int64)
+        ends = np.array([end for _, end, *_ in found], np.int64)
+        return Rows(
+            place.extend(np.arange(len(found))),
+            np.array([stamp for *_, stamp in found], np.int64),
+            WindowedColumn(Column.of_items([key for _, _, key, _, _ in found]), starts, ends),
+            Column.of_items([value for *_, value, _ in found]),
+            headers,
+            Column.nulls(len(found)),
+        )
+
+    def _found(self) -> list[_Found]:
+        return self._closed_sessions() if self._windows.kind == "session" else self._closed_windows()
+
+    def _closed_windows(self) -> list[_Found]:
+        store = self._context.store(self._store)
+        serde = store.spec.key_serde
+        found = list(store.fetch_all(*self._range))
+        found.sort(key=lambda entry: (entry[0].window.start, serde.serialize(entry[0].key)))
+        return [(w.window.start, w.window.end, w.key, v.value, v.timestamp) for w, v in found]
+
+    def _closed_sessions(self) -> list[_Found]:
+        found = self._context.store(self._store).find_ended(*self._range)
+        return [(s.window.start, s.window.end, s.key, value, s.window.end) for s, value in found]
+
+
+def closed_windows(operation: WindowedAggregate, context: TaskContext) -> ClosedWindows | None:
+    """Return what an aggregation needs to send closed windows; None when it sends every change."""
+    if not operation.on_close:
+        return None
+    return ClosedWindows(operation.windows, operation.store, context, idle_ms=operation.idle_ms)

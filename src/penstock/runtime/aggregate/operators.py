@@ -1,0 +1,155 @@
+"""Operators that aggregate: a stream by key, by key and window, and a regrouped table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from penstock.errors import ProcessingError
+from penstock.runtime.aggregate.sessions import SessionAggregate
+from penstock.runtime.aggregate.sliding import SlidingAggregate
+from penstock.runtime.aggregate.windowed import StreamAggregator, WindowOperator
+from penstock.runtime.fold.columns import fold_known
+from penstock.runtime.fold.expressions import fold_expression
+from penstock.runtime.fold.model import FoldInput
+from penstock.runtime.fold.recognise import recognise
+from penstock.runtime.fold.rows import fold_changes, fold_rows
+from penstock.runtime.operator import Operator
+from penstock.runtime.rows import Rows
+from penstock.runtime.tables.stored import StoredTable
+from penstock.serde.column import Column
+from penstock.serde.windowed import WindowedColumn
+from penstock.topology.operations import Operation, StreamAggregate, TableAggregate, WindowedAggregate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.runtime.tables.groups import FoldResult, RowGroups
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.operations import Aggregation
+    from penstock.topology.topology import Topology
+
+__all__ = ["FACTORIES", "Aggregator", "aggregator_of"]
+
+
+class Aggregator:
+    """Aggregates rows with keys into a stored table, by the fastest way with the same result as the row loop."""
+
+    def __init__(self, node: str, aggregation: Aggregation, table: StoredTable, context: TaskContext) -> None:
+        self._name = node
+        self._aggregation = aggregation
+        self._known = recognise(aggregation)
+        self._table = table
+        self._context = context
+
+    def add(self, rows: Rows) -> Rows:
+        """Add the rows (no null keys) to the table; return the table's changes."""
+        return self._table.update(rows, self._fold)
+
+    def _fold(self, rows: Rows, groups: RowGroups, before: tuple[Column, NDArray[np.int64]]) -> FoldResult:
+        fold: FoldResult | None = None
+        if self._known is not None:
+            fold = fold_known(self._known, rows, groups, before, per_row=self._table.per_row)
+        function = self._aggregation.aggregator
+        if fold is None and function is not None and function.is_expression:
+            fold = fold_expression(self._input(rows, groups, before))
+        return fold or fold_rows(self._input(rows, groups, before))
+
+    def _input(self, rows: Rows, groups: RowGroups, before: tuple[Column, NDArray[np.int64]]) -> FoldInput:
+        return FoldInput(self._aggregation, rows, groups, before, self._name, self._context)
+
+
+class _StreamAggregate(StreamAggregator):
+    """KStreamAggregate and KStreamReduce: null keys and null values are dropped."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
+        operation = cast("StreamAggregate", node.operation)
+        self._name = node.name
+        self._context = context
+        table = StoredTable(node, topology, context)
+        self._aggregator = Aggregator(node.name, operation.aggregation, table, context)
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        null = rows.keys.null_mask() | rows.values.null_mask()
+        if null.any():
+            self._context.drop(self._name, int(null.sum()), "null key or value")
+            rows = rows.filter(~null)
+        return self._aggregator.add(rows)
+
+    def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:  # noqa: ARG002 - as of windowed ones
+        return self._aggregator.add(rows)
+
+
+class _WindowedAggregate(WindowOperator):
+    """KStreamWindowAggregate: each row goes into every window of its time that is still open at that row."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
+        super().__init__(node, topology, context)
+        self._aggregator = Aggregator(node.name, self._operation.aggregation, self._table, context)
+
+    def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
+        rows = self._windows.assign(rows, stream_times)
+        cuts = self._hidden(rows)
+        if not len(cuts):
+            return self._aggregator.add(rows)
+        parts = np.split(np.arange(len(rows)), cuts)
+        changes = Rows.merge([self._aggregator.add(rows.take(part)) for part in parts if len(part)])
+        self._table.store.take_dropped()  # counted row by row already
+        return changes
+
+    def _hidden(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the rows whose windows the store no longer shows, as earlier rows of the batch have moved its time on.
+
+        Only a cogroup has them: its streams have times of their own, and one may be behind the others. The results of
+        such a row go downstream all the same; if the store does not take it, it is counted, as in Kafka.
+        """
+        starts, store = cast("WindowedColumn", rows.keys).starts, self._table.store
+        observed = np.maximum.accumulate(np.append(store.observed_stream_time, starts))
+        lost = int((~store.is_live(starts, observed[1:])).sum())
+        if lost:
+            self._context.drop(self._name, lost, "the store keeps no window that old")
+        return np.flatnonzero(starts < store.visible_from(observed[:-1]))
+
+
+def aggregator_of(node: ProcessorNode, topology: Topology, context: TaskContext) -> StreamAggregator:
+    """Return the operator of a stream's aggregation, by the kind of its windows."""
+    if isinstance(node.operation, StreamAggregate):
+        return _StreamAggregate(node, topology, context)
+    match cast("WindowedAggregate", node.operation).windows.kind:
+        case "sliding":
+            return SlidingAggregate(node, topology, context)
+        case "session":
+            return SessionAggregate(node, topology, context)
+        case _:
+            return _WindowedAggregate(node, topology, context)
+
+
+class _TableAggregate(Operator):
+    """KTableAggregate and KTableReduce."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
+        operation = cast("TableAggregate", node.operation)
+        self._name = node.name
+        self._aggregation = operation.aggregation
+        self._context = context
+        self._table = StoredTable(node, topology, context)
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        null = rows.keys.null_mask()
+        for row in np.flatnonzero(null).tolist():
+            error = ProcessingError(f"{self._name}: the key of a grouped table's record is null", node=self._name)
+            self._context.failed(self._name, None, rows, row, error)
+        return self._table.update(rows.filter(~null), self._fold)
+
+    def _fold(self, rows: Rows, groups: RowGroups, before: tuple[Column, NDArray[np.int64]]) -> FoldResult:
+        return fold_changes(FoldInput(self._aggregation, rows, groups, before, self._name, self._context))
+
+
+FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
+    StreamAggregate: aggregator_of,
+    WindowedAggregate: aggregator_of,
+    TableAggregate: _TableAggregate,
+}

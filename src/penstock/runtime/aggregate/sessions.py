@@ -1,0 +1,176 @@
+"""Session windows: Kafka's ``KStreamSessionWindowAggregate``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.runtime.aggregate.changes import ByKey, StoredWindows, WindowChangeList, WindowChanges, commit
+from penstock.runtime.aggregate.session_columns import Session, SessionRuns, by_key
+from penstock.runtime.aggregate.windowed import WindowOperator
+from penstock.runtime.fold.recognise import KnownAggregation, recognise
+from penstock.runtime.fold.rows import initial, snapshot, step_of
+from penstock.runtime.tables.groups import RowGroups, group_keys
+from penstock.serde.column import Column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.runtime.rows import Rows
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.operations import Aggregation
+    from penstock.topology.topology import Topology
+
+__all__ = ["SessionAggregate"]
+
+
+class SessionAggregate(WindowOperator):
+    """Each row joins the sessions that are near to it, or starts one."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
+        super().__init__(node, topology, context)
+        self._gap = self._operation.windows.size_ms
+        self._retention_ms = topology.stores[self._operation.store].retention_ms
+        self._known = _known(self._operation.aggregation)
+
+    def add(self, rows: Rows, stream_times: NDArray[np.int64]) -> Rows:
+        """Add rows that have keys; return the changes."""
+        if not self._table.caching:
+            rows = replace(rows, headers=None)  # Kafka sends headers only with changes that leave a cache
+        if not len(rows):
+            return replace(rows, olds=Column.nulls(0))
+        groups = group_keys(rows.keys, self._table.key_serde)
+        stored = self._load(rows, groups)
+        close_times = stream_times - self._operation.windows.closes_after_ms
+        changes = self._changes(rows, groups, stored, stream_times, close_times)
+        if changes.lost.any():
+            self._context.drop(self._name, int(changes.lost.sum()), "the store keeps no session that old")
+        changed = replace(changes.of(rows), timestamps=changes.ends)
+        if self._table.caching:  # Kafka's cache still shows sessions whose time in the store below is over
+            over = stored.ends <= self._table.store.observed_stream_time - self._retention_ms
+            stored = stored.forgetting(over)
+        return commit(self._table, changed, changes, groups.codes[changes.rows], stored)
+
+    def _changes(
+        self,
+        rows: Rows,
+        groups: RowGroups,
+        stored: StoredWindows,
+        stream_times: NDArray[np.int64],
+        close_times: NDArray[np.int64],
+    ) -> WindowChanges:
+        store = self._table.store
+        before = np.maximum.accumulate(np.append(store.observed_stream_time, rows.timestamps[:-1]))
+
+        def runs(some: Rows, keys: RowGroups, windows: StoredWindows, index: NDArray[np.int64]) -> SessionRuns:
+            return SessionRuns(some, keys, windows, self._gap, before[index])
+
+        def loop(some: Rows, codes: NDArray[np.int64], index: NDArray[np.int64], observed: list[int]) -> WindowChanges:
+            one = _SessionLoop(self._operation.aggregation, self._gap, self._name, self._context, store)
+            return one.run(some, codes.tolist(), by_key(stored), close_times[index].tolist(), observed).columns()
+
+        ways = ByKey(rows, groups, stored, runs, loop, by_end=True)
+        behind = stream_times[0] > max(store.observed_stream_time, int(rows.timestamps[0]))
+        if self._known is None or behind:  # the store's time is behind after a failure of the newest record's function
+            return ways.by_rows()
+        whole = runs(rows, groups, stored, np.arange(len(rows)))
+        return ways.changes(self._known, whole, whole.simple_keys(close_times, store))
+
+    def _load(self, rows: Rows, groups: RowGroups) -> StoredWindows:
+        """Return the sessions of each group that a row of the batch may touch."""
+        times, segments = rows.timestamps[groups.segments.order], groups.segments
+        earliest = np.minimum.reduceat(times, segments.starts)
+        latest = np.maximum.reduceat(times, segments.starts)
+        keys = rows.keys.take(groups.first)
+        owners, starts, ends, values = self._table.store.find_many(keys, earliest - self._gap, latest + self._gap)
+        return StoredWindows(owners, starts, ends, values, ends)
+
+
+class _SessionLoop:
+    """The row loop: exact for every function, and the reference for aggregation by column."""
+
+    def __init__(self, aggregation: Aggregation, gap: int, node: str, context: TaskContext, store: Any) -> None:
+        self._aggregation = aggregation
+        self._gap = gap
+        self._node = node
+        self._context = context
+        self._store = store
+
+    def run(
+        self,
+        rows: Rows,
+        codes: list[int],
+        sessions: dict[int, list[Session]],
+        close_times: list[int],
+        observed_before: list[int],
+    ) -> WindowChangeList:
+        """Return the changes; ``observed_before`` is the store's stream time before each row, as other rows move it."""
+        start_value, merge = initial(self._aggregation), _merger(self._aggregation)
+        step = step_of(self._aggregation)
+        gap, store, context = self._gap, self._store, self._context
+        changes = WindowChangeList()
+        observed: int = store.observed_stream_time
+        late = 0
+        columns = zip(codes, rows.keys.items(), rows.values.items(), rows.timestamps.tolist(), close_times, strict=True)
+        for row, (code, key, value, time, close_time) in enumerate(columns):
+            mine = sessions.setdefault(code, [])
+            observed = max(observed, observed_before[row])
+            low = max(time - gap, store.visible_from(observed))
+            near = [s for s in mine if s[1] >= low and s[0] <= time + gap]
+            function = self._aggregation.merger
+            try:
+                aggregate = start_value()
+                for _, _, other in near:
+                    aggregate = merge(key, aggregate, snapshot(other))
+                start, end = min(time, *(s[0] for s in near), time), max(time, *(s[1] for s in near), time)
+                if end < close_time:
+                    late += 1
+                    continue
+                function = self._aggregation.aggregator
+                if (start, end) != (time, time):
+                    for session in near:
+                        mine.remove(session)
+                        changes.add(row, session[:2], None, session[2], session[1])
+                aggregate = step(key, value, aggregate)
+            except Exception as error:  # noqa: BLE001 - whatever a user's function raises
+                context.failed(self._node, function, rows, row, error)
+                continue
+            if near and near[0] in mine:  # a session of the present moment alone, whose value is replaced
+                mine.remove(near[0])
+            observed = max(observed, end)
+            alive = bool(store.is_live(end, observed))
+            if alive and aggregate is not None:
+                mine.append((start, end, aggregate))
+                mine.sort(key=_by_end)
+            changes.add(row, (start, end), aggregate, None, end, lost=not alive)
+        if late:
+            context.drop(self._node, late, "the session has closed")
+        return changes
+
+
+def _known(aggregation: Aggregation) -> KnownAggregation | None:
+    """Return the known aggregation, if it runs over columns and merges as it adds."""
+    if aggregation.kind == "aggregate":
+        builtin = getattr(aggregation.merger and aggregation.merger.fn, "__self__", None)
+        if aggregation.aggregator is None or builtin is not aggregation.aggregator.fn:
+            return None
+    return recognise(aggregation)
+
+
+def _by_end(session: Session) -> tuple[int, int]:
+    return session[1], session[0]
+
+
+def _merger(aggregation: Aggregation) -> Any:
+    """Return the merger as (key, left, right) -> aggregate."""
+    if aggregation.kind == "count":
+        return lambda _key, left, right: left + right
+    if aggregation.kind == "reduce":
+        assert aggregation.aggregator is not None  # noqa: S101 - a reduce has a reducer
+        reduce = aggregation.aggregator.fn
+        return lambda _key, left, right: right if left is None else reduce(left, right)
+    assert aggregation.merger is not None  # noqa: S101 - the verb asks for one
+    return aggregation.merger.fn

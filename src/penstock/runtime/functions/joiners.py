@@ -1,0 +1,86 @@
+"""Calling a joiner over the rows of a batch: a user's function of two values, or an expression over both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from penstock.errors import ProcessingError
+from penstock.runtime.functions.calls import evaluate_by_halves, failures_removed, gather, part_of
+from penstock.runtime.functions.expressions import frame
+from penstock.runtime.rows import Rows
+from penstock.serde.column import Column
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.topology.functions import Function
+
+__all__ = ["join_rows", "join_values"]
+
+
+def join_rows(joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext) -> Rows:
+    """Return the rows, whose values are the left side, with the joiner's results as values; see `join_values`."""
+    results, kept = join_values(joiner, rows, right, node, context)
+    return (rows if kept is None else rows.take(kept)).with_values(results)
+
+
+def join_values(
+    joiner: Function, rows: Rows, right: Column, node: str, context: TaskContext
+) -> tuple[Column, NDArray[np.int64] | None]:
+    """Return the joiner's result for each row, whose value is the left side.
+
+    An expression sees ``key``, ``timestamp``, ``left`` and ``right``, and the fields of both sides: a field that both
+    have is the left one's; the right one's is ``<field>_right`` then, as in Polars' own joins.
+
+    Returns:
+        The results, and the positions of the rows that have one (None: all). Rows whose call raised are reported to the
+        context and left out of both.
+    """
+    if not len(rows):
+        return Column.nulls(0), None
+
+    def failed_at(row: int, error: Exception) -> None:
+        context.failed(node, joiner, rows, row, error)
+
+    if joiner.is_expression:
+
+        def evaluate(part: range) -> pl.Series:
+            others = right if len(part) == len(right) else right.take(np.arange(part.start, part.stop))
+            return _evaluate(joiner, part_of(rows, part), others, node)
+
+        return evaluate_by_halves(evaluate, range(len(rows)), failed_at)
+    fn: Callable[..., Any] = joiner.fn
+    values = iter(rows.values.items()), iter(right.items())
+    calls = map(fn, iter(rows.keys.items()), *values) if joiner.arity == 3 else map(fn, *values)
+    results, failed = gather(calls, len(rows), failed_at)
+    return Column.of_items(results), failures_removed(failed, len(rows))
+
+
+def _evaluate(joiner: Function, rows: Rows, right: Column, node: str) -> pl.Series:
+    table = frame(rows, None)
+    lefts = table.get_column("value").alias("left")
+    rights = right.series().alias("right")
+    columns = [c for c in table.get_columns() if c.name not in ("value", "left", "right")]
+    taken = {c.name for c in columns}
+    if isinstance(rights.dtype, pl.Struct):
+        columns += [
+            rights.struct.field(name).alias(f"{name}_right" if name in taken else name)
+            for name in rights.struct.fields
+            if name not in ("key", "timestamp", "value", "left", "right")
+        ]
+    if pl.Null in (lefts.dtype, rights.dtype):  # no row of that side has a value, so its fields are unknown
+        known = {"left", "right", *(c.name for c in columns)}
+        columns += [pl.Series(n, [None] * len(rows)) for n in sorted({*joiner.fn.meta.root_names()} - known)]
+    result = pl.DataFrame([*columns, lefts, rights]).select(joiner.fn)
+    if result.width != 1 or len(result) != len(rows):
+        raise ProcessingError(
+            f"{node}: the joiner at {joiner.file}:{joiner.line} must return one value per record",
+            hint="Combine several with pl.struct(...).",
+            node=node,
+        )
+    return result.to_series()

@@ -1,0 +1,3 @@
+"""Joins of streams and tables."""
+
+__all__: list[str] = []

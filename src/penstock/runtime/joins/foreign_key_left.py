@@ -1,0 +1,220 @@
+"""The left side of a foreign-key join: subscriptions on their way out, answers on their way in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import SerializationError
+from penstock.runtime.functions.calls import apply, failures_removed
+from penstock.runtime.functions.joiners import join_values
+from penstock.runtime.joins.foreign_key_right import FACTORIES as RIGHT
+from penstock.runtime.operator import Operator
+from penstock.runtime.rows import Rows
+from penstock.runtime.tables.groups import group_keys
+from penstock.runtime.tables.operators import drop_out_of_order
+from penstock.runtime.tables.value_getters import spread
+from penstock.serde.buffers import large_binary
+from penstock.serde.column import Column
+from penstock.serde.subscriptions import Hashes, Instruction, ResponseColumn, SubscriptionColumn
+from penstock.topology.foreign_key_operations import ResponseJoin, SubscriptionSend
+from penstock.topology.operations import Operation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.serde.base import Serde
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.topology import Topology
+
+__all__ = ["FACTORIES"]
+
+_NOTHING = 255  # no instruction: nothing is sent
+
+
+def _encoded(
+    serde: Serde[Any], column: Column, rows: Rows, node: str, context: TaskContext
+) -> tuple[pa.Array, NDArray[np.int64] | None]:
+    """Return the column's bytes, and the rows that encode (None: all); the others are reported and null."""
+    try:
+        return large_binary(serde.encode(column)), None
+    except (SerializationError, pa.ArrowException):
+        pass  # some row is bad: find it
+    data: list[bytes | None] = []
+    failed: list[int] = []
+    for row, item in enumerate(column.items()):
+        try:
+            data.append(serde.serialize(item))
+        except Exception as error:  # noqa: BLE001 - a user's serde may raise anything
+            context.failed(node, None, rows, row, error)
+            data.append(None)
+            failed.append(row)
+    return pa.array(data, pa.large_binary()), failures_removed(failed, len(column))
+
+
+def _olds(rows: Rows) -> Column:
+    return Column.nulls(len(rows)) if rows.olds is None else rows.olds
+
+
+class _SubscriptionSend(Operator):
+    """SubscriptionSendProcessorSupplier: subscribes changed rows to their foreign keys, and unsubscribes from old ones.
+
+    In an inner join Kafka asks for an answer only where one is needed, on the assumption that earlier answers have
+    arrived. Those to earlier changes of the same batch have not, and will be thrown away when they do, as the row has
+    changed again: so every further change of a row in a batch asks for an answer.
+    """
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
+        self._name = node.name
+        self._context = context
+        self._operation = cast("SubscriptionSend", node.operation)
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        if self._operation.versioned:
+            rows = drop_out_of_order(rows, self._name, self._context)
+        encoded, good = _encoded(self._operation.value_serde, rows.values, rows, self._name, self._context)
+        if good is not None:
+            rows, encoded = rows.take(good), encoded.take(pa.array(good))
+        hashes = Hashes.of_values(encoded)
+        before, good = self._extracted(rows, _olds(rows))
+        if good is not None:
+            rows, before, hashes = rows.take(good), before.take(good), hashes.take(good)
+        after, good = self._extracted(rows, rows.values)
+        if good is not None:
+            rows, before, after, hashes = rows.take(good), before.take(good), after.take(good), hashes.take(good)
+        unsubscribe, subscribe = self._instructions(rows, before, after)
+        if not self._operation.left:
+            before = self._ask_again(rows, before, unsubscribe, subscribe)
+        return self._sent(rows, hashes, (before, after), (unsubscribe, subscribe))
+
+    def _extracted(self, rows: Rows, values: Column) -> tuple[Column, NDArray[np.int64] | None]:
+        """Return the foreign keys of the values that are present, and the rows whose extraction did not raise."""
+        there = np.flatnonzero(~values.null_mask())
+        if not len(there):
+            return Column.nulls(len(rows)), None
+        present = replace(rows, values=values, olds=None)
+        present = present if len(there) == len(rows) else present.take(there)
+        keys, kept = apply(self._operation.extractor, present, self._name, self._context)
+        if kept is None:
+            return spread(keys, there, len(rows)), None
+        good = failures_removed(np.setdiff1d(there, there[kept]).tolist(), len(rows))
+        return spread(keys, there[kept], len(rows)), good
+
+    def _instructions(self, rows: Rows, before: Column, after: Column) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return for each row the instruction to the old foreign key, and after that to the new one."""
+        gone, never = rows.values.null_mask(), _olds(rows).null_mask()
+        had, has = ~before.null_mask(), ~after.null_mask()
+        changed = had & self._changed(before, after)
+        unsubscribe = np.full(len(rows), _NOTHING, np.uint8)
+        subscribe = np.full(len(rows), _NOTHING, np.uint8)
+        if self._operation.left:  # every row wants an answer
+            unsubscribe[changed & ~(gone & never)] = Instruction.DELETE_KEY_NO_PROPAGATE
+            subscribe[~(gone & never)] = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
+            return unsubscribe, subscribe
+        invalid = ~gone & ~has
+        if invalid.any():
+            self._context.drop(self._name, int(invalid.sum()), "null foreign key")
+        unsubscribe[had & changed & has] = Instruction.DELETE_KEY_NO_PROPAGATE
+        unsubscribe[had & ~has] = Instruction.DELETE_KEY_AND_PROPAGATE
+        subscribe[has] = Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
+        subscribe[has & changed] = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
+        return unsubscribe, subscribe
+
+    def _ask_again(
+        self, rows: Rows, before: Column, unsubscribe: NDArray[np.uint8], subscribe: NDArray[np.uint8]
+    ) -> Column:
+        """Change the instructions for rows that an earlier record of the batch has changed already.
+
+        Returns:
+            The old foreign keys, with one to send to where a row has none but needs an answer.
+        """
+        groups = group_keys(rows.keys, self._operation.primary_key_serde)
+        inputs = rows.place.inputs
+        again = inputs != inputs[groups.first][groups.codes]
+        if not again.any():
+            return before
+        subscribe[again & (subscribe == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)] = (
+            Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE
+        )
+        silent = again & (unsubscribe == _NOTHING) & (subscribe == _NOTHING)
+        if not silent.any():
+            return before
+        segments = groups.segments
+        at = np.where(~before.null_mask()[segments.order], np.arange(len(rows)), -1)
+        newest = np.maximum.accumulate(at)
+        known = segments.scatter(np.where(newest >= segments.starts[segments.codes], segments.order[newest], -1))
+        removed = silent & (known >= 0)
+        unsubscribe[removed] = Instruction.DELETE_KEY_AND_PROPAGATE
+        return before.take(np.where(removed, known, np.arange(len(rows))))
+
+    def _changed(self, before: Column, after: Column) -> NDArray[np.bool_]:
+        """Return whether the foreign keys' bytes differ; null differs from any key."""
+        if before.null_mask().all():
+            return np.ones(len(before), np.bool_)
+        serde = self._operation.foreign_key_serde
+        same = pc.equal(large_binary(serde.encode(before)), large_binary(serde.encode(after)))
+        return ~np.asarray(same.fill_null(pa.scalar(value=False)))
+
+    def _sent(
+        self,
+        rows: Rows,
+        hashes: Hashes,
+        foreign: tuple[Column, Column],
+        instructions: tuple[NDArray[np.uint8], NDArray[np.uint8]],
+    ) -> Rows:
+        first, second = (np.flatnonzero(i != _NOTHING) for i in instructions)
+        source = np.concatenate([first, second])
+        order = np.argsort(source, kind="stable")  # of one row, the old foreign key comes first
+        source = source[order]
+        keys = [column.take(index) for column, index in zip(foreign, (first, second), strict=True) if len(index)]
+        part = np.concatenate([np.zeros(len(first), np.int64), np.ones(len(second), np.int64)])[order]
+        sent = np.concatenate([instructions[0][first], instructions[1][second]])[order]
+        partition = int(self._context.task_id.rsplit("_", 1)[1])
+        taken = rows.take(source)
+        wrapped = SubscriptionColumn(hashes.take(source), sent, taken.keys, np.full(len(source), partition, np.int32))
+        foreign_keys = Column.concat(keys).take(order) if keys else Column.nulls(0)
+        return Rows(taken.place.extend(part), taken.timestamps, foreign_keys, wrapped, taken.headers)
+
+
+class _ResponseJoin(Operator):
+    """ResponseJoinProcessorSupplier: joins the answers to left rows that are still as they were when they asked."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
+        self._name = node.name
+        self._context = context
+        self._operation = cast("ResponseJoin", node.operation)
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        operation = self._operation
+        answers = ResponseColumn.of(rows.values)
+        current, _ = self._context.table(operation.table).sent_at(rows, rows.keys)
+        fits = Hashes.of_values(large_binary(operation.value_serde.encode(current))).equal(answers.hashes)
+        if not fits.all():
+            self._context.drop(self._name, int((~fits).sum()), "the left row has changed since it asked")
+            rows, current, answers = rows.filter(fits), current.filter(fits), answers.take(np.flatnonzero(fits))
+        foreign = answers.inner
+        wanted = ~foreign.null_mask()
+        if operation.left:
+            wanted |= ~current.null_mask()
+        at = np.flatnonzero(wanted)
+        side = replace(rows, values=current).take(at)
+        results, kept = join_values(operation.joiner, side, foreign.take(at), self._name, self._context)
+        good: NDArray[np.int64] | None = None
+        if kept is not None:
+            good = failures_removed(np.setdiff1d(at, at[kept]).tolist(), len(rows))
+            at = at[kept]
+        joined = rows.with_values(spread(results, at, len(rows)))
+        return joined if good is None else joined.take(good)
+
+
+FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
+    SubscriptionSend: _SubscriptionSend,
+    ResponseJoin: _ResponseJoin,
+    **RIGHT,
+}

@@ -1,0 +1,213 @@
+"""Joins of two streams.
+
+The nodes of one join share its two sides and the join itself. In a batch both `JoinWindow` nodes run first and note
+their rows; then the first of the two join nodes matches the rows of both sides, each with the rows stored before the
+batch and with the rows of the other side that come before it, and puts them into the stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from penstock.runtime.functions.joiners import join_rows
+from penstock.runtime.joins.pairs import Probes, pairs_of
+from penstock.runtime.joins.results import Matches, expired_rows, lone_rows, matched_rows, outer_events
+from penstock.runtime.joins.sides import Arrived, JoinSide, codes_of, fetch, side_of
+from penstock.runtime.joins.unmatched import OuterJoinQueue
+from penstock.runtime.operator import Operator
+from penstock.runtime.row_order import Place
+from penstock.runtime.rows import Rows
+from penstock.topology.operations import Operation
+from penstock.topology.stream_joins import JoinWindow, StreamStreamJoin
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.topology import Topology
+
+__all__ = ["FACTORIES"]
+
+_NO_INDEX = np.empty(0, np.int64)
+
+
+class _JoinWindow(Operator):
+    """KStreamJoinWindow: notes the rows, which the join puts into the store."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
+        self._side = side_of(node.name, cast("JoinWindow", node.operation).window_store, context)
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        self._side.collect(rows)
+        return rows
+
+
+class _SharedJoin:
+    """Both sides of one join."""
+
+    def __init__(self, operation: StreamStreamJoin, context: TaskContext) -> None:
+        self._windows = operation.windows
+        self._outer = (operation.left_outer, operation.right_outer)
+        self._left = side_of(operation.left, operation.left_store, context)
+        self._right = side_of(operation.right, operation.right_store, context)
+        self._queue = (
+            None
+            if operation.outer_store is None
+            else OuterJoinQueue(
+                operation.outer_store, operation.windows, both_sides=operation.right_outer, context=context
+            )
+        )
+        self._results: dict[bool, Rows] = {}
+
+    def results(self, *, is_left: bool) -> Rows:
+        """Return the result rows of one side, left value in ``values``, right value in ``olds``."""
+        if is_left not in self._results:
+            self._run()
+        return self._results.pop(is_left, Rows.empty())
+
+    def _run(self) -> None:
+        left_rows, right_rows = self._left.drain(), self._right.drain()
+        ranks = _ranks(left_rows.place, right_rows.place)
+        left = Arrived.of(left_rows, ranks[: len(left_rows)], self._left)
+        right = Arrived.of(right_rows, ranks[len(left_rows) :], self._right)
+        sides = self._match(left, right)
+        self._results = self._rows_of(sides)
+        self._left.put(left)
+        self._right.put(right)
+
+    def _match(self, left: Arrived, right: Arrived) -> tuple[Matches, Matches]:
+        windows = self._windows
+        left_lows, left_highs = _bounds(left, windows.before_ms, windows.after_ms)
+        right_lows, right_highs = _bounds(right, windows.after_ms, windows.before_ms)
+        left_stored = fetch(self._left, right.keys, right_lows, right_highs)
+        right_stored = fetch(self._right, left.keys, left_lows, left_highs)
+        left_codes, right_codes, left_old, right_old = codes_of(
+            left.keys, right.keys, left_stored.keys, right_stored.keys
+        )
+        left_candidates = left.candidates(left_stored, left_old, left_codes)
+        right_candidates = right.candidates(right_stored, right_old, right_codes)
+        left_lows = np.maximum(left_lows, _first_visible(self._right, right, left))
+        right_lows = np.maximum(right_lows, _first_visible(self._left, left, right))
+        left_pairs = pairs_of(Probes(left_codes, left_lows, left_highs, left.ranks[left.valid]), right_candidates)
+        right_pairs = pairs_of(Probes(right_codes, right_lows, right_highs, right.ranks[right.valid]), left_candidates)
+        return (
+            Matches(
+                self._left,
+                left,
+                right,
+                right_stored,
+                right_candidates,
+                left_pairs,
+                is_left=True,
+                other_waits=self._outer[1],
+            ),
+            Matches(
+                self._right,
+                right,
+                left,
+                left_stored,
+                left_candidates,
+                right_pairs,
+                is_left=False,
+                other_waits=self._outer[0],
+            ),
+        )
+
+    def _rows_of(self, sides: tuple[Matches, Matches]) -> dict[bool, Rows]:
+        lone = [self._without_key(m.arrived, outer=outer) for m, outer in zip(sides, self._outer, strict=True)]
+        outgoing = None
+        if self._queue is None:
+            lone = [
+                np.union1d(alone, m.arrived.valid[m.counts == 0]) if outer else alone
+                for alone, m, outer in zip(lone, sides, self._outer, strict=True)
+            ]
+        else:
+            times = np.empty(sum(len(m.arrived.rows) for m in sides), np.int64)
+            for m in sides:
+                times[m.arrived.ranks] = m.arrived.rows.timestamps
+            stream_times = self._queue.stream_times(times)
+            waits = [_NO_INDEX, _NO_INDEX]
+            for number, (m, outer) in enumerate(zip(sides, self._outer, strict=True)):
+                if not outer:
+                    continue
+                alone = np.flatnonzero(m.counts == 0)
+                after = self._windows.after_ms if m.is_left else self._windows.before_ms
+                ends = np.maximum(m.arrived.times[alone] + after, 0)
+                late = ends < stream_times[m.arrived.ranks[m.arrived.valid[alone]]]
+                lone[number] = np.union1d(lone[number], m.arrived.valid[alone[late]])
+                waits[number] = alone[~late]
+            events = outer_events(sides, (waits[0], waits[1]), times, stream_times)
+            outgoing = self._queue.run(events)
+        results: dict[bool, Rows] = {}
+        for m, alone in zip(sides, lone, strict=True):
+            if not len(m.arrived.rows):
+                continue
+            pieces: list[Rows] = []
+            skipped = None
+            if outgoing is not None and outgoing.ranks:
+                expired, skipped = expired_rows(outgoing, m.arrived, self._left, self._right)
+                pieces.append(expired)
+            pieces.append(matched_rows(m, skipped))
+            if len(alone):
+                pieces.append(lone_rows(m.arrived, alone, skipped, is_left=m.is_left))
+            results[m.is_left] = Rows.merge(pieces)
+        return results
+
+    @staticmethod
+    def _without_key(arrived: Arrived, *, outer: bool) -> NDArray[np.int64]:
+        return np.flatnonzero(arrived.null_keys & ~arrived.null_values) if outer else _NO_INDEX
+
+
+def _ranks(left: Place, right: Place) -> NDArray[np.int64]:
+    """Return the position of each row of both sides among all."""
+    order = Place.concat([left, right]).order()
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def _bounds(arrived: Arrived, before_ms: int, after_ms: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the smallest and the largest time of a match; Kafka cuts both off at 0."""
+    return np.maximum(arrived.times - before_ms, 0), np.maximum(arrived.times + after_ms, 0)
+
+
+def _first_visible(side: JoinSide, stored: Arrived, probing: Arrived) -> NDArray[np.int64]:
+    """Return the smallest time of this side's rows that each valid row of the other can still find."""
+    observed = stored.observed_before(probing.ranks[probing.valid], side)
+    result: NDArray[np.int64] = side.store.visible_from(observed)
+    return result
+
+
+class _StreamStreamJoin(Operator):
+    """KStreamKStreamJoin, of one side."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:  # noqa: ARG002
+        self._name = node.name
+        self._context = context
+        self._operation = operation = cast("StreamStreamJoin", node.operation)
+        self._outer = operation.left_outer if operation.is_left else operation.right_outer
+        self._join = context.shared(
+            f"stream-join/{operation.left}/{operation.right}", lambda: _SharedJoin(operation, context)
+        )
+
+    def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002
+        null_values = rows.values.null_mask()
+        dropped = null_values if self._outer else null_values | rows.keys.null_mask()
+        if dropped.any():
+            self._context.drop(self._name, int(dropped.sum()), "null key or value")
+        joined = self._join.results(is_left=self._operation.is_left)
+        rights = joined.olds
+        if rights is None:
+            return joined
+        return join_rows(self._operation.joiner, replace(joined, olds=None), rights, self._name, self._context)
+
+
+FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {
+    JoinWindow: _JoinWindow,
+    StreamStreamJoin: _StreamStreamJoin,
+}

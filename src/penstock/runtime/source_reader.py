@@ -1,0 +1,234 @@
+"""Decoding and stamping the records of one source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import ConfigError, ProcessingError, SchemaRegistryError, TopologyError
+from penstock.runtime.inputs import DecodedRecords
+from penstock.runtime.record import ExtractorRecord, Headers, RecordContext, TopicBatch, headers_of, record_context
+from penstock.serde.binding import ask_again, joined, schema_at_front
+from penstock.serde.changes import ChangeSerde
+from penstock.serde.column import Column
+from penstock.serde.rowwise import UNDECODABLE, as_exception
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.serde.base import Serde
+    from penstock.serde.binding import TopicSerdes
+    from penstock.topology.nodes import SourceNode
+
+__all__ = ["SourceReader", "reader_for"]
+
+_SMALL = 16  # up to so many records, decoding value by value costs less than setting up columns
+
+
+class SourceReader:
+    """Decodes the records of one source node."""
+
+    def __init__(
+        self,
+        node: SourceNode,
+        serdes: TopicSerdes,
+        context: TaskContext,
+        *,
+        by_column: bool,
+    ) -> None:
+        self.node = node
+        self._serdes = serdes
+        self._context = context
+        self._by_column = by_column
+        self._pattern = re.compile(node.pattern) if node.pattern else None
+
+    def reads(self, topic: str) -> bool:
+        return topic in self.node.topics or (self._pattern is not None and self._pattern.fullmatch(topic) is not None)
+
+    def read(self, batch: TopicBatch) -> DecodedRecords:
+        """Decode a batch; records that do not decode, or have no valid time, are left out as the handlers say."""
+        records = batch.records
+        keys, values, headers, failures = self._columns(batch)
+        timestamps = records.column("timestamp").to_numpy(zero_copy_only=False)
+        piece = DecodedRecords(self.node.name, batch, None, timestamps, keys, values, headers)
+        if failures:
+            for row, error in sorted(failures.items()):
+                self._context.undecodable(self.node.name, record_context(batch, row), error)
+            piece = _without(piece, sorted(failures))
+        if isinstance(self._serdes.value, ChangeSerde):
+            changes = [(None, None) if change is None else change for change in piece.values.items()]
+            piece.values = Column.of_items([new for new, _ in changes])
+            piece.olds = Column.of_items([old for _, old in changes])
+        return self._stamp(piece)
+
+    def times(self, batch: TopicBatch, partition_time: int | None) -> tuple[NDArray[np.int64], int]:
+        """Return the times that `read` will find, without any effect; records that it will leave out have -1.
+
+        Args:
+            batch: The records.
+            partition_time: The largest time so far; None: that of the records that have been read.
+
+        Returns:
+            The times, and the largest one after these records.
+        """
+        name = f"partition_time:{batch.topic}:{batch.partition}"
+        largest = self._context.get_meta(name, -1) if partition_time is None else partition_time
+        extractor = self.node.timestamp_extractor
+        if extractor is None:
+            return batch.records.column("timestamp").to_numpy(zero_copy_only=False), largest
+        key_column, value_column, _, failures = self._columns(batch)
+        keys, values = key_column.items(), value_column.items()
+        times = np.full(batch.records.num_rows, -1, np.int64)
+        for row in range(len(times)):
+            if row not in failures:
+                record = _extractor_record(batch, record_context(batch, row), keys[row], values[row])
+                try:
+                    times[row] = int(extractor.fn(record, largest) if extractor.arity != 1 else extractor.fn(record))
+                except Exception:  # noqa: BLE001, S112 - it raises again in `read`, which reports it
+                    continue
+                largest = max(largest, int(times[row]))
+        return times, largest
+
+    def _columns(self, batch: TopicBatch) -> tuple[Column, Column, list[Headers] | None, dict[int, Exception]]:
+        """Decode a batch: keys, values and headers of all rows, and the rows that do not decode, with the errors."""
+        records = batch.records
+        failures: dict[int, Exception] = {}
+        key_data, value_data = records.column("key"), records.column("value")
+        headers = headers_of(records.column("headers"))
+        key_serde, value_serde = self._serdes.of(batch.topic)
+        if self._serdes.has_schema:
+            ask_again(key_serde)
+            ask_again(value_serde)
+            if headers is not None:
+                if schema_at_front(key_serde) is not None:
+                    key_data, headers = joined(key_data, headers, "key")
+                if schema_at_front(value_serde) is not None:
+                    value_data, headers = joined(value_data, headers, "value")
+        keys = self._decode(key_serde, key_data, failures)
+        values = self._decode(value_serde, value_data, failures)
+        return keys, values, headers, failures
+
+    def _decode(self, serde: Serde[Any], data: pa.Array, failures: dict[int, Exception]) -> Column:
+        if self._by_column or len(data) > _SMALL:
+            try:
+                column = serde.decode(data)
+                if len(column) == len(data):
+                    return column
+            except (ConfigError, SchemaRegistryError):
+                raise  # no fault of a record
+            except UNDECODABLE:
+                pass  # some row is bad: find it
+        items: list[Any] = []
+        for row, one in enumerate(data.to_pylist()):
+            try:
+                items.append(serde.deserialize(one))
+            except (ConfigError, SchemaRegistryError):
+                raise  # no fault of the record
+            except UNDECODABLE as error:
+                items.append(None)
+                failures.setdefault(row, as_exception(error))
+        if self._by_column and not failures:
+            return Column.of_items(items)
+        if self._by_column:
+            # The good rows keep the column type that they have when no bad row is among them.
+            good = np.ones(len(items), np.bool_)
+            good[list(failures)] = False
+            return _decoded_around(serde, data, good, items)
+        return Column.of_items(items)
+
+    def _stamp(self, piece: DecodedRecords) -> DecodedRecords:
+        extractor = self.node.timestamp_extractor
+        name = f"partition_time:{piece.batch.topic}:{piece.batch.partition}"
+        if extractor is None:
+            if len(piece) and int(piece.timestamps.min()) < 0:
+                self._refuse_negative(piece)
+            return piece
+        fn: Callable[..., Any] = extractor.fn
+        partition_time = self._context.get_meta(name, -1)
+        stamps = np.empty(len(piece), np.int64)
+        keys, values = piece.keys.items(), piece.values.items()
+        for row in range(len(piece)):
+            source = record_context(piece.batch, row if piece.rows is None else int(piece.rows[row]))
+            record = _extractor_record(piece.batch, source, keys[row], values[row])
+            try:
+                stamp = int(fn(record, partition_time) if extractor.arity != 1 else fn(record))
+            except Exception as error:
+                raise ProcessingError(
+                    f"{self.node.name}: the timestamp extractor {extractor.location} raised {type(error).__name__}: "
+                    f"{error}, for {source.topic}-{source.partition} offset {source.offset}",
+                    hint="Return a negative number to drop the record.",
+                    node=self.node.name,
+                    file=extractor.file,
+                    line=extractor.line,
+                    record=record,
+                ) from error
+            stamps[row] = stamp
+            partition_time = max(partition_time, stamp)
+        self._context.put_meta(name, partition_time)
+        piece.timestamps = stamps
+        negative = np.flatnonzero(stamps < 0)
+        if len(negative):
+            self._context.drop(self.node.name, len(negative), "the extracted timestamp is negative")
+            piece = _without(piece, negative.tolist())
+        return piece
+
+    def _refuse_negative(self, piece: DecodedRecords) -> None:
+        row = int(np.flatnonzero(piece.timestamps < 0)[0])
+        source = record_context(piece.batch, row if piece.rows is None else int(piece.rows[row]))
+        raise ProcessingError(
+            f"{self.node.name}: {source.topic}-{source.partition} offset {source.offset} has the invalid timestamp "
+            f"{source.timestamp}",
+            hint="Give a timestamp_extractor that takes the time from elsewhere, or returns a negative one to drop it.",
+            node=self.node.name,
+            record=source,
+        )
+
+
+def _extractor_record(batch: TopicBatch, source: RecordContext, key: Any, value: Any) -> ExtractorRecord:
+    return ExtractorRecord(batch.topic, source.partition, source.offset, source.timestamp, key, value, source.headers)
+
+
+def _decoded_around(serde: Serde[Any], data: pa.Array, good: NDArray[np.bool_], items: list[Any]) -> Column:
+    """Decode with nulls at bad rows; the rest in the serde's column type where that works."""
+    try:
+        return serde.decode(
+            pa.array([one if ok else None for one, ok in zip(data.to_pylist(), good, strict=True)], data.type)
+        )
+    except UNDECODABLE:
+        return Column.of_items(items)
+
+
+def _without(piece: DecodedRecords, rows: list[int]) -> DecodedRecords:
+    mask = np.ones(len(piece), np.bool_)
+    mask[rows] = False
+    index = np.flatnonzero(mask)
+    return DecodedRecords(
+        piece.source,
+        piece.batch,
+        index if piece.rows is None else piece.rows[index],
+        piece.timestamps[index],
+        piece.keys.take(index),
+        piece.values.take(index),
+        None if piece.headers is None else [piece.headers[i] for i in index.tolist()],
+    )
+
+
+def reader_for(readers: Sequence[SourceReader], topic: str) -> SourceReader:
+    """Return the source that reads a topic: by name before by pattern."""
+    for reader in readers:
+        if topic in reader.node.topics:
+            return reader
+    for reader in readers:
+        if reader.reads(topic):
+            return reader
+    known = sorted({t for r in readers for t in r.node.topics} | {r.node.pattern for r in readers if r.node.pattern})
+    raise TopologyError(
+        f"no source of this task reads topic {topic!r}",
+        hint=f"Its sources read {', '.join(known) or 'nothing'}.",
+        topic=topic,
+    )

@@ -1,0 +1,215 @@
+"""The operator that holds a table's changes back: Kafka's ``KTableSuppressProcessor``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import ProcessingError
+from penstock.runtime.operator import Operator
+from penstock.runtime.record import RecordContext
+from penstock.runtime.rows import Rows
+from penstock.runtime.suppress.columns import hold_back
+from penstock.runtime.suppress.model import BufferBounds, Outcome
+from penstock.runtime.suppress.rows import BatchBuffer, Eviction, evictions, outcome_of, puts_of
+from penstock.runtime.tables.value_getters import StoreTableView, is_read, take_or_null
+from penstock.serde.buffers import large_binary
+from penstock.serde.column import Column
+from penstock.serde.windowed import WindowedColumn
+from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
+from penstock.state.views.change_columns import ChangeColumns
+from penstock.state.views.frames import from_bytes_list, to_bytes_list
+from penstock.topology.operations import Operation
+from penstock.topology.table_operations import Suppress
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.runtime.context import TaskContext
+    from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.topology import Topology
+
+__all__ = ["FACTORIES", "SuppressedView"]
+
+_SMALL = 16  # up to so many rows, going row by row costs less than setting up columns
+_NO_TIME = -1
+_NOT_HELD = -2  # in place of a timestamp: the key does not wait, the table above has its value
+_HELD = -1  # Kafka does not know the timestamp of the value before
+
+
+class SuppressedView(StoreTableView):
+    """A suppressed table as others see it: the value before the changes that wait, else that of the table above."""
+
+    def __init__(self, parent: str, store: str, context: TaskContext) -> None:
+        super().__init__(store, context)
+        self._parent = parent
+
+    def read(self, store: ChangeBufferView, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        found = [store.get(key or b"") for key in to_bytes_list(store.spec.key_serde.encode(keys))]
+        priors = from_bytes_list([None if one is None else one.prior for one in found])
+        held = np.fromiter((one is not None for one in found), np.bool_, len(found))
+        return store.spec.value_serde.decode(priors), np.where(held, _HELD, _NOT_HELD)
+
+    def values_at(self, rows: Rows, keys: Column) -> tuple[Column, NDArray[np.int64]]:
+        values, stamps = self.versions_at(rows, keys)
+        others = np.flatnonzero(stamps == _NOT_HELD)
+        if not len(others):
+            return values, stamps
+        above, above_stamps = self._context.table(self._parent).values_at(rows.take(others), keys.take(others))
+        index = np.arange(len(rows))
+        index[others] = len(rows) + np.arange(len(others))
+        stamps = stamps.copy()
+        stamps[others] = above_stamps
+        return take_or_null(Column.concat([values, above]), index), stamps
+
+
+class _Suppress(Operator):
+    """Holds each row's change back under its key; rows that move stream time release changes."""
+
+    def __init__(self, node: ProcessorNode, topology: Topology, context: TaskContext) -> None:
+        self._name = node.name
+        self._operation = operation = cast("Suppress", node.operation)
+        self._context = context
+        self._meta = f"{operation.store}/stream-time"
+        self._bounds = BufferBounds.of(operation)
+        self._view = SuppressedView(operation.parent, operation.store, context)
+        context.register_table(node.name, self._view)
+        self._is_read = is_read(topology, node.name)
+
+    @property
+    def _buffer(self) -> ChangeBufferView:
+        return cast("ChangeBufferView", self._context.store(self._operation.store))
+
+    def process(self, rows: Rows, parent: str) -> Rows | Iterable[tuple[str | None, Rows]]:  # noqa: ARG002
+        if not len(rows):
+            return rows
+        expiries = self._observe(rows) - self._operation.wait_ms
+        keys, puts = self._puts(rows)
+        if len(rows) == 1:
+            return self._one_row(rows, keys, puts, expiries)
+        if len(rows) > _SMALL:
+            outcome = hold_back(self._buffer, keys, puts, expiries, self._bounds)
+            if outcome is not None:
+                return self._sent(rows, outcome)
+        return self._by_row(rows, keys, puts, expiries)
+
+    def _observe(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the operator's stream time at each row."""
+        before = self._context.get_meta(self._meta, _NO_TIME)
+        times = np.maximum.accumulate(np.maximum(rows.timestamps, before))
+        self._context.put_meta(self._meta, int(times[-1]))
+        return times
+
+    def _puts(self, rows: Rows) -> tuple[pa.Array, ChangeColumns]:
+        """Return each row's key and change, as if nothing waited for the key."""
+        spec = self._buffer.spec
+        news = large_binary(spec.value_serde.encode(rows.values))
+        olds = pa.nulls(len(rows), pa.large_binary())
+        if rows.olds is not None:
+            olds = large_binary(spec.value_serde.encode(rows.olds))
+        topics, partitions, offsets = self._context.input.sources(rows.place.inputs)
+        until_close = self._operation.until_window_closes
+        times = WindowedColumn.of(rows.keys).ends if until_close else rows.timestamps
+        numbers = (times, rows.timestamps, offsets, partitions)
+        return large_binary(spec.key_serde.encode(rows.keys)), ChangeColumns(
+            *numbers, topics, olds, olds, news, rows.headers
+        )
+
+    def _one_row(
+        self, rows: Rows, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64]
+    ) -> Iterator[tuple[str | None, Rows]]:
+        """Process one row; each change is still seen to wait while it is passed on, as in Kafka."""
+        buffer, (put,) = self._buffer, puts_of(keys, puts)
+        before = buffer.get(put.key)
+        done: list[Eviction] = []
+        failure: list[Exception] = []
+
+        def full(row: int) -> None:
+            try:
+                self._full(rows, row, buffer.records, buffer.size)
+            except ProcessingError as error:
+                failure.append(error)
+
+        for eviction in evictions(buffer, [put], expiries.tolist(), self._bounds, full):
+            done.append(eviction)
+            yield None, self._sent(rows, outcome_of([put], [eviction], {}), noted=False)
+        if failure:
+            raise failure[0]
+        if self._is_read:
+            others: dict[bytes, BufferedChange | None] = {e.key: e.change for e in done}
+            self._note(rows, outcome_of([put], done, {**others, put.key: before}))
+
+    def _by_row(self, rows: Rows, keys: pa.Array, puts: ChangeColumns, expiries: NDArray[np.int64]) -> Rows:
+        all_puts = puts_of(keys, puts)
+        buffer = BatchBuffer(self._buffer, [put.key for put in all_puts])
+
+        def full(row: int) -> None:
+            self._full(rows, row, buffer.records, buffer.size)
+
+        done = list(evictions(buffer, all_puts, expiries.tolist(), self._bounds, full))
+        buffer.write()
+        return self._sent(rows, outcome_of(all_puts, done, buffer.before))
+
+    def _full(self, rows: Rows, row: int, records: int, size: int) -> None:
+        bounds = self._bounds
+        error = ProcessingError(
+            f"{self._name}: the buffer is full: {records} of {bounds.records} records, {size} of {bounds.size} bytes",
+            hint="Give the buffer of suppress() more room, or let it emit early.",
+            node=self._name,
+        )
+        self._context.failed(self._name, None, rows, row, error)
+
+    def _sent(self, rows: Rows, outcome: Outcome, *, noted: bool = True) -> Rows:
+        """Return the changes that have left, at the rows after which they did."""
+        if noted and self._is_read:
+            self._note(rows, outcome)
+        left, spec = outcome.left, self._buffer.spec
+        index = np.arange(len(outcome.left_rows))
+        if self._operation.until_window_closes:  # nothing was ever sent for the window: nothing needs deleting
+            index = np.flatnonzero(left.news.is_valid().to_numpy(zero_copy_only=False))
+            left = left.take(index)
+        return Rows(
+            rows.place.take(outcome.left_rows[index]).extend(2 * outcome.left_numbers[index]),
+            left.timestamps,
+            spec.key_serde.decode(outcome.left_keys.take(pa.array(index))),
+            spec.value_serde.decode(left.news),
+            None if left.headers is None or not any(left.headers) else list(left.headers),
+            spec.value_serde.decode(left.olds),
+            origins=_origins(left),
+        )
+
+    def _note(self, rows: Rows, outcome: Outcome) -> None:
+        """Note the values that others see of the batch's keys, from place to place."""
+        spec, held = self._buffer.spec, outcome.held
+        decode = spec.key_serde.decode
+        began, left_rows = outcome.began, outcome.left_rows
+        olds = Column.nulls(len(began)) if rows.olds is None else rows.olds.take(began)
+        began_keys = rows.keys.take(began)
+        parts = np.concatenate([np.full(len(began), -1, np.int64), 2 * outcome.left_numbers + 1])
+        self._view.note(
+            rows.place.take(np.concatenate([began, left_rows])).extend(parts),
+            (
+                Column.concat([began_keys, decode(outcome.left_keys)]),
+                Column.concat([olds, Column.nulls(len(left_rows))]),
+                np.repeat(np.array([_HELD, _NOT_HELD]), [len(began), len(left_rows)]),
+            ),
+            (  # of equal keys the last one counts
+                Column.concat([began_keys, decode(held.keys)]),
+                Column.concat([Column.nulls(len(began)), spec.value_serde.decode(held.changes.priors)]),
+                np.repeat(np.array([_NOT_HELD, _HELD]), [len(began), len(held.keys)]),
+            ),
+        )
+
+
+def _origins(left: ChangeColumns) -> list[RecordContext | None]:
+    """Return the records that the changes came with; those that follow see them as their own."""
+    names = [None if topic is None else topic.decode() for topic in left.topics.to_pylist()]
+    headers = left.headers or [()] * len(left)
+    stamps = left.timestamps.tolist()
+    return list(map(RecordContext, names, left.partitions.tolist(), left.offsets.tolist(), stamps, headers))
+
+
+FACTORIES: dict[type[Operation], Callable[[ProcessorNode, Topology, TaskContext], Operator]] = {Suppress: _Suppress}

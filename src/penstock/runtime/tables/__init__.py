@@ -1,0 +1,3 @@
+"""Operators of tables: sources, filters, maps, transforms, groupings."""
+
+__all__: list[str] = []

@@ -1,0 +1,238 @@
+"""The text of ``.proto`` files, which Java clients register, to descriptors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["ProtoFile", "parse_proto"]
+
+TOKEN = re.compile(
+    r"""\s*(?:(?P<skip>//[^\n]*|/\*.*?\*/)|(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+    r"""|(?P<word>\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*|-?[0-9][A-Za-z0-9_.+-]*)|(?P<sign>[^\s]))""",
+    re.DOTALL,
+)
+PAIR = re.compile(r"""key\s*:\s*"(\w+)"\s*,?\s*value\s*:\s*"([^"]*)"|value\s*:\s*"([^"]*)"\s*,?\s*key\s*:\s*"(\w+)\"""")
+SCALARS = {
+    "double": 1,
+    "float": 2,
+    "int64": 3,
+    "uint64": 4,
+    "int32": 5,
+    "fixed64": 6,
+    "fixed32": 7,
+    "bool": 8,
+    "string": 9,
+    "bytes": 12,
+    "uint32": 13,
+    "sfixed32": 15,
+    "sfixed64": 16,
+    "sint32": 17,
+    "sint64": 18,
+}
+OPTIONAL, REQUIRED, REPEATED = 1, 2, 3
+LABELS = {"optional": OPTIONAL, "required": REQUIRED, "repeated": REPEATED}
+DEPTH = 50  # of messages in each other
+
+
+@dataclass(slots=True)
+class ProtoFile:
+    """A parsed file.
+
+    Attributes:
+        descriptor: Its ``FileDescriptorProto``; names of types are as they are written.
+        parameters: Confluent's parameters of fields (``precision``, ``scale``), by message and field.
+    """
+
+    descriptor: Any
+    parameters: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+
+
+def parse_proto(text: str, name: str) -> ProtoFile:
+    """Parse a file.
+
+    >>> parse_proto('syntax = "proto3"; message Hit { int32 status = 1; }', "hit.proto").descriptor.message_type[0].name
+    'Hit'
+
+    Raises:
+        ValueError: The text is no such file.
+    """
+    return _Parser(text, name).file()
+
+
+class _Parser:
+    def __init__(self, text: str, name: str) -> None:
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+        self._text = text
+        self._tokens = [found for found in TOKEN.finditer(text) if not found["skip"]]
+        self._at = 0
+        self._file = ProtoFile(FileDescriptorProto(name=name))
+
+    def peek(self) -> str:
+        if self._at >= len(self._tokens):
+            return ""
+        found = self._tokens[self._at]
+        return found[found.lastgroup or 0]
+
+    def take(self, expected: str = "") -> str:
+        found = self.peek()
+        if not found or (expected and found != expected):
+            raise ValueError(f"expected {expected or 'more'}, found {found or 'the end'} in a .proto text")
+        self._at += 1
+        return found
+
+    def accept(self, expected: str) -> bool:
+        if self.peek() != expected:
+            return False
+        self._at += 1
+        return True
+
+    def skip(self, end: str) -> None:
+        """Skip what is not needed, with the brackets in it, up to and with a sign."""
+        depth = 0
+        while depth or self.peek() != end:
+            found = self.take()
+            depth += (found in ("{", "[", "(")) - (found in ("}", "]", ")"))
+        self.take(end)
+
+    def quoted(self) -> str:
+        return self.take()[1:-1]
+
+    def number(self) -> int:
+        found = self.take()
+        try:
+            return int(found, 0)
+        except ValueError as error:
+            raise ValueError(f"expected a number, found {found} in a .proto text") from error
+
+    def file(self) -> ProtoFile:
+        made = self._file.descriptor
+        while word := self.peek():
+            self.take()
+            if word == "syntax":
+                self.take("=")
+                made.syntax = self.quoted()
+                self.take(";")
+            elif word == "package":
+                made.package = self.take()
+                self.take(";")
+            elif word == "import":
+                while self.peek() in ("public", "weak"):
+                    self.take()
+                made.dependency.append(self.quoted())
+                self.take(";")
+            elif word == "message":
+                self.message(made.message_type.add(), "", 0)
+            elif word == "enum":
+                self.enum(made.enum_type.add())
+            elif word == "service":
+                self.take()
+                self.take("{")
+                self.skip("}")
+            elif word == "option":
+                self.skip(";")
+            elif word != ";":
+                raise ValueError(f"{word!r} stands where a message is expected in a .proto text")
+        return self._file
+
+    def enum(self, made: Any) -> None:
+        made.name = self.take()
+        self.take("{")
+        while not self.accept("}"):
+            name = self.take()
+            if name in ("option", "reserved"):
+                self.skip(";")
+            elif name != ";":
+                self.take("=")
+                made.value.add(name=name, number=self.number())
+                self.skip(";")
+
+    def message(self, made: Any, around: str, depth: int) -> None:
+        if depth > DEPTH:
+            raise ValueError(f"messages stand in each other more than {DEPTH} times in a .proto text")
+        made.name = self.take()
+        path = f"{around}{made.name}"
+        self.take("{")
+        while not self.accept("}"):
+            word = self.peek()
+            if word == "message":
+                self.take()
+                self.message(made.nested_type.add(), f"{path}.", depth + 1)
+            elif word == "enum":
+                self.take()
+                self.enum(made.enum_type.add())
+            elif word in ("option", "reserved", "extensions"):
+                self.skip(";")
+            elif word == "oneof":
+                self.oneof(made, path)
+            elif not self.accept(";"):
+                self.field(made, path, None)
+        self.synthetic(made)
+
+    def oneof(self, made: Any, path: str) -> None:
+        self.take("oneof")
+        index = len(made.oneof_decl)
+        made.oneof_decl.add(name=self.take())
+        self.take("{")
+        while not self.accept("}"):
+            if self.peek() == "option":
+                self.skip(";")
+            elif not self.accept(";"):
+                self.field(made, path, index)
+
+    def field(self, made: Any, path: str, oneof: int | None) -> None:
+        one = made.field.add(label=OPTIONAL)
+        label = self.take() if self.peek() in LABELS else ""
+        one.label = LABELS.get(label, OPTIONAL)
+        finish: Callable[[], None] = lambda: None  # noqa: E731
+        if self.peek() == "map":
+            finish = self.map(made, one)
+        else:
+            self.type(one)
+        one.name = self.take()
+        finish()
+        self.take("=")
+        one.number = self.number()
+        if oneof is not None:
+            one.oneof_index = oneof
+        one.proto3_optional = label == "optional" and self._file.descriptor.syntax == "proto3"
+        start = self._tokens[self._at].start() if self._at < len(self._tokens) else 0
+        self.skip(";")
+        options = self._text[start : self._tokens[self._at - 1].start()]
+        if found := {a or d: b or c for a, b, c, d in PAIR.findall(options)}:
+            self._file.parameters[path, one.name] = found
+
+    def type(self, one: Any) -> None:
+        word = self.take()
+        if word in SCALARS:
+            one.type = SCALARS[word]
+        else:
+            one.type_name = word
+
+    def map(self, made: Any, one: Any) -> Callable[[], None]:
+        self.take("map")
+        self.take("<")
+        entry = made.nested_type.add()
+        entry.options.map_entry = True
+        for number, name in enumerate(("key", "value"), 1):
+            part = entry.field.add(name=name, number=number, label=OPTIONAL)
+            self.type(part)
+            self.take("," if number == 1 else ">")
+        one.label = REPEATED
+
+        def finish() -> None:
+            entry.name = "".join(word[:1].upper() + word[1:] for word in one.name.split("_")) + "Entry"
+            one.type_name = entry.name
+
+        return finish
+
+    @staticmethod
+    def synthetic(made: Any) -> None:
+        """Put each ``optional`` field of proto3 into a oneof of its own, as descriptors have them."""
+        for one in made.field:
+            if one.proto3_optional:
+                one.oneof_index = len(made.oneof_decl)
+                made.oneof_decl.add(name=f"_{one.name}")

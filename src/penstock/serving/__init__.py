@@ -1,0 +1,9 @@
+"""HTTP servers: listening, access rules, limits and shutdown, shared by every server of the package."""
+
+from __future__ import annotations
+
+from penstock.serving.access import AccessRules, parse_users
+from penstock.serving.guard import Limits
+from penstock.serving.server import Certificate, HttpServer, listen
+
+__all__ = ["AccessRules", "Certificate", "HttpServer", "Limits", "listen", "parse_users"]

@@ -1,0 +1,136 @@
+"""Access rules of the HTTP servers: users and passwords, known host names, requests from other sites."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import secrets
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from penstock.errors import ConfigError
+
+__all__ = ["AccessRules", "RefusedRequest", "parse_users"]
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRequest:
+    """The response to a request that is refused: HTTP status, text, and further headers."""
+
+    status: int
+    message: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """The rules that a request must meet before it is served.
+
+    A browser lets any page send requests to servers of the user's own machine. Two rules keep such pages out: a request
+    must name a host that this server is known by (a name that an attacker points here is refused), and a request that
+    changes something must come from the same site and have a JSON body.
+
+    Attributes:
+        hosts: Host names besides IP addresses, ``localhost`` and the machine's own names.
+        users: Passwords by user name; None serves requests without a password.
+        realm: The name that a browser shows when it asks for a password.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    users: Mapping[str, str] | None = None
+    realm: str = "penstock"
+
+    def refusal(self, method: str, headers: Mapping[str, str]) -> RefusedRequest | None:
+        """Check the headers of a request (lower-case names); return None if it may be served.
+
+        >>> AccessRules().refusal("GET", {"host": "127.0.0.1:8081"}) is None
+        True
+        >>> AccessRules().refusal("GET", {"host": "rebound.example"}).status
+        421
+        """
+        host = headers.get("host", "")
+        if not self._is_known(_name_of(host)):
+            return RefusedRequest(421, f"this server is not known as {host[:100]!r}; use its address or its own name")
+        if self.users is not None and not _is_authenticated(headers.get("authorization", ""), self.users):
+            return RefusedRequest(401, "Unauthorized", (("www-authenticate", f'Basic realm="{self.realm}"'),))
+        if method not in _SAFE:
+            return _cross_site(host, headers)
+        return None
+
+    def _is_known(self, name: str) -> bool:
+        if name in {"localhost", *self.hosts}:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return name in _own_names()
+        return True
+
+
+def parse_users(lines: Iterable[str], where: str) -> dict[str, str]:
+    """Read lines ``NAME:PASSWORD``, skipping empty lines and those that begin with ``#``.
+
+    >>> parse_users(["# readers", "ann:secret"], "users.txt")
+    {'ann': 'secret'}
+
+    Args:
+        lines: The lines.
+        where: Their source, for the error.
+
+    Raises:
+        ConfigError: A line has another form; the message does not show its text, which may hold a password.
+    """
+    users = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, separator, password = text.partition(":")
+        if not (name and separator and password):
+            raise ConfigError(
+                f"{where}, line {number}, is not NAME:PASSWORD", hint="One user a line, for example ann:secret"
+            )
+        users[name] = password
+    return users
+
+
+def _name_of(host: str) -> str:
+    """Return the name in a Host header, without the port and the brackets of an IPv6 address."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()
+
+
+def _own_names() -> frozenset[str]:
+    name = socket.gethostname().lower()
+    return frozenset({name, name.partition(".")[0], socket.getfqdn().lower()})
+
+
+def _is_authenticated(header: str, users: Mapping[str, str]) -> bool:
+    """Check HTTP basic authentication against the users."""
+    kind, _, encoded = header.partition(" ")
+    try:
+        name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return False
+    wanted = users.get(name)
+    matches = secrets.compare_digest(password.encode(), (wanted or "").encode())
+    return kind.lower() == "basic" and wanted is not None and matches
+
+
+def _cross_site(host: str, headers: Mapping[str, str]) -> RefusedRequest | None:
+    """Refuse a changing request that comes from another site, or whose body could be sent by an HTML form."""
+    origin = headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+    if foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+        return RefusedRequest(403, "requests of other sites are refused")
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if has_body and not (kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))):
+        return RefusedRequest(415, f"the content type {kind[:60]!r} is not JSON; send application/json")
+    return None

@@ -1,0 +1,146 @@
+"""The ASGI layer around every application: access rules, the size of bodies, the number of concurrent requests."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.serving.access import AccessRules, RefusedRequest
+
+__all__ = ["Guard", "Limits", "RefusalShown", "Scope"]
+
+_log = logging.getLogger(__name__)
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+RefusalShown: TypeAlias = Callable[[int, str], Any]
+"""Status and text of a refusal -> the JSON document that this server answers with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of what the clients of an HTTP server may use.
+
+    Attributes:
+        connections: Open connections; any further one is closed at once.
+        requests: Requests being served or waiting for a thread; any further one gets 503.
+        header_bytes: Request line and headers together; more gets 400 or 431.
+        body_bytes: A request's body; more gets 413.
+        receive_s: Seconds in which a whole request must arrive, from its connection's opening or its first byte.
+        send_s: Seconds in which a client must receive a response.
+        idle_s: Seconds for which a connection without a request stays open.
+    """
+
+    connections: int = 256
+    requests: int = 64
+    header_bytes: int = 32 * 1024
+    body_bytes: int = 1 << 20
+    receive_s: float = 10.0
+    send_s: float = 60.0
+    idle_s: float = 15.0
+
+
+class _BodyTooLargeError(Exception):
+    """The body of a request is larger than allowed; raised and caught in this module only."""
+
+
+class Guard:
+    """An ASGI application that refuses requests before another one sees them, and answers 500 if that one fails.
+
+    Args:
+        application: The ASGI application.
+        access: The access rules.
+        limits: The limits of what clients may use.
+        shown: Returns the JSON document of a refusal, from its status and text.
+        content_type: The content type of such a document.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        *,
+        access: AccessRules,
+        limits: Limits,
+        shown: RefusalShown = lambda status, message: {"error": {"code": status, "message": message}},
+        content_type: str = "application/json",
+    ) -> None:
+        self._application = application
+        self._access = access
+        self._limits = limits
+        self._shown = shown
+        self._content_type = content_type
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if sum(len(name) + len(value) for name, value in headers.items()) > self._limits.header_bytes:
+            await self._refuse(RefusedRequest(431, "the headers are too large"), send)
+            return
+        refusal = self._access.refusal(scope["method"], headers) or self._no_room(headers)
+        if refusal is not None:
+            await self._refuse(refusal, send)
+            return
+        self._running += 1
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self._running -= 1
+
+    def _no_room(self, headers: MutableMapping[str, str]) -> RefusedRequest | None:
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > self._limits.body_bytes:
+            return self._too_large()
+        if self._running >= self._limits.requests:
+            return RefusedRequest(503, "too many requests at once; try again", (("retry-after", "1"),))
+        return None
+
+    def _too_large(self) -> RefusedRequest:
+        return RefusedRequest(413, f"a request's body may have {self._limits.body_bytes:,} bytes")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+        received = 0
+
+        async def bounded() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._limits.body_bytes:
+                raise _BodyTooLargeError
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                message["headers"] = [*message.get("headers", ()), (b"x-content-type-options", b"nosniff")]
+            await send(message)
+
+        try:
+            await self._application(scope, bounded, noted)
+        except _BodyTooLargeError:
+            refusal = self._too_large()
+        except Exception:  # noqa: BLE001 - whatever the application raises, the client gets an answer
+            _log.exception("%s %s could not be answered", scope["method"], scope["path"][:200])
+            refusal = RefusedRequest(500, "an error of the server; its log has the cause")
+        else:
+            return
+        if not has_begun:
+            await self._refuse(refusal, send)
+
+    async def _refuse(self, refusal: RefusedRequest, send: Send) -> None:
+        body = json.dumps(self._shown(refusal.status, refusal.message)).encode()
+        headers = [("content-type", self._content_type), ("content-length", str(len(body))), *refusal.headers]
+        if refusal.status in {413, 503}:
+            headers.append(("connection", "close"))
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        await send({"type": "http.response.start", "status": refusal.status, "headers": raw})
+        await send({"type": "http.response.body", "body": body})

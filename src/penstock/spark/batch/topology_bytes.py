@@ -1,0 +1,121 @@
+"""Pickling of topology and settings into bytes that any worker can load."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+
+from penstock.errors import TopologyError
+from penstock.topology.functions import Function
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.topology.topology import Topology
+
+__all__ = ["pickle_app"]
+
+_registering = threading.Lock()  # cloudpickle has one list of modules for the whole process
+
+
+def pickle_app(topology: Topology, config: StreamsConfig) -> bytes:
+    """Pickle topology and settings; functions of modules that are not installed go by value, as workers lack them.
+
+    Raises:
+        TopologyError: Something cannot be pickled; the message names the operator and what its function captured.
+    """
+    with _by_value():
+        try:
+            data: bytes = cloudpickle.dumps((topology, config))
+        except Exception as error:
+            raise _explained(topology, error) from error
+    return data
+
+
+@contextmanager
+def _by_value() -> Iterator[None]:
+    with _registering:
+        users_choice = cloudpickle.list_registry_pickle_by_value()
+        own = [m for m in dict.fromkeys(list(sys.modules.values())) if _is_users_own(m)]  # some have two names
+        modules = [module for module in own if module.__name__ not in users_choice]
+        for module in modules:
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_users_own(module: ModuleType | None) -> bool:
+    """Return whether a module is a plain file of the user's, and not installed in every worker's Python."""
+    name = getattr(module, "__name__", "")
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or not name or name == "__main__" or name.split(".", 1)[0] == "penstock":
+        return False
+    if sys.modules.get(name) is not module or not file.endswith(".py"):
+        return False
+    path = Path(file).resolve()
+    if any(part in ("site-packages", "dist-packages") for part in path.parts):
+        return False
+    return not any(path.is_relative_to(Path(sysconfig.get_path(key)).resolve()) for key in ("stdlib", "platstdlib"))
+
+
+def _explained(topology: Topology, error: Exception) -> TopologyError:
+    for node in topology.nodes.values():
+        for function in _functions(node):
+            fn = function.fn if isinstance(function, Function) else function
+            if _pickles(fn):
+                continue
+            try:
+                captured = inspect.getclosurevars(fn)
+                seen = {**captured.nonlocals, **captured.globals}
+            except TypeError:
+                seen = {}
+            bad = [f"{name} ({type(value).__name__})" for name, value in seen.items() if not _pickles(value)]
+            where = function.location if isinstance(function, Function) else getattr(fn, "__qualname__", repr(fn))
+            what = f"it captured {', '.join(bad)}" if bad else str(error)
+            return TopologyError(
+                f"{node.name}: the function {where} cannot be sent to workers: {what}",
+                hint="Create such objects (connections, locks, files) inside the function, or in a Processor's init().",
+                node=node.name,
+                captured=bad,
+            )
+    return TopologyError(
+        f"the topology cannot be sent to workers: {error}",
+        hint="Serdes, handlers and functions must be picklable: no open files, locks or connections in them.",
+    )
+
+
+def _functions(node: Any) -> Iterator[Any]:
+    """Iterate over all functions inside a node, at any depth."""
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Function) or (callable(one) and not isinstance(one, type) and not _is_data(one)):
+            yield one
+        elif _is_data(one):
+            todo += [getattr(one, field.name) for field in dataclasses.fields(one)]
+        elif isinstance(one, tuple | list):
+            todo += one
+
+
+def _is_data(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type | Function)
+
+
+def _pickles(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:  # noqa: BLE001 - any refusal counts
+        return False
+    return True

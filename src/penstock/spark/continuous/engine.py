@@ -1,0 +1,388 @@
+"""The engine of continuous mode: one streaming query, whose micro-batches are epochs, whose tasks are stream threads.
+
+Spark's query is a frame: each of its micro-batches calls `_run_epoch`, which runs a Spark job with one task a thread
+and returns when all threads have ended. Nothing that Spark notes about the query is needed again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.continuous.placement import StateHolders
+from penstock.errors import (
+    AppFailedError,
+    FencedError,
+    LogUnavailableError,
+    OffsetOutOfRangeError,
+    PenstockError,
+    UnknownTopicError,
+)
+from penstock.log.base import TopicPartition
+from penstock.spark.continuous.checks import refuse_speculation, require_same_topics
+from penstock.spark.continuous.control_client import ControlAddress
+from penstock.spark.continuous.control_server import ControlServer, Member
+from penstock.spark.continuous.crashes import MOST_RESTARTS, CrashWatch
+from penstock.spark.continuous.epoch import Epoch
+from penstock.spark.continuous.figures import ProgressCounter
+from penstock.spark.continuous.job import thread_name
+from penstock.spark.continuous.latest import has_reached
+from penstock.spark.continuous.restore_watch import RestoreWatch
+from penstock.spark.continuous.thread_host import hosted_threads
+from penstock.spark.failures import is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
+from penstock.spark.session.gateway import silence_py4j
+from penstock.spark.session.own_session import active_session, clone_session, keep_rdd_to_df
+from penstock.spark.session.quiet import quiet_pyspark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.log.base import TopicLog
+    from penstock.log.thread_clients import ThreadClients
+    from penstock.spark.batch.progress import BatchProgress
+    from penstock.spark.continuous.job import ContinuousJob
+
+__all__ = ["ContinuousEngine", "is_passing"]
+
+_log = logging.getLogger(__name__)
+_START_S = 15.0  # for Spark to start all threads
+_GRACE_S = 20.0  # for threads to commit
+_CANCEL_S = 10.0  # for Spark to end tasks that do not answer
+_REPORT_S = 1.0
+_LATEST_S = 0.1
+_IDLE_S = 0.02
+_TASK = re.compile(r"Task (\d+) in stage")
+_PASSING = (FencedError, LogUnavailableError, OffsetOutOfRangeError, UnknownTopicError)
+
+
+def is_passing(error: PenstockError) -> bool:
+    """Return whether a new epoch may succeed where this error has ended one, or its preparation says more."""
+    return bool(error.facts.get("lost_process")) or isinstance(error, _PASSING)
+
+
+class ContinuousEngine:
+    """The streaming query of an application in continuous mode, from its start to its end; as `Engine`.
+
+    Args:
+        session: The application's own session.
+        log: The application's log, for the driver.
+        on_batch: Called on the driver once a second when threads have done something.
+        checkpoint: A folder for Spark's notes about the query, which is emptied at the start.
+        session_s: The time after which a silent thread is given up: ``session.timeout.ms``.
+
+    Attributes:
+        restores: The restores of all threads.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        log: TopicLog,
+        on_batch: Callable[[BatchProgress], None],
+        checkpoint: Path,
+        session_s: float,
+    ) -> None:
+        self._session = session
+        self._log = log
+        self._on_batch = on_batch
+        self._checkpoint = checkpoint
+        self._session_s = session_s
+        self._secret = secrets.token_bytes(32)
+        self._changed = threading.Condition()
+        self._query: StreamingQuery | None = None
+        self._server: ControlServer | None = None
+        self._next: ContinuousJob | None = None
+        self._epoch: Epoch | None = None
+        self._is_in_epoch = False
+        self._ending = False
+        self._holders = StateHolders()
+        self._retries_tasks = False
+        self._counter = ProgressCounter()
+        self._crashes = CrashWatch()
+        self._reported = self._asked = 0.0
+        self._has_reached_end = False
+        self.restores = RestoreWatch()
+
+    def start(self, job: ContinuousJob) -> None:
+        """Open the control channel, start the query, and begin the first epoch."""
+        refuse_speculation(self._session)
+        host, bind = self._addresses()
+        self._server = ControlServer(self._secret, self._on_message, host=bind)
+        self._control = ControlAddress(host, self._server.port, self._secret, self._session_s)
+        self.begin_epoch(job)
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        self._session = clone_session(self._session, {})
+        with quiet_pyspark(), active_session(self._session):
+            frame = self._session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1)
+            self._query = (
+                frame.option("numPartitions", 1)
+                .load()
+                .writeStream.queryName(job.plan.application_id)
+                .option("checkpointLocation", self._checkpoint.as_uri())
+                .foreachBatch(keep_rdd_to_df(self._run_epoch))
+                .start()
+            )
+
+    def begin_epoch(self, job: ContinuousJob) -> None:
+        """Run the threads of a job next; the epoch before has ended."""
+        assert self._server is not None  # noqa: S101 - start() comes first
+        job = replace(job, control=self._control)
+        with self._changed:
+            self._epoch = Epoch(job, self._server.send, self._holders)
+            self._next = job
+            self._changed.notify_all()
+
+    def may_begin_again(self, error: PenstockError) -> bool:
+        """Note the error that has ended the epoch; return whether a new one may succeed.
+
+        Raises:
+            AppFailedError: A task has not got further for too many epochs.
+        """
+        if not is_passing(error):
+            return False
+        count = 1 if self._epoch is None else self._crashes.note_end(self._epoch, self._log, error)
+        _log.warning("%s; the query is started again (%d of %d)", error.message, count, MOST_RESTARTS)
+        return True
+
+    def end_epoch(self) -> None:
+        """End the present epoch: threads commit; those that do not answer are ended by Spark."""
+        epoch = self._epoch
+        if epoch is None:
+            return
+        epoch.stop()
+        with self._changed:
+            if self._next is not None:  # it has not begun
+                self._next = None
+            ended = self._changed.wait_for(lambda: not self._is_in_epoch, _GRACE_S if epoch.error is None else 2.0)
+        if not ended:
+            _log.warning("stream threads of epoch %d do not end: their tasks are cancelled", epoch.job.epoch)
+            self._session.sparkContext.cancelJobsWithTag(_tag(epoch.job))
+            with self._changed:
+                self._changed.wait_for(lambda: not self._is_in_epoch, _CANCEL_S)
+        self._report(epoch)
+        self._holders = epoch.holders()
+
+    def is_running(self) -> bool:
+        """Return whether the query is active."""
+        return self._query is not None and bool(self._query.isActive)
+
+    def has_running_tasks(self) -> bool:
+        """Return whether all threads process records."""
+        return self._epoch is not None and self._epoch.is_running
+
+    @property
+    def job(self) -> ContinuousJob:
+        """The present epoch's job."""
+        assert self._epoch is not None  # noqa: S101 - start() comes first
+        return self._epoch.job
+
+    def extend(self, job: ContinuousJob) -> None:
+        """Go on with a plan that has more tasks or topics, within the present epoch."""
+        assert self._epoch is not None  # noqa: S101 - it runs
+        self._epoch.extend(replace(job, control=self._control, error_key=self._epoch.job.error_key))
+
+    def standbys(self) -> dict[str, dict[str, int | None]]:
+        """Return for each task the machines with its standbys, and how many records these lack."""
+        return {} if self._epoch is None else self._epoch.standbys()
+
+    def pids(self) -> dict[str, int]:
+        """Return the process of each thread."""
+        return {} if self._epoch is None else {name: each.pid for name, each in self._epoch.threads.items()}
+
+    def active_hosts(self) -> dict[str, str]:
+        """Return the machine of each task."""
+        return {} if self._epoch is None else self._epoch.active_hosts()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the run; return whether it has ended.
+
+        Raises:
+            PenstockError: The error that has ended the epoch; for some, a new epoch may succeed (`is_passing`).
+        """
+        assert self._query is not None, "start() comes first"  # noqa: S101
+        epoch = self._epoch
+        with self._changed:
+            self._changed.wait_for(lambda: epoch is not None and epoch.error is not None, timeout_s)
+        if epoch is None:
+            return True
+        epoch.look(_START_S, self._session_s)
+        self._replace_lost(epoch)
+        now = time.monotonic()
+        if now - self._reported >= _REPORT_S:
+            self._reported = now
+            if self._report(epoch) and epoch.error is None:
+                require_same_topics(self._log, epoch.job)
+        if epoch.error is not None and not self._is_stopped(epoch.error):
+            raise epoch.error
+        if not self._query.isActive:
+            return self._ended_by_others(epoch)
+        bounds = epoch.job.bounds
+        if bounds is None or now - self._asked < _LATEST_S or not epoch.is_running:
+            return self._has_reached_end
+        self._asked = now
+        if has_reached(self._log, epoch.job.plan, bounds):
+            self._has_reached_end = True
+            self.stop()
+        return self._has_reached_end
+
+    def _replace_lost(self, epoch: Epoch) -> None:
+        """Fence threads whose processes are gone, and have others take over their tasks, while Spark starts them again.
+
+        Where Spark does not start a task again its job fails, and with it the epoch.
+        """
+        clients: ThreadClients = self._log  # type: ignore[assignment] # both logs are
+        for name in epoch.lost() if self._retries_tasks else ():
+            clients.fence_threads(epoch.job.plan.application_id, [name], epoch.job.epoch)
+            epoch.fenced(name)
+
+    def stop(self) -> None:
+        """End the epoch and the query, with everything committed."""
+        with silence_py4j():
+            try:
+                self._ending = True
+                self.end_epoch()
+                if self._query is not None:
+                    self._query.stop()
+            except Exception as error:  # noqa: BLE001 - it is over either way
+                _log.debug("the query did not stop cleanly: %s", error)
+        if self._server is not None:
+            self._server.close()
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def committed(self) -> tuple[int, Mapping[TopicPartition, int]] | None:
+        """Return the number of commits, and no offsets: threads commit them."""
+        return (self._counter.commits, {}) if self._counter.commits else None
+
+    def _run_epoch(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002 - Spark's interface
+        """Run the next epoch, if there is one, to its end; Spark calls this again and again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._next is not None or self._ending, _REPORT_S)
+            job, self._next = self._next, None
+            if job is None or self._ending:
+                time.sleep(_IDLE_S if self._ending else 0.0)
+                return
+            epoch = self._epoch
+            assert epoch is not None  # noqa: S101 - begin_epoch() has set it
+            self._is_in_epoch = True
+        try:
+            error = self._failure_of(epoch)
+        finally:
+            with self._changed:
+                self._is_in_epoch = False
+                self._changed.notify_all()
+        if error is not None and not self._ending:
+            epoch.fail(error)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _failure_of(self, epoch: Epoch) -> PenstockError | None:
+        """Run the threads; return the error of which the epoch has died."""
+        job, context = epoch.job, self._session.sparkContext
+        tag = _tag(job)
+        try:
+            with quiet_pyspark():
+                context.addJobTag(tag)
+                context.setJobDescription(f"{job.plan.application_id}, epoch {job.epoch}: {job.threads} stream threads")
+                frame = self._session.range(0, job.threads, 1, job.threads)
+                rows = frame.mapInArrow(hosted_threads(job), "document string").collect()
+        except Exception as error:  # noqa: BLE001 - Spark wraps in many ways
+            return self._of_spark(epoch, error)
+        finally:
+            context.removeJobTag(tag)
+        ended = [json.loads(row.document) for row in rows]
+        for each in ended:
+            if "report" in each:
+                epoch.on_message(Member(each["thread"], job.epoch), {"report": each["report"]})
+        failed = [each for each in ended if each["ended"] == "error"]
+        if failed:
+            return _of_thread(epoch.unsealed(failed[0]["error"]), failed[0]["thread"])
+        lost = [each["thread"] for each in ended if each["ended"] == "lost"]
+        if not lost:
+            return None
+        return AppFailedError(f"{lost[0]} could not reach the driver", lost_process=True, thread=lost[0])
+
+    def _of_spark(self, epoch: Epoch, error: Exception) -> PenstockError:
+        text = spark_error_text(error)
+        found = sealed_error_in(text, epoch.job.error_key)
+        task = _TASK.search(text)
+        return found or AppFailedError(
+            f"the Spark job of the stream threads failed: {spark_error_reason(text)[:500]}",
+            hint="Start the application again: it continues where it stopped. The full text is in `.details`.",
+            details=text,
+            lost_process=is_lost_process(text),
+            **({"thread": thread_name(int(task[1]))} if task is not None else {}),
+        )
+
+    def _on_message(self, member: Member, message: Mapping[str, Any]) -> None:
+        epoch = self._epoch
+        if epoch is None or member.epoch != epoch.job.epoch:
+            if self._server is not None:
+                self._server.send(member, {"stop": True})
+            return
+        epoch.on_message(member, message)
+        if "hello" in message:
+            epoch.look(_START_S, self._session_s)
+        if epoch.error is not None:
+            if "error" in message:
+                _of_thread(epoch.error, member.thread)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _report(self, epoch: Epoch) -> bool:
+        """Report the progress of the threads; return whether there was any."""
+        self.restores.look(epoch.threads)
+        progress = self._counter.progress(epoch.job.epoch, epoch.threads)
+        if progress is not None:
+            self._on_batch(progress)
+        return progress is not None
+
+    def _is_stopped(self, error: PenstockError) -> bool:
+        """Return whether the epoch has ended because somebody has stopped the query, whose jobs Spark then cancels."""
+        assert self._query is not None  # noqa: S101 - wait() has looked
+        if "cancel" not in str(error.facts.get("details", "")):
+            return False
+        deadline = time.monotonic() + _CANCEL_S
+        while self._query.isActive and time.monotonic() < deadline:
+            time.sleep(_IDLE_S)
+        return not self._query.isActive
+
+    def _ended_by_others(self, epoch: Epoch) -> bool:
+        """Handle the end of a query that somebody else has stopped."""
+        assert self._query is not None  # noqa: S101 - wait() has looked
+        failed = self._query.exception()
+        if failed is not None:
+            raise self._of_spark(epoch, failed)
+        self.stop()
+        return True
+
+    def _addresses(self) -> tuple[str, str]:
+        """Return the driver's host for threads, and the address to listen on."""
+        settings = self._session.sparkContext.getConf()
+        master = settings.get("spark.master") or ""
+        self._retries_tasks = not master.startswith("local") or "cluster" in master
+        if not self._retries_tasks:
+            return "127.0.0.1", "127.0.0.1"
+        host = settings.get("spark.driver.host") or "127.0.0.1"
+        return host, settings.get("spark.driver.bindAddress") or host
+
+
+def _of_thread(error: PenstockError, thread: str) -> PenstockError:
+    """Note on an error the thread that it comes from."""
+    error.facts.setdefault("thread", thread)
+    return error
+
+
+def _tag(job: ContinuousJob) -> str:
+    return f"penstock-{job.plan.application_id}-{job.epoch}"

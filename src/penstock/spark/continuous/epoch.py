@@ -1,0 +1,260 @@
+"""An epoch on the driver: its threads from their hello to their end, their tasks, and the sum of their reports."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.continuous.app import TaskId
+from penstock.continuous.ownership import Ownership, TaskList
+from penstock.continuous.placement import Placement, PlacementLimits, StateHolders, place_tasks
+from penstock.errors import AppFailedError, PenstockError
+from penstock.spark.batch.signed_errors import unseal_error
+from penstock.spark.continuous.control_server import Member
+from penstock.spark.continuous.thread_state import ThreadState, caught_up_places, followed_places, places_on_disk
+
+if TYPE_CHECKING:
+    from penstock.spark.continuous.job import ContinuousJob
+
+__all__ = ["Epoch"]
+
+_log = logging.getLogger(__name__)
+_GONE_S = 0.3  # without a connection, before a thread is taken for lost: one that broke is made again within
+Send = Callable[[Member, Mapping[str, Any]], bool]
+
+
+class Epoch:
+    """The threads of an epoch. Its methods may be called from any thread.
+
+    Args:
+        job: The epoch's job.
+        send: Sends a message to a thread.
+        before: Where tasks and their state were in the epoch before.
+        clock: Returns the time in seconds.
+
+    Attributes:
+        job: The epoch's job; with another plan once `extend` was called.
+        threads: Its threads that are there, by name.
+        error: The error that has ended it.
+    """
+
+    def __init__(
+        self, job: ContinuousJob, send: Send, before: StateHolders, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.job = job
+        self.threads: dict[str, ThreadState] = {}
+        self.error: PenstockError | None = None
+        self.is_assigned = False
+        self._send = send
+        self._before = before
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._began = clock()
+        self._is_stopping = False
+        self._owners = Ownership()
+        self._placed = Placement({}, {}, {})
+        self._probed = clock()
+        self._has_grown = False
+        self._warned = 0
+
+    def on_message(self, member: Member, message: Mapping[str, Any]) -> None:
+        """Take a message of one of its threads."""
+        with self._lock:
+            if "hello" in message:
+                self._hello(member.thread, message["hello"])
+            state = self.threads.get(member.thread)
+            if state is None:
+                return
+            if "gone" in message:
+                state.gone = self._clock()
+                return
+            state.heard = self._clock()
+            if "report" in message:
+                state.report = message["report"]
+                self._deliver(self._owners.reported(member.thread, state.revision, state.held))
+            if "error" in message:
+                self.fail(self.unsealed(str(message["error"])))
+
+    def unsealed(self, text: str) -> PenstockError:
+        """Return the error that a thread has sent."""
+        found = unseal_error(text, self.job.error_key)
+        return found or AppFailedError("a stream thread failed, and its error is not signed", details=text)
+
+    def fail(self, error: PenstockError) -> None:
+        """Note the error that ends the epoch, unless there is one already, and stop all threads."""
+        with self._lock:
+            self.error = self.error or error
+        self.stop()
+
+    def stop(self) -> None:
+        """Ask all threads to commit and end."""
+        with self._lock:
+            self._is_stopping = True
+            for name in self.threads:
+                self._send(Member(name, self.job.epoch), {"stop": True})
+
+    def look(self, start_s: float, session_s: float) -> None:
+        """Assign the tasks once the threads are there, move warmed ones; fail the epoch if a thread stays silent.
+
+        Args:
+            start_s: The longest time to wait for Spark to start all threads.
+            session_s: The longest time that a thread may be silent.
+        """
+        with self._lock:
+            now = self._clock()
+            waited = now - self._began
+            missing = self.job.threads - len(self.threads)
+            if not self.is_assigned and self.threads and (not missing or waited > start_s):
+                if missing:
+                    _log.warning(
+                        "Spark has started %d of %d stream threads in %.0f s: the tasks go to these. Does other work "
+                        "use its cores? Set num.stream.threads to fewer, or give Spark more",
+                        len(self.threads), self.job.threads, waited,
+                    )  # fmt: skip
+                self.is_assigned = True
+                self._place()
+            elif self.is_assigned and now - self._probed >= self.job.probing_s:
+                self._probed = now
+                if self._placed.has_warmups and not self._is_stopping:
+                    self._place()
+            late = [name for name, each in self.threads.items() if now - each.heard > session_s]
+            late = [name for name in late if self.threads[name].state != "ended"]
+        if late and not self._is_stopping:
+            self.fail(_silent(late[0], self.threads[late[0]].host, session_s))
+
+    def lost(self) -> list[str]:
+        """Return the threads whose processes are gone, while others run: they are to be fenced."""
+        with self._lock:
+            if not self.is_assigned or self._is_stopping:
+                return []
+            late = self._clock() - _GONE_S
+            gone = [n for n, each in self.threads.items() if each.gone is not None and each.gone < late]
+            return gone if len(gone) < len(self.threads) else []
+
+    def fenced(self, name: str) -> None:
+        """Give the tasks of a thread that can commit no more to others; it may come back, with a new producer."""
+        with self._lock:
+            state = self.threads.get(name)
+            if state is None or state.gone is None:  # it has come back, and its new producer is not fenced
+                return
+            _log.warning("%s on %s is gone: its tasks go to other threads", name, state.host)
+            del self.threads[name]
+            self._owners.fenced(name)
+            self._place()
+
+    def extend(self, job: ContinuousJob) -> None:
+        """Go on with a plan that has more tasks, or more topics."""
+        with self._lock:
+            self.job, self._has_grown = job, True
+            for name in self.threads:
+                self._send(Member(name, job.epoch), {"plan": job.plan_facts()})
+            if self.is_assigned:
+                self._place()
+
+    def holders(self) -> StateHolders:
+        """Return where the tasks and their state are, for the next epoch."""
+        with self._lock:
+            caught_up = caught_up_places(self.threads, self._owners.owners, self.job.acceptable_lag)
+            threads = {**self._before.threads, **self._owners.owners}
+            return StateHolders(threads, {**self._before.caught_up, **caught_up}, followed_places(self.threads))
+
+    def standbys(self) -> dict[str, dict[str, int | None]]:
+        """Return for each task the machines with its standbys, and how many records they lacked at the last look."""
+        with self._lock:
+            found: dict[str, dict[str, int | None]] = {}
+            for each in self.threads.values():
+                for task, lag in each.lags.items():
+                    found.setdefault(str(task), {})[each.host] = lag
+            return found
+
+    def active_hosts(self) -> dict[str, str]:
+        """Return the machine of each task."""
+        with self._lock:
+            threads = self.threads
+            return {str(task): threads[name].host for task, name in self._owners.owners.items() if name in threads}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether all threads process records, the state of their tasks restored."""
+        with self._lock:
+            return (
+                self.is_assigned
+                and self._owners.is_settled
+                and all(self._has_done(name, each) for name, each in self.threads.items())
+            )
+
+    def _has_done(self, name: str, state: ThreadState) -> bool:
+        """Return whether a thread runs all tasks of its newest list."""
+        return state.state == "ended" or (
+            state.state == "running" and state.revision >= self._owners.lists[name].revision
+        )
+
+    def _hello(self, name: str, facts: Mapping[str, Any]) -> None:
+        known = self.threads.get(name)
+        state = ThreadState(str(facts["host"]), int(facts["pid"]), self._clock(), str(facts.get("place", "")))
+        state.on_disk = frozenset(map(TaskId.parse, facts.get("on_disk", ())))
+        is_same = known is not None and (known.host, known.pid) == (state.host, state.pid)
+        if known is not None and is_same:
+            state.report = known.report
+        self.threads[name] = state
+        member = Member(name, self.job.epoch)
+        if self._has_grown:
+            self._send(member, {"plan": self.job.plan_facts()})
+        if self.is_assigned:
+            if name in self._owners.lists:
+                self._deliver({name: self._owners.lists[name]})
+            if not is_same:
+                self._place()
+        if self._is_stopping:
+            self._send(member, {"stop": True})
+
+    def _place(self) -> None:
+        """Place all tasks on the threads that are there, and send the lists that change."""
+        if not self.threads:
+            return
+        job, owners = self.job, self._owners.owners
+        caught_up = caught_up_places(self.threads, owners, job.acceptable_lag)
+        here = {each.place for each in self.threads.values()}
+        for task, places in {**places_on_disk(self.threads), **self._before.caught_up}.items():
+            if task not in caught_up and task not in owners:
+                caught_up[task] = {place for place in places if place in here}
+        held = StateHolders({**self._before.threads, **owners}, caught_up, followed_places(self.threads))
+        limits = PlacementLimits(job.standbys, job.warmups)
+        spots = {name: each.spot for name, each in self.threads.items()}
+        self._placed = place_tasks(job.tasks(), set(job.stateful_tasks()), spots, held, limits)
+        self._warn(self._placed.missing)
+        self._deliver(self._owners.aim(self._placed, spots))
+
+    def _warn(self, missing: int) -> None:
+        if missing > self._warned:
+            hosts = len({each.place for each in self.threads.values()})
+            _log.warning(
+                "%d standby tasks have no place: num.standby.replicas is %d, and there %s %d with stream threads. "
+                "Threads of one machine share its replicas, so a standby needs another machine",
+                missing, self.job.standbys, "is 1 machine" if hosts == 1 else "are machines:", hosts,
+            )  # fmt: skip
+        self._warned = missing
+
+    def _deliver(self, lists: Mapping[str, TaskList]) -> None:
+        if self._is_stopping:
+            return
+        for name, each in lists.items():
+            active, standby = _names(each.active), _names(each.standby)
+            message = {"revision": each.revision, "active": active, "standby": standby}
+            self._send(Member(name, self.job.epoch), {"assign": message})
+
+
+def _names(tasks: Iterable[TaskId]) -> list[str]:
+    return [str(task) for task in sorted(tasks)]
+
+
+def _silent(name: str, host: str, session_s: float) -> AppFailedError:
+    return AppFailedError(
+        f"{name} on {host} has not been heard of for {session_s:.0f} s (session.timeout.ms)",
+        hint="Its machine or the network to it may be gone, or its process stopped. Its tasks go to other threads.",
+        lost_process=True,
+        thread=name,
+    )

@@ -1,0 +1,65 @@
+"""The epochs of a run, one prepared after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.spark.continuous.log_notes import LogNotes, read_notes
+from penstock.spark.continuous.start import ends_of, extended_epoch, positions_of, prepare_epoch, thread_count
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog, TopicPartition
+    from penstock.log.embedded.coordination import Lease
+    from penstock.plan.stored import StoredPlan
+    from penstock.spark.checkpoint.planned_app import PlannedApp
+    from penstock.spark.continuous.job import ContinuousJob
+
+__all__ = ["EpochPlans"]
+
+
+class EpochPlans:
+    """The preparation of the epochs of one run, which notes each in the log.
+
+    Args:
+        reads_nothing: Whether the run ends where it begins, as for a conversion.
+
+    Attributes:
+        until_latest: Whether it ends at the records that exist at its start.
+    """
+
+    def __init__(self, *, reads_nothing: bool) -> None:
+        self._reads_nothing = reads_nothing
+        self.until_latest = False
+        self._notes: LogNotes | None = None
+        self._bounds: dict[TopicPartition, int] | None = None
+
+    @property
+    def stored(self) -> StoredPlan | None:
+        """The plan that the log notes; None if there is none."""
+        return None if self._notes is None else self._notes.stored
+
+    def read(self, log: TopicLog, application: str) -> None:
+        """Read the note of the last run."""
+        self._notes = read_notes(log, application)
+
+    def next(self, app: PlannedApp, lease: Lease, slots: int) -> ContinuousJob:
+        """Prepare the next epoch, see `prepare_epoch`."""
+        if self.until_latest and self._bounds is None:
+            look = positions_of if self._reads_nothing else ends_of
+            self._bounds = look(app.log, app.plan)
+        prepared = prepare_epoch(app, lease, self._threads(app, slots), self._notes, self._bounds)
+        self._notes = prepared.notes
+        return prepared.job
+
+    def extension(self, app: PlannedApp, slots: int, job: ContinuousJob) -> ContinuousJob | None:
+        """Prepare more tasks for the epoch that runs; None if that needs a new one, see `extended_epoch`."""
+        if self._notes is None:
+            return None
+        prepared = extended_epoch(app, self._threads(app, slots), job, self._notes)
+        if prepared is None:
+            return None
+        self._notes = prepared.notes
+        return prepared.job
+
+    def _threads(self, app: PlannedApp, slots: int) -> int:
+        return thread_count(app.plan, slots, app.config["num.stream.threads"])

@@ -1,0 +1,79 @@
+"""The progress of stream threads, as listeners receive it: what has happened since the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.batch.progress import BatchProgress
+
+if TYPE_CHECKING:
+    from penstock.spark.continuous.thread_state import ThreadState
+
+__all__ = ["ProgressCounter"]
+
+_COUNTS = {"records_in": "records_read", "records_out": "records_written", "dropped": "dropped"}
+
+
+class ProgressCounter:
+    """A counter of what threads have done between two looks, across epochs."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._counts: dict[tuple[int, str, str], Mapping[str, Any]] = {}
+        self._seconds: dict[tuple[int, str], Mapping[str, float]] = {}
+        self._commits: dict[tuple[int, str], int] = {}
+
+    @property
+    def commits(self) -> int:
+        """The number of commits of all threads so far."""
+        return sum(self._commits.values())
+
+    def progress(self, epoch: int, threads: Mapping[str, ThreadState]) -> BatchProgress | None:
+        """Return what has happened since the last look; None if nothing has.
+
+        Args:
+            epoch: The number of the epoch.
+            threads: Its threads.
+        """
+        tasks: list[dict[str, Any]] = []
+        lag: dict[str, int] = {}
+        seconds, moved = 0.0, False
+        for name, thread in threads.items():
+            report = thread.report
+            if "tasks" not in report:
+                continue
+            steps = self._steps(epoch, name, report["seconds"])
+            seconds += sum(time for step, time in steps.items() if step != "poll")
+            moved |= report["commits"] != self._commits.get((epoch, name), 0)
+            self._commits[epoch, name] = report["commits"]
+            lag |= {tp: max(0, end - report["positions"].get(tp, end)) for tp, end in report["ends"].items()}
+            tasks += [self._task(epoch, name, each) for each in report["tasks"]]
+            if report["tasks"]:
+                # Of the thread, whose tasks take turns.
+                tasks[-1] |= {"ends": report["positions"], "seconds": steps}
+                tasks[-1] |= {each: report[each] for each in ("began_ms", "committed_ms")}
+        sums = {ours: sum(task[ours] for task in tasks) for ours in _COUNTS.values()}
+        if not (moved or any(sums.values())):
+            return None
+        self._looks += 1
+        return BatchProgress(
+            self._looks - 1,
+            sums["records_read"],
+            sums["records_written"],
+            sums["dropped"],
+            max((task["stream_time_ms"] for task in tasks), default=-1),
+            lag=lag,
+            tasks=tuple(tasks),
+            seconds=seconds,
+        )
+
+    def _steps(self, epoch: int, thread: str, seconds: Mapping[str, float]) -> dict[str, float]:
+        before, self._seconds[epoch, thread] = self._seconds.get((epoch, thread), {}), seconds
+        return {step: round(time - before.get(step, 0.0), 3) for step, time in seconds.items()}
+
+    def _task(self, epoch: int, thread: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        key = (epoch, thread, task["task"])
+        before, self._counts[key] = self._counts.get(key, {}), task
+        counts = {ours: task[theirs] - before.get(theirs, 0) for theirs, ours in _COUNTS.items()}
+        return {"task": task["task"], "thread": thread, "stream_time_ms": task["stream_time_ms"], **counts}

@@ -1,0 +1,81 @@
+"""The restores of all stream threads on the driver: calls of the listener, and a line about the present ones."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from penstock.log.base import TopicPartition
+from penstock.state.restore_listener import StateRestoreListener
+from penstock.state.restore_progress import RestoreProgress
+
+if TYPE_CHECKING:
+    from penstock.spark.continuous.thread_state import ThreadState
+
+__all__ = ["RestoreWatch"]
+
+_log = logging.getLogger(__name__)
+_Place = tuple[str, str, int]
+
+
+class RestoreWatch:
+    """Makes calls of a `StateRestoreListener` out of the reports of threads.
+
+    Args:
+        listener: The listener; what it raises is logged.
+    """
+
+    def __init__(self, listener: StateRestoreListener | None = None) -> None:
+        self._listener = listener or StateRestoreListener()
+        self._known: dict[_Place, RestoreProgress] = {}
+        self._lock = threading.Lock()
+
+    def look(self, threads: Mapping[str, ThreadState]) -> None:
+        """Call the listener for everything that has happened since the last look.
+
+        Args:
+            threads: The threads with their newest reports.
+        """
+        with self._lock:
+            found = {
+                (name, each["store"], each["partition"]): RestoreProgress(**each)
+                for name, thread in threads.items()
+                for each in thread.report.get("restores", ())
+            }
+            for place, progress in found.items():
+                self._moved(self._known.get(place), progress)
+            for place, before in self._known.items():
+                if place not in found and not before.is_done:
+                    self._call(self._listener.on_restore_suspended, before, before.restored)
+            self._known = found
+
+    def doing(self) -> str:
+        """Describe the restores that are under way; empty if there are none."""
+        with self._lock:
+            running = [each for each in self._known.values() if not each.is_done]
+        if not running:
+            return ""
+        share = sum(each.offset - each.start for each in running) / sum(each.end - each.start for each in running)
+        first = f"restoring {running[0].store}, partition {running[0].partition}"
+        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        return f"{first}{more}: {share:.0%}"
+
+    def _moved(self, before: RestoreProgress | None, now: RestoreProgress) -> None:
+        if before is not None and (now.start, now.end) != (before.start, before.end) and not before.is_done:
+            self._call(self._listener.on_restore_suspended, before, before.restored)
+        if before is None or (now.start, now.end) != (before.start, before.end) or now.restored < before.restored:
+            self._call(self._listener.on_restore_start, now, now.start, now.end)
+            before = None
+        done = 0 if before is None else before.restored
+        if now.restored > done:
+            self._call(self._listener.on_batch_restored, now, now.offset, now.restored - done)
+        if now.is_done and (before is None or not before.is_done):
+            self._call(self._listener.on_restore_end, now, now.restored)
+
+    def _call(self, method: Callable[..., None], at: RestoreProgress, *facts: int) -> None:
+        try:
+            method(TopicPartition(at.topic, at.partition), at.store, *facts)
+        except Exception:  # noqa: BLE001 - logged; the application goes on
+            _log.exception("the restore listener raised")

@@ -1,0 +1,70 @@
+"""The topics that an application in continuous mode needs: repartition topics and changelogs, as in Kafka Streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.errors import CheckpointMismatchError, CoPartitionError
+from penstock.plan.changelog_topics import numbers_topic
+from penstock.spark.checkpoint.changelog_topics import fit_partitions
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+    from penstock.spark.checkpoint.planned_app import PlannedApp
+
+__all__ = ["create_internal_topics"]
+
+# Kafka Streams' settings of repartition topics: nothing goes by time, as what is committed is deleted.
+_REPARTITION: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "segment.bytes": str(50 << 20),
+    "message.timestamp.type": "CreateTime",
+}
+
+
+def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
+    """Create the missing repartition and changelog topics, and the topic of the tasks' numbers.
+
+    Args:
+        app: The application; the lease is held.
+        has_run: Whether it goes on; else there must be no records in its changelogs.
+
+    Raises:
+        CoPartitionError: A topic of that name has another number of partitions.
+        CheckpointMismatchError: The application starts anew, but there are changelogs of an earlier one.
+    """
+    log = app.log
+    there = {topic.name: topic.partitions for topic in log.topics()}
+    given = {name: str(value) for name, value in app.config.with_prefix("topic.").items()}
+    for logical in app.plan.internal_topics:
+        topic, partitions = f"{app.application}-{logical}", app.plan.partitions[logical]
+        if topic not in there:
+            log.create_topic(topic, partitions, {**_REPARTITION, **given, "cleanup.policy": "delete"})
+        elif there[topic] != partitions:
+            raise CoPartitionError(
+                f"the repartition topic {topic} has {there[topic]} partitions, and the topology needs {partitions}",
+                hint="Name the number of partitions with Repartitioned, or reset the application.",
+                topic=topic,
+            )
+    for each in app.changelogs:
+        if each.topic not in there:
+            log.create_topic(each.topic, each.partitions, each.config)
+            continue
+        if not has_run:
+            _check_empty(log, app.application, each.topic)
+        fit_partitions(each, there[each.topic], log)
+    numbers = numbers_topic(app.application)
+    if numbers not in there and numbers not in {each.topic for each in app.changelogs}:
+        log.create_topic(numbers, 1, {"cleanup.policy": "compact", **given})
+
+
+def _check_empty(log: TopicLog, application: str, topic: str) -> None:
+    if log.beginning_offsets([topic]) != log.end_offsets([topic]):
+        raise CheckpointMismatchError(
+            f"{application!r} starts anew, but the changelog topic {topic} has records of an earlier run that "
+            "Penstock's continuous mode knows nothing of",
+            hint="Give the application another application.id, or reset it.",
+            topic=topic,
+        )

@@ -1,0 +1,3 @@
+"""The driver's side of a query: launch, planning of batches, progress, end."""
+
+__all__: list[str] = []

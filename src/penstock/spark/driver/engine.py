@@ -1,0 +1,243 @@
+"""The streaming query of an application."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from penstock.errors import AppFailedError, PenstockError
+from penstock.spark.batch.envelope import ENVELOPE_DDL, EnvelopeKind
+from penstock.spark.batch.progress import BatchProgress, batch_progress
+from penstock.spark.batch.slots import shuffle_width
+from penstock.spark.checkpoint.object_store import Journal
+from penstock.spark.commit_interval import commit_trigger
+from penstock.spark.driver.source import PenstockSource
+from penstock.spark.driver.warm_up import warm_up
+from penstock.spark.failures import is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
+from penstock.spark.offsets.offsets import SourceOffset
+from penstock.spark.session.data_sources import configured_source, load_source
+from penstock.spark.session.gateway import silence_py4j
+from penstock.spark.session.own_session import active_session, clone_session, keep_rdd_to_df
+from penstock.spark.session.quiet import quiet_pyspark
+from penstock.spark.session.spark_log import QUERY, drop_damaged
+from penstock.spark.worker.crash_notes import notes_of_dead_workers
+from penstock.spark.worker.stage import run_stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
+    from penstock.spark.batch.job import SparkJob
+    from penstock.spark.dataframes.into_topic import DataFrameQuery
+    from penstock.spark.offsets.offsets import Offsets
+
+__all__ = ["Engine", "stage_descriptions"]
+
+_log = logging.getLogger(__name__)
+# The JVM sees only a few envelopes of a batch: compiling code for them takes longer than processing them.
+_FEW_ROWS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_PATIENCE_S = 3.0
+_IDLE_S = 1.0
+_MOST_NAMES = 3  # of sub-topologies and topics in the description of a stage
+
+
+class Engine:
+    """The streaming query of an application, from its start to its end.
+
+    Args:
+        session: The application's own session, made by `session_for`.
+        job: The job to run.
+        on_batch: Called on the driver after each batch that did something.
+        dataframe_queries: Queries that fill topics from DataFrames; they start first and end with this one.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        job: SparkJob,
+        on_batch: Callable[[BatchProgress], None],
+        dataframe_queries: Sequence[DataFrameQuery] = (),
+    ) -> None:
+        self._session = session
+        self._job = job
+        self._on_batch = on_batch
+        self._dataframe_queries = dataframe_queries
+        self._query: StreamingQuery | None = None
+        self._journal = Journal(job.journal, job.checkpoint) if job.journal else None
+        self._stage_descriptions = stage_descriptions(job.plan)
+        self._has_batch = False
+        self._warm = threading.Event()
+        self._idle_since: float | None = None
+
+    def start(self, interval_ms: int) -> None:
+        """Start the query; batches begin at most every ``interval_ms``."""
+        if self._journal is not None:
+            self._journal.fetch()
+        for path in drop_damaged(f"{self._job.checkpoint}/{QUERY}"):
+            _log.warning("%s was empty, as a power cut leaves a file, and is removed", path)
+        given = self._job.config.with_prefix("spark.")
+        settings = {name: value for name, value in _FEW_ROWS.items() if name.removeprefix("spark.") not in given}
+        self._session = clone_session(self._session, settings)
+        warm_up(self._session, self._job.dump(), self._job.parallelism, self._warm)
+        with quiet_pyspark():
+            for each in self._dataframe_queries:
+                each.start(interval_ms, until_latest=self._job.until_latest)
+            frame = self._stages()
+            writer = (
+                frame.writeStream.queryName(self._job.plan.application_id)
+                .option("checkpointLocation", self._job.journal or f"{self._job.checkpoint}/{QUERY}")
+                .foreachBatch(keep_rdd_to_df(self._collect))
+            )
+            trigger = commit_trigger(interval_ms, until_latest=self._job.until_latest)
+            with active_session(self._session):
+                self._query = writer.trigger(**trigger).start()
+
+    def _stages(self) -> DataFrame:
+        data = self._job.dump()
+        source = configured_source(PenstockSource, f"penstock-{self._job.plan.application_id}", job=data)
+        frame = load_source(self._session, source)
+        for level in range(1, self._job.plan.levels):
+            width = shuffle_width(self._job, level)
+            frame = frame.repartitionById(width, F.col("slot")).mapInArrow(_stage(data, level), ENVELOPE_DDL)
+        return frame
+
+    def _collect(self, frame: DataFrame, batch: int) -> None:
+        began = time.monotonic()
+        description = f"{self._job.plan.application_id}, batch {batch}: {self._stage_descriptions}"
+        with quiet_pyspark():
+            self._session.sparkContext.setJobDescription(description)  # of this thread, which is the query's
+            rows = frame.select("kind", "payload").collect()
+        self._has_batch = True
+        reports = [bytes(row.payload) for row in rows if row.kind == EnvelopeKind.REPORT]
+        if reports:
+            progress = batch_progress(batch, reports, time.monotonic() - began)
+            for name, count in progress.lost.items():
+                if count:
+                    _log.warning("%s: records were gone before they were read (%d offsets)", name, count)
+                else:
+                    _log.warning("%s was cut off, or deleted and made again: it is read on from where it is now", name)
+            self._on_batch(progress)
+
+    def is_running(self) -> bool:
+        """Return whether the query is active."""
+        return self._query is not None and bool(self._query.isActive)
+
+    def has_running_tasks(self) -> bool:
+        """Return whether a batch has run, or workers are ready and there is nothing to do yet."""
+        if self._has_batch or self._query is None:
+            return self._has_batch
+        # An idle query asks for offsets nearly all the time; one that is about to run a first batch only briefly.
+        if not (self._warm.is_set() and self._is_asking(self._query)):
+            self._idle_since = None
+            return False
+        self._idle_since = self._idle_since or time.monotonic()
+        return time.monotonic() - self._idle_since > _IDLE_S
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the query; return whether it has ended. Raise the error that ended it, if any."""
+        assert self._query is not None, "start() comes first"  # noqa: S101
+        for each in self._dataframe_queries:
+            each.check()
+        try:
+            return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type] # fractions are fine
+        except Exception as error:  # noqa: BLE001 - Spark wraps in many ways
+            raise self._failure(error) from None
+
+    def stop(self) -> None:
+        """End the query, between two batches if that comes soon; a running batch is abandoned, which loses nothing."""
+        with silence_py4j():
+            self._end()
+
+    def _end(self) -> None:
+        for each in self._dataframe_queries:
+            each.stop()
+        if self._query is not None:
+            try:
+                deadline = time.monotonic() + _PATIENCE_S
+                while self.is_running() and self._is_in_batch(self._query) and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                self._query.stop()
+                if self._journal is not None:
+                    self._journal.push()
+            except Exception as error:  # noqa: BLE001 - it is over either way
+                _log.debug("the query did not stop cleanly: %s", error)
+
+    @staticmethod
+    def _is_in_batch(query: StreamingQuery) -> bool:
+        return bool(query.status["isTriggerActive"]) and not Engine._is_asking(query)
+
+    @staticmethod
+    def _is_asking(query: StreamingQuery) -> bool:
+        """Return whether the query asks for new offsets, or waits to ask."""
+        return str(query.status["message"]).startswith(("Getting offsets", "Waiting"))
+
+    def committed(self) -> tuple[int, Offsets] | None:
+        """Return the newest batch that Spark has committed, and the end of its input."""
+        last = self._query.lastProgress if self._query is not None else None
+        if last is None or not last["sources"]:
+            return None
+        end = last["sources"][0]["endOffset"]
+        document = json.loads(end) if isinstance(end, str) else end
+        return (int(last["batchId"]), SourceOffset.of(document).ends) if document else None
+
+    def _failure(self, error: Exception) -> PenstockError:
+        found = sealed_error_in(str(error), self._job.error_key)
+        if found is not None:
+            return found
+        text = spark_error_text(error)
+        words = notes_of_dead_workers(self._job.replica_root) if is_lost_process(text) else []
+        if words:
+            return AppFailedError(
+                "; ".join(each.sentence(self._job.topology) for each in words),
+                hint="Something ended the process itself: os._exit, a crash of a C library, or the system when out of "
+                "memory. `.details` has Spark's text. Start the application again: it continues where it stopped.",
+                details=text,
+                lost_process=True,
+                task=words[0].task,
+                batch=words[0].batch,
+            )
+        return AppFailedError(
+            f"the Spark query failed: {spark_error_reason(text)[:500]}",
+            hint="Start the application again: it continues where it stopped. The full text is in `.details`.",
+            details=text,
+            lost_process=is_lost_process(text),
+        )
+
+
+def _stage(data: bytes, level: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_stage(data, level, batches)
+
+    return stage
+
+
+def stage_descriptions(plan: PhysicalPlan) -> str:
+    """Describe the stages of a batch for Spark's web page.
+
+    For example ``stage 1: sub-topology 0 (lines); stage 2: sub-topology 1 (counts-repartition)``.
+    """
+    stages = []
+    for level in range(plan.levels):
+        runs = [_described(each) for each in plan.subtopologies if level in each.levels]
+        stages.append(f"stage {level + 1}: sub-topology {_few(runs)}")
+    return "; ".join(stages)
+
+
+def _described(sub: PlannedSubTopology) -> str:
+    return f"{sub.id} ({_few((*sub.external_topics, *sub.internal_topics))})"
+
+
+def _few(names: Sequence[str]) -> str:
+    """Join the first names, with the number of the others."""
+    rest = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + rest

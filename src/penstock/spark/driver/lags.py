@@ -1,0 +1,35 @@
+"""The lag of an application: the records of its input that it has not read yet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.errors import LogError
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+    from penstock.plan.plan import PhysicalPlan
+
+__all__ = ["lag_behind"]
+
+_log = logging.getLogger(__name__)
+
+
+def lag_behind(log: TopicLog, plan: PhysicalPlan, positions: Mapping[str, int], batch: int) -> dict[str, int]:
+    """Return the lag of each partition whose position is known; nothing if the log does not answer.
+
+    Args:
+        log: The log.
+        plan: The plan.
+        positions: ``<topic>-<partition>`` -> the offset of the next record.
+        batch: The batch after which it is asked for, for messages.
+    """
+    try:
+        ends = log.end_offsets(list(plan.external_topics))
+    except LogError as error:  # the lag is for people: no batch fails without it
+        _log.warning("the lag after batch %d is not known: %s", batch, error)
+        return {}
+    names = {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}
+    return {name: end - positions[name] for name, end in names.items() if name in positions}

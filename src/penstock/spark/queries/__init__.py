@@ -1,0 +1,3 @@
+"""Interactive queries over committed state."""
+
+__all__: list[str] = []

@@ -1,0 +1,129 @@
+"""Notes of what a worker process was doing when it ended abruptly: killed, out of memory, ended by a user's function.
+
+Each worker notes its present task in a small file beside the replicas, without waiting for the disk. The driver reads
+the notes of dead processes on its own machine; it does not see those of other machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.runtime.sensor import Sensor
+from penstock.topology.functions import Function
+from penstock.topology.nodes import ProcessorNode
+
+if TYPE_CHECKING:
+    from penstock.topology.topology import Topology
+
+__all__ = ["CrashNote", "CrashNotes", "notes_of_dead_workers", "functions_of"]
+
+_FOLDER = "working"
+
+
+@dataclass(frozen=True, slots=True)
+class CrashNote:
+    """The last note of a dead worker process.
+
+    Attributes:
+        task: The task that it ran.
+        batch: The batch.
+        ranges: The first offset, and the one behind the last, by ``topic-partition``.
+        node: The running operator; empty before the first one, and where records are processed one by one.
+    """
+
+    task: str
+    batch: int
+    ranges: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    node: str = ""
+
+    def sentence(self, topology: Topology) -> str:
+        """Describe what happened, and where."""
+        where = f", in {self.node}" if self.node else ""
+        functions = functions_of(topology, self.node)
+        calls = f", which calls {' and '.join(functions)}" if functions else ""
+        ranges = ", ".join(f"{name} offsets {start} to {end - 1}" for name, (start, end) in sorted(self.ranges.items()))
+        return (
+            f"a worker process ended abruptly while it ran task {self.task} in batch {self.batch}{where}{calls}; "
+            f"its input: {ranges or 'records of an earlier stage'}"
+        )
+
+
+class CrashNotes(Sensor):
+    """The note of this process, and the sensor of its tasks, which keeps the note up to date.
+
+    Args:
+        root: The directory of the application's replicas.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._path = Path(root) / _FOLDER / f"{socket.gethostname()}-{os.getpid()}"
+        self._facts: dict[str, Any] = {}
+        self._file = -1
+
+    def begin(self, task: str, batch: int, ranges: Mapping[str, Sequence[int]]) -> None:
+        """Note that a task begins."""
+        self._facts = {"task": task, "batch": batch, "ranges": dict(ranges)}
+        self._write()
+
+    def end(self) -> None:
+        """Clear the note, as the task has ended, well or with an error."""
+        self._facts = {}
+        self._write()
+
+    def on_node_start(self, task_id: str, node: str) -> None:  # noqa: ARG002 - the sensor's signature
+        """Note that an operator begins."""
+        if self._facts:
+            self._facts["node"] = node
+            self._write()
+
+    def _write(self) -> None:
+        with suppress(OSError):  # a note that cannot be written must not end what is noted
+            if self._file < 0:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            data = json.dumps(self._facts).encode() if self._facts else b""
+            os.pwrite(self._file, data + b"\n", 0)  # the first line counts
+
+
+def notes_of_dead_workers(root: str) -> list[CrashNote]:
+    """Return the notes of dead processes of this machine about unfinished tasks, and delete the notes."""
+    found: list[CrashNote] = []
+    with suppress(OSError):
+        for path in sorted((Path(root) / _FOLDER).iterdir()):
+            host, _, process = path.name.rpartition("-")
+            if host != socket.gethostname() or _is_alive(int(process)):
+                continue
+            line = path.read_bytes().partition(b"\n")[0]
+            path.unlink()
+            with suppress(ValueError, TypeError):
+                found += [CrashNote(**json.loads(line))] if line else []
+    return found
+
+
+def functions_of(topology: Topology, name: str) -> list[str]:
+    """List the user's functions that an operator calls, with file and line."""
+    node = topology.nodes.get(name)
+    if not isinstance(node, ProcessorNode):
+        return []
+    values = [getattr(node.operation, each) for each in node.operation.__dataclass_fields__]
+    flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    return list(dict.fromkeys(one.location for one in flat if isinstance(one, Function) and not one.is_expression))
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    with suppress(OSError):  # a zombie: ended, but not yet waited for by its parent
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True

@@ -1,0 +1,249 @@
+"""CREATE STREAM and CREATE TABLE over a topic, and ALTER: columns, keys, formats, topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.sql.analyse.formats import check_formats, wrapping
+from penstock.sql.analyse.properties import Properties
+from penstock.sql.analyse.refusals import refusal
+from penstock.sql.catalog import Catalog, DataFormat, Source, SourceColumn
+from penstock.sql.catalog.source import RESERVED_COLUMNS, TimestampColumn
+from penstock.sql.evaluate import sql_type
+from penstock.sql.formats import format_info
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.tokens import Position
+from penstock.sql.types import BIGINT, BYTES, STRING, TIMESTAMP, ArrayType, StructType
+
+__all__ = ["HEADERS_TYPE", "alter_source", "check_timestamp", "create_source", "replaceable"]
+
+HEADERS_TYPE = ArrayType(StructType.of(KEY=STRING, VALUE=BYTES))
+
+
+def create_source(statement: s.CreateSource, catalog: Catalog, text: str) -> Source | None:
+    """The source that a statement makes; None if it exists and the statement says IF NOT EXISTS.
+
+    Raises:
+        SqlError: The statement cannot be done.
+    """
+    kind = statement.kind.lower()
+    existing = catalog.sources.get(statement.name)
+    if existing is not None and statement.if_not_exists:
+        return None
+    if statement.or_replace and (statement.read_only or (existing and existing.read_only)):
+        raise refusal(
+            statement.at,
+            f"'{statement.name}' is a source {kind}, which CREATE OR REPLACE cannot replace.",
+        )
+    if existing is not None and not statement.or_replace:
+        raise refusal(
+            statement.at,
+            f"Cannot add {kind} '{statement.name}': A {existing.kind.lower()} with the same name already exists",
+            "Choose another name, drop the other one, or write CREATE OR REPLACE.",
+        )
+    given = Properties.of(statement.properties)
+    columns = _columns(statement, catalog)
+    key_name, value_name = given.default_formats(catalog)
+    topic = given.text("KAFKA_TOPIC")
+    if topic is None:
+        raise refusal(
+            statement.at, 'Missing required property "KAFKA_TOPIC" which has no default value.', "Name the topic."
+        )
+    has_key = any(column.is_key for column in columns)
+    key = given.format("KEY", None, key_name)
+    value = given.format("VALUE", None, value_name)
+    if value is None:
+        raise refusal(
+            statement.at,
+            "Statement is missing the 'VALUE_FORMAT' property from the WITH clause",
+            "Write VALUE_FORMAT or FORMAT, or set ksql.persistence.default.format.value.",
+        )
+    assert key is not None, "there is a default format of keys"  # noqa: S101
+    forms = (key, replace(value, wrap=given.flag("WRAP_SINGLE_VALUE")))
+    columns = _inferred(statement, given, catalog, columns, (topic, *forms))
+    has_key = any(column.is_key for column in columns)
+    if not has_key and given.format_name("KEY") is None:
+        key = DataFormat("NONE")
+    _check_keys(statement, columns)
+    values = [column for column in columns if column.role == "VALUE"]
+    if not columns:
+        raise refusal(
+            statement.at,
+            "The statement does not define any columns.",
+            f"The format {value.name} cannot infer them: list the columns.",
+        )
+    value = wrapping(given.flag("WRAP_SINGLE_VALUE"), value, len(values), catalog, given.at("WRAP_SINGLE_VALUE"))
+    check_formats(columns, key, value, statement.at)
+    window = given.window()
+    if window is not None and not has_key:
+        raise refusal(given.at("WINDOW_TYPE"), "A windowed source needs a key column, and none is declared.")
+    timestamp = given.timestamp()
+    if timestamp is not None:
+        check_timestamp(timestamp, columns, given.at("TIMESTAMP"))
+    partitions = given.number("PARTITIONS")
+    return Source(
+        name=statement.name,
+        kind=statement.kind,
+        columns=columns,
+        topic=topic,
+        key_format=key,
+        value_format=value,
+        window=window,
+        timestamp=timestamp,
+        partitions=partitions,
+        replicas=given.number("REPLICAS"),
+        read_only=statement.read_only,
+        text=text,
+    )
+
+
+def _columns(statement: s.CreateSource, catalog: Catalog) -> tuple[SourceColumn, ...]:
+    found: dict[str, SourceColumn] = {}
+    for column in statement.columns:
+        if column.name in RESERVED_COLUMNS:
+            raise refusal(column.at, f"'{column.name}' is reserved: no column may be declared under that name.")
+        if column.name in found:
+            raise refusal(column.at, f"Duplicate column names: {column.name}")
+        if column.role == "KEY" and statement.kind == "TABLE":
+            raise refusal(
+                column.at,
+                f"Table column `{column.name}` is declared KEY; a table takes PRIMARY KEY.",
+                "Tables have PRIMARY KEY columns and streams have KEY columns.",
+            )
+        if column.role == "PRIMARY KEY" and statement.kind == "STREAM":
+            raise refusal(
+                column.at,
+                f"Stream column `{column.name}` is declared PRIMARY KEY; a stream takes KEY.",
+                "Tables have PRIMARY KEY columns and streams have KEY columns.",
+            )
+        kind = sql_type(column.type, catalog.types)
+        if column.role == "HEADERS" and kind != HEADERS_TYPE:
+            raise refusal(column.at, f"Invalid type for HEADERS column: expected {HEADERS_TYPE}, got {kind}")
+        if column.role == "HEADER" and kind != BYTES:
+            raise refusal(column.at, f"Invalid type for HEADER('{column.header}') column: expected BYTES, got {kind}")
+        found[column.name] = SourceColumn(column.name, kind, column.role, column.header)
+    roles = [column.role for column in found.values()]
+    if roles.count("HEADERS") > 1 or ("HEADERS" in roles and "HEADER" in roles):
+        raise refusal(statement.at, "Only one column can be declared as HEADERS, and then none as HEADER('name').")
+    headers = [column.header for column in found.values() if column.role == "HEADER"]
+    if len(set(headers)) < len(headers):
+        raise refusal(statement.at, "Two columns cannot read the same header.")
+    return tuple(found.values())
+
+
+def _inferred(
+    statement: s.CreateSource,
+    given: Properties,
+    catalog: Catalog,
+    columns: tuple[SourceColumn, ...],
+    topic: tuple[str, DataFormat, DataFormat],
+) -> tuple[SourceColumn, ...]:
+    """The columns, with those that a registry says in place of those that the statement leaves out."""
+    name, key, value = topic
+    for part, form in (("KEY", key), ("VALUE", value)):
+        setting = f"{part}_SCHEMA_ID"
+        if setting not in given.values:
+            continue
+        if not format_info(form.name).infers:
+            raise refusal(
+                given.at(setting),
+                f"{setting} needs a {part}_FORMAT with schema inference from the registry; {form.name} has none.",
+            )
+        if any(column.is_key == (part == "KEY") and not column.is_header for column in columns):
+            raise refusal(
+                given.at(setting),
+                f"{setting} stands beside listed table elements (columns); a CREATE takes one of the two.",
+            )
+    found: list[SourceColumn] = []
+    if not any(column.is_key for column in columns) and format_info(key.name).infers:
+        role: s.ColumnRole = "PRIMARY KEY" if statement.kind == "TABLE" else "KEY"
+        inferred = catalog.infer(name, "key", key) if catalog.infer else None
+        if inferred is None and (given.text("KEY_SCHEMA_ID") or given.text("KEY_SCHEMA_FULL_NAME")):
+            raise _no_schema(given, "KEY_SCHEMA_ID", "keys", name)
+        found += [SourceColumn(column, kind, role) for column, kind in inferred or ()]
+    found += [column for column in columns if column.name not in {each.name for each in found}]
+    if not any(column.role == "VALUE" for column in columns) and format_info(value.name).infers:
+        wrapped = replace(value, wrap=given.flag("WRAP_SINGLE_VALUE"))
+        inferred = catalog.infer(name, "value", wrapped) if catalog.infer else None
+        if inferred is None:
+            raise _no_schema(given, "VALUE_SCHEMA_ID", "values", name)
+        found += [SourceColumn(column, kind) for column, kind in inferred]
+    return tuple(found)
+
+
+def _no_schema(given: Properties, setting: str, what: str, topic: str) -> Exception:
+    return refusal(
+        given.at(setting),
+        f"The Schema Registry has no schema of the {what} of topic '{topic}'.",
+        "Register the schema, or list the columns.",
+    )
+
+
+def _check_keys(statement: s.CreateSource, columns: Sequence[SourceColumn]) -> None:
+    if statement.kind == "TABLE" and not any(column.is_key for column in columns):
+        raise refusal(
+            statement.at,
+            "Tables require a PRIMARY KEY. Please define the PRIMARY KEY.",
+            "For example (ID INT PRIMARY KEY, ...).",
+        )
+
+
+def check_timestamp(timestamp: TimestampColumn, columns: Sequence[SourceColumn], at: Position) -> None:
+    """Refuse a TIMESTAMP that no column of the right type has."""
+    column = next((each for each in columns if each.name == timestamp.name), None)
+    if column is None:
+        raise refusal(at, f"TIMESTAMP in WITH names '{timestamp.name}', and the source schema has no such column.")
+    if timestamp.pattern is None and column.type not in (BIGINT, TIMESTAMP):
+        what = "a TIMESTAMP_FORMAT is needed" if column.type == STRING else f"it is {column.type}"
+        raise refusal(at, f"Timestamp column, {timestamp.name}, should be LONG(INT64) or TIMESTAMP: {what}")
+    if timestamp.pattern is not None and column.type != STRING:
+        raise refusal(at, f"Timestamp column, {timestamp.name}, has a TIMESTAMP_FORMAT, so it should be STRING")
+
+
+def replaceable(old: Source, new: Source, at: Position) -> Source:
+    """The source that takes the place of another; only columns at the end may be new.
+
+    Raises:
+        SqlError: The new one is of another kind, or changes more.
+    """
+    what = f"Cannot upgrade data source: {new.kind.capitalize()} {new.name!r}"
+    if old.kind != new.kind:
+        raise refusal(at, f"{what} was a {old.kind.lower()} and cannot become a {new.kind.lower()}")
+    for part, before, after in (("key", old.keys, new.keys), ("value", old.values, new.values)):
+        kept = after[: len(before)]
+        if kept != before or (part == "key" and len(after) != len(before)):
+            lost = ", ".join(str(column) for column in before if column not in after) or "their order"
+            raise refusal(at, f"{what}: existing {part} columns must stay as they are; not kept: [{lost}]")
+    for word, one, two in (
+        ("topic", old.topic, new.topic),
+        ("key format", old.key_format.name, new.key_format.name),
+        ("value format", old.value_format.name, new.value_format.name),
+    ):
+        if one != two:
+            raise refusal(at, f"{what}: the {word} {one} cannot become {two}")
+    return new
+
+
+def alter_source(statement: s.AlterSource, catalog: Catalog) -> Source:
+    """The source with the columns that ALTER adds."""
+    source = catalog.sources.get(statement.name)
+    kind = statement.kind.lower()
+    if source is None:
+        raise refusal(statement.at, f"Source {statement.name} does not exist.")
+    if source.kind != statement.kind:
+        raise refusal(statement.at, f"Incompatible data source type is {source.kind}, but statement was ALTER {kind}")
+    if source.read_only:
+        raise refusal(
+            statement.at,
+            f"'{source.name}' is a source {kind}, which ALTER cannot change.",
+        )
+    if source.query is not None:
+        raise refusal(statement.at, f"ALTER command is not supported for CREATE ... AS statements: {source.name}")
+    columns = list(source.columns)
+    for added in statement.columns:
+        if added.name in {column.name for column in columns}:
+            raise refusal(added.at, f"Cannot add column {added.name}: a column with the same name already exists.")
+        columns.append(SourceColumn(added.name, sql_type(added.type, catalog.types)))
+    check_formats(columns, source.key_format, source.value_format, statement.at)
+    return replace(source, columns=tuple(columns))

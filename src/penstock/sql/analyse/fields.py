@@ -1,0 +1,122 @@
+"""The columns of a row at one point of a query, and the names that find them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from dataclasses import fields as parts_of
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.evaluate import typed
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse.nodes import Node
+from penstock.sql.parse.tokens import Position
+from penstock.sql.types import SqlType
+
+__all__ = ["UNITS", "Field", "Names", "qualified"]
+
+# The words that stand for units of time as arguments of some functions, where they are no columns.
+UNITS = frozenset(
+    f"{unit}{s}"
+    for unit in ("MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
+    for s in ("", "S")
+)
+WITH_UNITS = frozenset({"DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"})
+FieldRole = Literal["KEY", "VALUE", "HEADER", "PSEUDO", "BOUND", "COMPUTED"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of the rows at one point of a query.
+
+    Attributes:
+        source: The alias of its source; None for what the query computed.
+        role: COMPUTED for the results of table functions and aggregates, and synthetic keys.
+    """
+
+    name: str
+    type: SqlType
+    source: str | None = None
+    role: FieldRole = "VALUE"
+
+    def __str__(self) -> str:
+        return f"{self.source}.{self.name}" if self.source else self.name
+
+
+class Names:
+    """The scope of the expressions of one clause: which column a name means.
+
+    Args:
+        fields: The columns of the row.
+        clause: The clause for messages: SELECT, WHERE, ...
+        bounds: Why window bounds cannot be named, if they cannot.
+    """
+
+    def __init__(self, fields: Sequence[Field], clause: str, *, bounds: str = "") -> None:
+        self.fields = tuple(fields)
+        self.clause = clause
+        self._bounds = bounds
+        self._places: dict[tuple[str | None, str], int] = {}
+        self._by_name: dict[str, list[int]] = {}
+        for index, field in enumerate(self.fields):
+            self._places.setdefault((field.source, field.name), index)
+            self._by_name.setdefault(field.name, []).append(index)
+        self.sources = tuple(dict.fromkeys(field.source for field in self.fields if field.source))
+
+    def column(self, source: str | None, name: str, at: Position) -> typed.Column:
+        """The column of a name; see `penstock.sql.evaluate.typed.Scope`."""
+        index = self.place(source, name, at)
+        return typed.Column(self.fields[index].type, index, at=at)
+
+    def place(self, source: str | None, name: str, at: Position) -> int:
+        """The place of a column in the row.
+
+        Raises:
+            SqlError: There is none of that name, or there are several.
+        """
+        if source is not None:
+            if (index := self._places.get((source, name))) is not None:
+                return index
+            if source not in self.sources:
+                raise refusal(
+                    at,
+                    f"No stream, table or alias of this query has the name '{source}'",
+                    f"The sources of this query are {named(self.sources)}." if self.sources else "",
+                )
+        found = self._by_name.get(name, []) if source is None else []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            among = named([str(self.fields[index]) for index in found], "or")
+            raise refusal(at, f"Column '{name}' is ambiguous: it is in {among}", "Write the source before it.")
+        written = f"{source}.{name}" if source else name
+        if self._bounds and name in ("WINDOWSTART", "WINDOWEND"):
+            raise refusal(at, self._bounds.format(name=name))
+        near = get_close_matches(name, [f.name for f in self.fields if f.source == source or source is None], 1, 0.6)
+        hint = f"Did you mean {near[0]}?" if near else ""
+        raise refusal(at, f"{self.clause} names the column '{written}', which no source has", hint)
+
+
+def qualified(node: Any, names: Names, bound: frozenset[str] = frozenset()) -> Any:
+    """An expression with the source before each column, so that equal columns are equal nodes.
+
+    Raises:
+        SqlError: A column does not exist or is ambiguous.
+    """
+    if isinstance(node, tuple):
+        return tuple(qualified(item, names, bound) for item in node)
+    if not isinstance(node, Node):
+        return node
+    if isinstance(node, x.Column):
+        if node.source is None and node.name in bound:
+            return node
+        field = names.fields[names.place(node.source, node.name, node.at)]
+        return x.Column(field.name, field.source, at=node.at)
+    if isinstance(node, x.Lambda):
+        bound = bound | set(node.parameters)
+    if isinstance(node, x.Call) and node.name.upper() in WITH_UNITS:
+        bound = bound | UNITS
+    old = {part.name: getattr(node, part.name) for part in parts_of(node) if part.name != "at"}
+    return replace(node, **{name: qualified(value, names, bound) for name, value in old.items()})

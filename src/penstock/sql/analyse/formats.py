@@ -1,0 +1,74 @@
+"""Whether formats can hold columns, and how a single column is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock.errors import SqlError
+from penstock.sql.analyse.refusals import refusal
+from penstock.sql.catalog import Catalog, DataFormat, SourceColumn
+from penstock.sql.formats import check_columns, format_info
+from penstock.sql.parse.tokens import Position
+from penstock.sql.types import ArrayType, MapType, SqlType, StructType
+from penstock.sql.types.sql_type import quoted
+
+__all__ = ["check_formats", "check_key_types", "wrapping"]
+
+
+def check_key_types(columns: Iterable[tuple[str, SqlType]], at: Position) -> None:
+    """Refuse keys that hold maps: equal maps may have different bytes."""
+    for name, kind in columns:
+        if _holds_map(kind):
+            raise refusal(
+                at,
+                f"The key column {quoted(name)} of type {kind} holds a MAP. Map keys cannot be used: "
+                "equal maps may have different bytes.",
+            )
+
+
+def check_formats(columns: Iterable[SourceColumn], key: DataFormat, value: DataFormat, at: Position) -> None:
+    """Refuse columns that the formats of key and value cannot hold."""
+    held = tuple(columns)
+    keys = tuple((column.name, column.type) for column in held if column.is_key)
+    values = tuple((column.name, column.type) for column in held if column.role == "VALUE")
+    check_key_types(keys, at)
+    for form, part, among in ((key, "key", keys), (value, "value", values)):
+        try:
+            check_columns(form.name, among, part)
+        except SqlError as error:
+            shown = ", ".join(f"{quoted(name)} {kind}" for name, kind in among)
+            reason = f"The {part.lower()} columns {shown} do not fit the {part.lower()} format {form.name}: "
+            raise refusal(at, reason + error.message, error.hint) from None
+
+
+def wrapping(given: bool | None, form: DataFormat, count: int, catalog: Catalog, at: Position) -> DataFormat:  # noqa: FBT001
+    """The format of a value with how its single column is written: WRAP_SINGLE_VALUE, or the setting.
+
+    Raises:
+        SqlError: The format cannot do that, or there are several columns.
+    """
+    info = format_info(form.name)
+    if given is not None:
+        if not (info.wraps if given else info.unwraps):
+            raise refusal(
+                at, f"'WRAP_SINGLE_VALUE' = '{str(given).lower()}' cannot be had from the format '{form.name}'."
+            )
+        if count != 1:
+            raise refusal(at, "'WRAP_SINGLE_VALUE' needs a value schema of a single field")
+        return replace(form, wrap=given)
+    text = catalog.setting("ksql.persistence.wrap.single.values").lower()
+    if count == 1 and text in ("true", "false") and (info.wraps if text == "true" else info.unwraps):
+        return replace(form, wrap=text == "true")
+    return replace(form, wrap=None)
+
+
+def _holds_map(kind: SqlType) -> bool:
+    match kind:
+        case MapType():
+            return True
+        case ArrayType(element):
+            return _holds_map(element)
+        case StructType(fields):
+            return any(_holds_map(field.type) for field in fields)
+    return False

@@ -1,0 +1,191 @@
+"""GROUP BY: grouping expressions, aggregates, windows, and the columns that are left behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.sql.analyse.expressions import Library, constant_value, typed_expression
+from penstock.sql.analyse.fields import UNITS, Field, Names, qualified
+from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Step, WindowTimes
+from penstock.sql.analyse.reads import milliseconds
+from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.catalog import Catalog, DataFormat, SourceWindow
+from penstock.sql.catalog.source import BOUNDS
+from penstock.sql.evaluate import columns_in, substitute
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse import query_nodes as q
+from penstock.sql.parse.format_expressions import format_expression
+from penstock.sql.types import SqlTypeError
+
+__all__ = ["Groups", "grouped", "window_times"]
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The step of GROUP BY, and what stands for grouping expressions and aggregates behind it.
+
+    Attributes:
+        above: The columns before the grouping, in which SELECT and HAVING are written.
+        replaced: The column for each grouping expression and each call of an aggregate.
+    """
+
+    step: Aggregate
+    above: Names
+    replaced: dict[Any, Any]
+
+    def behind(self, node: Any, clause: str) -> Any:
+        """An expression over the rows of the step.
+
+        Raises:
+            SqlError: It has a column that is neither grouped nor in an aggregate.
+        """
+        found = substitute(node, self.replaced)
+        known = {field.name for field in self.step.fields}
+        loose = [c for c in columns_in(found) if c.source is not None or c.name not in known | UNITS]
+        if loose:
+            raise refusal(
+                loose[0].at,
+                f"GROUP BY lacks the non-aggregate {clause} expression {format_expression(node)}",
+                f"Group by it as well, aggregate it, or take it out of {clause}.",
+            )
+        return found
+
+    def names(self, clause: str) -> Names:
+        """The columns of the step's rows."""
+        return Names(self.step.fields, clause)
+
+
+def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, library: Library) -> Groups:
+    """Group rows.
+
+    Args:
+        query: The query.
+        step: The rows.
+        items: The qualified expressions of SELECT.
+        catalog: The catalog, for the default format of keys.
+        library: The functions.
+    """
+    assert query.group_by is not None, "only for queries with GROUP BY"  # noqa: S101
+    bounds = "{name} is a window bounds column, and is read in SELECT of a windowed aggregation alone"
+    names = Names(step.fields, "GROUP BY", bounds=bounds)
+    nodes = [_grouping(node, names, library) for node in query.group_by.expressions]
+    for index, node in enumerate(nodes):
+        if node in nodes[:index]:
+            raise refusal(node.at, f"An expression is twice in GROUP BY: {format_expression(node)}")
+    having = [] if query.having is None else [_having(query, step)]
+    calls = [call for node in (*items, *having) for call in library.aggregates_of(node)]
+    calls = list(dict.fromkeys(calls))
+    if not calls:
+        raise refusal(
+            query.group_by.at, "A query with GROUP BY needs aggregate functions in SELECT or HAVING, and has none."
+        )
+    if step.is_table:
+        _check_undo(calls, library)
+    grouping = tuple(typed_expression(node, names, library) for node in nodes)
+    made = tuple(_aggregate(call, names, library) for call in calls)
+    fields = [Field(f"KSQL_GROUP_{i}", e.type, None, "COMPUTED") for i, e in enumerate(grouping)]
+    replaced: dict[Any, Any] = {node: x.Column(field.name) for node, field in zip(nodes, fields, strict=True)}
+    for number, (call, bound) in enumerate(zip(calls, made, strict=True)):
+        fields.append(Field(f"KSQL_AGG_VARIABLE_{number}", bound.function.type, None, "COMPUTED"))
+        replaced[call] = x.Column(fields[-1].name)
+    times = None if query.window is None else window_times(query.window, final=query.emit == "FINAL")
+    if times is not None:
+        fields += [Field(name, kind, None, "BOUND") for name, kind in BOUNDS.items()]
+    by_key = step.window is None and [(node,) for node in nodes] == list(step.key_names)
+    form = step.key_format
+    if form.name == "NONE":
+        form = DataFormat(catalog.setting("ksql.persistence.default.format.key", "KAFKA").upper())
+    result = Aggregate(
+        fields=tuple(fields),
+        key=tuple(each.type for each in grouping),
+        key_format=form,
+        is_table=True,
+        window=_window(times),
+        key_names=tuple((node,) for node in nodes),
+        key_word="grouping expression",
+        above=step,
+        grouping=grouping,
+        calls=made,
+        by_key=by_key,
+        times=times,
+        final=query.emit == "FINAL",
+    )
+    return Groups(result, names, replaced)
+
+
+def _having(query: q.Query, step: Step) -> Any:
+    bounds = "{name} is a window bounds column, and is read in SELECT of a windowed aggregation alone"
+    return qualified(query.having, Names(step.fields, "HAVING", bounds=bounds))
+
+
+def _grouping(node: Any, names: Names, library: Library) -> Any:
+    called = library.aggregates_of(node)
+    if called:
+        raise refusal(
+            called[0].at,
+            f"GROUP BY holds the aggregate function {called[0].name}; group by columns or plain functions.",
+        )
+    if library.tables_of(node):
+        raise refusal(node.at, "GROUP BY holds a table function.")
+    return qualified(node, names)
+
+
+def _aggregate(call: x.Call, names: Names, library: Library) -> AggregateCall:
+    arguments: list[Expression] = []
+    for argument in call.arguments:
+        if isinstance(argument, x.Star):
+            continue
+        if library.aggregates_of(argument):
+            raise refusal(call.at, f"Aggregate functions can not be nested: {format_expression(call)}")
+        arguments.append(typed_expression(argument, names, library))
+    given = [argument for argument in call.arguments if not isinstance(argument, x.Star)]
+    constants = [constant_value(argument) for argument in given]
+    try:
+        function = library.aggregates.resolve(call.name, [argument.type for argument in arguments], constants)
+    except SqlTypeError as error:
+        raise refusal(call.at, str(error)) from error
+    return AggregateCall(function, tuple(arguments[: function.columns]))
+
+
+def _check_undo(calls: Sequence[x.Call], library: Library) -> None:
+    wrong = [c for c in calls if (known := library.aggregates.get(c.name)) is not None and not known.can_undo]
+    if wrong:
+        many = "s" if len(wrong) > 1 else ""
+        raise refusal(
+            wrong[0].at,
+            f"The aggregation function{many} {named([call.name for call in wrong])} cannot undo a row, as a table "
+            "source needs; use it over a stream.",
+        )
+
+
+def window_times(window: q.Window, *, final: bool) -> WindowTimes:
+    """The windows of WINDOW in milliseconds, with the grace that holds if none is given."""
+    size = milliseconds(window.size)
+    if size <= 0:
+        raise refusal(window.size.at, "A window must be longer than nothing")
+    advance = None if window.advance is None else milliseconds(window.advance)
+    if advance is not None and not 0 < advance <= size:
+        raise refusal(window.at, f"ADVANCE BY must be above zero and at most the size of the window ({size} ms)")
+    grace = max(DAY_MS - size, 0) if not final else 0
+    if window.grace is not None:
+        grace = milliseconds(window.grace)
+    retention = None if window.retention is None else milliseconds(window.retention)
+    if retention is not None and retention < size + grace:
+        raise refusal(
+            window.at,
+            f"The retention period {retention} ms is less than the sum of the window size {size} ms and the grace "
+            f"period {grace} ms",
+        )
+    return WindowTimes(window.kind, size, advance, grace, retention)
+
+
+def _window(times: WindowTimes | None) -> SourceWindow | None:
+    if times is None:
+        return None
+    if times.kind == "SESSION":
+        return SourceWindow("SESSION")
+    return SourceWindow("HOPPING" if times.kind in ("HOPPING", "SLIDING") else "TUMBLING", times.size_ms)

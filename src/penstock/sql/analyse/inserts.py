@@ -1,0 +1,126 @@
+"""INSERT INTO ... VALUES: one row, its values converted to the types of the columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import SqlError
+from penstock.sql.analyse.fields import Names
+from penstock.sql.analyse.refusals import refusal
+from penstock.sql.catalog import Source
+from penstock.sql.catalog.source import PSEUDO
+from penstock.sql.evaluate import compile_rows, type_expression
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.functions.registry import Registry
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.types import (
+    BOOLEAN,
+    BYTES,
+    DATE,
+    NULL,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    ArrayType,
+    DecimalType,
+    MapType,
+    SqlType,
+    SqlTypeError,
+    StructType,
+)
+from penstock.sql.types.casts import cast_function
+from penstock.sql.types.coercion import widens
+from penstock.sql.types.sql_type import is_numeric
+
+__all__ = ["InsertedRow", "insert_values"]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedRow:
+    """A row to write.
+
+    Attributes:
+        key: The values of the key's columns; None if there is no key.
+        value: The values of the other columns; None for a tombstone.
+        timestamp: ROWTIME, if it was given.
+    """
+
+    source: Source
+    key: tuple[Any, ...] | None
+    value: tuple[Any, ...] | None
+    timestamp: int | None
+
+
+def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) -> InsertedRow:
+    """The row of a statement.
+
+    Raises:
+        SqlError: The target cannot be written, a column does not exist, or a value does not fit.
+    """
+    if target.read_only:
+        raise refusal(
+            statement.at, f"{target.name} is a read-only {target.kind.lower()}, and takes no INSERT of values"
+        )
+    if target.headers:
+        raise refusal(statement.at, f"{target.name} has header columns, and takes no INSERT")
+    if target.window is not None:
+        raise refusal(statement.at, f"{target.name} is a windowed {target.kind.lower()}, and takes no INSERT of values")
+    columns = {column.name: column.type for column in target.columns}
+    names = statement.columns or tuple(columns)
+    if len(names) != len(statement.values):
+        raise refusal(
+            statement.at,
+            f"Expected a value for each column. Expected columns: {list(names)}. Got {len(statement.values)} values",
+        )
+    given: dict[str, Any] = {}
+    for name, node in zip(names, statement.values, strict=True):
+        kind = PSEUDO["ROWTIME"] if name == "ROWTIME" else columns.get(name)
+        if kind is None:
+            raise refusal(node.at, f"Column name {name} does not exist.", f"Columns are {', '.join(columns)}.")
+        given[name] = _value(node, kind, name, scalars)
+    keys = tuple(given.get(column.name) for column in target.keys)
+    if target.is_table and any(value is None for value in keys):
+        raise refusal(statement.at, "Failed to insert values: tables need a value for each PRIMARY KEY column")
+    timestamp = given.get("ROWTIME")
+    values = tuple(given.get(column.name) for column in target.values)
+    absent = target.is_table and not any(column.name in given for column in target.values)
+    key = keys if keys and any(value is not None for value in keys) else None
+    return InsertedRow(target, key, None if absent else values, timestamp)
+
+
+def _value(node: Any, kind: SqlType, name: str, scalars: Registry) -> Any:
+    if isinstance(node, x.NullLiteral):
+        return None
+    errors = EvaluationErrors()
+    try:
+        typed = type_expression(node, Names((), "VALUES"), scalars)
+        (value,) = compile_rows([typed], errors)(())
+    except SqlTypeError as error:
+        raise refusal(node.at, str(error)) from error
+    if errors.counts:
+        raise refusal(node.at, f"The value of {name} cannot be computed")
+    if typed.type in (kind, NULL) or value is None:
+        return value
+    if not _converts(typed.type, kind):
+        raise refusal(node.at, f"Expected type {kind} for field {name} but got {typed.type}")
+    try:
+        return cast_function(typed.type, kind)(value)
+    except (ValueError, TypeError, ArithmeticError, SqlError) as error:
+        raise refusal(node.at, f"{value!r} is no {kind} for field {name}: {error}") from error
+
+
+def _converts(source: SqlType, target: SqlType) -> bool:
+    if widens(source, target):
+        return True
+    if is_numeric(source) and (isinstance(target, DecimalType) or is_numeric(target)):
+        return True
+    match source, target:
+        case ArrayType(inner), ArrayType(outer):
+            return _converts(inner, outer)
+        case MapType(_, inner), MapType(_, outer):
+            return _converts(inner, outer)
+        case StructType(fields), StructType():
+            return all((kind := target.field(f.name)) is not None and _converts(f.type, kind) for f in fields)
+    return source == STRING and target in (DATE, TIME, TIMESTAMP, BYTES, BOOLEAN)

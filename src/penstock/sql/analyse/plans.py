@@ -1,0 +1,269 @@
+"""The logical plan of a query: a frozen tree of steps, each with the columns of its rows and its key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from dataclasses import fields as parts_of
+from typing import Any, Literal, cast
+
+from penstock.sql.analyse.fields import Field
+from penstock.sql.catalog.source import DataFormat, Source, SourceColumn, SourceWindow
+from penstock.sql.evaluate.typed import Typed
+from penstock.sql.functions.aggregates.definition import BoundAggregate
+from penstock.sql.functions.registry import Bound
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse.format_expressions import format_expression
+from penstock.sql.parse.nodes import Node
+from penstock.sql.parse.query_nodes import JoinKind
+from penstock.sql.types import SqlType
+
+__all__ = [
+    "Aggregate",
+    "AggregateCall",
+    "Expression",
+    "Filter",
+    "Flatten",
+    "JoinForeign",
+    "JoinStreamTable",
+    "JoinStreams",
+    "JoinTables",
+    "JoinTimes",
+    "Project",
+    "QueryPlan",
+    "Read",
+    "Rekey",
+    "Sink",
+    "Step",
+    "TableCall",
+    "WindowTimes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A typed expression with its text."""
+
+    text: str
+    typed: Typed = field(repr=False)
+
+    @property
+    def type(self) -> SqlType:
+        """The type of its values."""
+        return self.typed.type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What all steps have.
+
+    Attributes:
+        fields: The columns of a row.
+        key: The types of the key's columns; empty if there is no key.
+        key_format: The format in which keys go through internal topics.
+        is_table: Whether it is a table; else it is a stream.
+        window: The windows of the keys.
+        key_names: For each column of the key the expressions that have its value, with qualified columns; SELECT names
+            one of them.
+        key_word: The kind of these expressions, for messages.
+    """
+
+    fields: tuple[Field, ...]
+    key: tuple[SqlType, ...]
+    key_format: DataFormat
+    is_table: bool
+    window: SourceWindow | None = None
+    key_names: tuple[tuple[x.Expression, ...], ...] = ()
+    key_word: str = "key column"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read(Step):
+    """A source, read from its topic."""
+
+    source: Source
+    alias: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(Step):
+    """WHERE or HAVING."""
+
+    above: Step
+    predicate: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class TableCall:
+    """A call of a table function."""
+
+    function: Bound = field(repr=False)
+    arguments: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flatten(Step):
+    """Table functions: as many rows as the longest of their results has, with null where another is shorter."""
+
+    above: Step
+    calls: tuple[TableCall, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rekey(Step):
+    """PARTITION BY, or the key of a join; without expressions the key is null."""
+
+    above: Step
+    expressions: tuple[Expression, ...]
+    name: str = "PartitionBy"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTimes:
+    """WITHIN, in milliseconds; no grace is ksqlDB's old behaviour."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinStreams(Step):
+    """A join of two streams whose keys are equal."""
+
+    left: Step
+    right: Step
+    kind: JoinKind
+    times: JoinTimes
+    name: str = "Join"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinStreamTable(Step):
+    """A join of a stream with a table by the table's key."""
+
+    left: Step
+    right: Step
+    kind: JoinKind
+    name: str = "Join"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinTables(Step):
+    """A join of two tables by their keys."""
+
+    left: Step
+    right: Step
+    kind: JoinKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinForeign(Step):
+    """A join of a table with another by a column of the one and the key of the other."""
+
+    left: Step
+    right: Step
+    kind: JoinKind
+    foreign_key: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTimes:
+    """The windows of an aggregation, in milliseconds."""
+
+    kind: Literal["TUMBLING", "HOPPING", "SESSION", "SLIDING"]
+    size_ms: int
+    advance_ms: int | None
+    grace_ms: int
+    retention_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """A call of an aggregate function, with the arguments that are not constant."""
+
+    function: BoundAggregate = field(repr=False)
+    arguments: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(Step):
+    """GROUP BY. Its rows have the grouping expressions, the aggregates, and the bounds of the window if there is one.
+
+    Attributes:
+        by_key: Whether the grouping expressions are the key, so that nothing moves.
+        final: Whether results come once, when a window has closed.
+    """
+
+    above: Step
+    grouping: tuple[Expression, ...]
+    calls: tuple[AggregateCall, ...]
+    by_key: bool
+    times: WindowTimes | None = None
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project(Step):
+    """SELECT: the columns of the value; the key stays."""
+
+    above: Step
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """The source that a query writes, with the columns in the order of the query."""
+
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """A persistent query.
+
+    Attributes:
+        id: Its id, such as ``CSAS_OUTPUT_0``.
+        root: Its last step.
+        sink: The name of the source that it writes.
+        target: That source.
+        reads: The names of the sources that it reads.
+        replaces: The id of the query that it replaces.
+    """
+
+    id: str
+    root: Step
+    sink: str
+    target: Source
+    reads: tuple[str, ...]
+    columns: tuple[SourceColumn, ...]
+    text: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+    replaces: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON: what EXPLAIN shows and what two versions of a query are compared by."""
+        steps: Any = plain(self.root)
+        return {"id": self.id, "sink": plain(self.target), "reads": list(self.reads), "root": steps}
+
+
+def plain(value: Any) -> Any:
+    """A part of a plan as JSON."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case Expression():
+            return {"expression": value.text, "type": str(value.type)}
+        case SqlType():
+            return str(value)
+        case Field():
+            return {"name": str(value), "type": str(value.type), "role": value.role}
+        case Bound():
+            return value.name
+        case BoundAggregate():
+            return value.name
+        case Node():
+            return format_expression(cast("x.Expression", value))
+        case tuple() | list():
+            return [plain(item) for item in value]
+    shown = {part.name: plain(getattr(value, part.name)) for part in parts_of(value)}
+    return {"step": type(value).__name__, **shown} if isinstance(value, Step) else shown

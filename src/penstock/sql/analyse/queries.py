@@ -1,0 +1,242 @@
+"""SELECT to a plan: sources, WHERE, table functions, PARTITION BY or GROUP BY, HAVING, and the projection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.sql.analyse.expressions import Library, predicate, typed_expression
+from penstock.sql.analyse.fields import Field, Names, qualified
+from penstock.sql.analyse.formats import check_key_types
+from penstock.sql.analyse.groups import Groups, grouped
+from penstock.sql.analyse.joins import From, from_clause
+from penstock.sql.analyse.plans import Expression, Filter, Flatten, Project, Rekey, Step, TableCall
+from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.select import Item, keys_of, select_items
+from penstock.sql.catalog import Catalog, DataFormat, SourceColumn
+from penstock.sql.catalog.source import BOUNDS
+from penstock.sql.evaluate import columns_in, substitute
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse import query_nodes as q
+from penstock.sql.types import NULL, SqlTypeError
+
+__all__ = ["Analysed", "analyse_query"]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """A query as steps, with the columns of its result in the order of SELECT."""
+
+    step: Project
+    columns: tuple[SourceColumn, ...]
+    start: From
+
+
+def analyse_query(query: q.Query, sink: str, catalog: Catalog, library: Library) -> Analysed:
+    """Plan a query whose results are written to a sink.
+
+    Raises:
+        SqlError: The query cannot be run.
+    """
+    return _Analysis(query, sink, catalog, library).result()
+
+
+@dataclass(slots=True)
+class _Analysis:
+    query: q.Query
+    sink: str
+    catalog: Catalog
+    library: Library
+
+    def result(self) -> Analysed:
+        query = self.query
+        self._check_clauses()
+        start = from_clause(query, self.catalog, self.library)
+        step = start.step
+        if query.where is not None:
+            names = Names(step.fields, "WHERE")
+            self._no_aggregates(query.where, "WHERE")
+            step = _below(step, Filter, predicate=predicate(qualified(query.where, names), names, self.library))
+        moved = None if query.partition_by is None else self._moved(step)
+        items = self._items(step, moved)
+        if query.group_by is not None:
+            return self._grouped(step, items, start)
+        for item in items:
+            called = self.library.aggregates_of(item.node)
+            if called:
+                raise refusal(called[0].at, f"The aggregate function {called[0].name} needs GROUP BY.")
+        step, items, replaced = self._flattened(step, items)
+        if moved is not None:
+            step = self._rekeyed(step, moved)
+        nodes = {id(item): replaced.get(item.node, item.node) for item in items}
+        return self._projected(step, items, start, [nodes[id(item)] for item in items])
+
+    def _check_clauses(self) -> None:
+        query = self.query
+        for clause, what in ((query.order_by, "ORDER BY"), (query.limit, "LIMIT"), (query.offset, "OFFSET")):
+            if clause:
+                raise refusal(query.at, f"{what} is not supported in queries that run on and write to a topic.")
+        if query.ctes:
+            raise refusal(query.ctes[0].at, "WITH cannot be run yet", "Make streams of its queries by CREATE ... AS.")
+        if query.window is not None and query.group_by is None:
+            if query.emit == "FINAL" or any(
+                self.library.aggregates_of(i.expression) for i in query.items if isinstance(i, q.Selected)
+            ):
+                raise refusal(
+                    query.window.at, "SELECT of a WINDOW has a non-aggregate expression, and GROUP BY is missing"
+                )
+            raise refusal(query.window.at, "WINDOW stands without GROUP BY, which it needs.")
+        if query.emit == "FINAL" and query.window is None:
+            raise refusal(query.at, "EMIT FINAL needs a windowed aggregation.")
+        if query.having is not None and query.group_by is None:
+            raise refusal(query.having.at, "HAVING stands without GROUP BY, which it needs.")
+        if query.partition_by is not None and query.group_by is not None:
+            raise refusal(query.partition_by.at, "Only one of PARTITION BY and GROUP BY is supported.")
+
+    def _no_aggregates(self, node: Any, clause: str) -> None:
+        called = self.library.aggregates_of(node)
+        if called:
+            columns = [c for call in called for c in columns_in(call) if c.name in BOUNDS]
+            what = f" over {columns[0].name}" if columns else ""
+            raise refusal(
+                called[0].at,
+                f"{clause} holds an aggregate function: {called[0].name}{what}",
+                "Filter aggregates by HAVING.",
+            )
+
+    def _items(self, step: Step, moved: Sequence[Any] | None) -> list[Item]:
+        fields: tuple[Field, ...] = step.fields
+        if self.query.window is not None:
+            fields = tuple(field for field in fields if field.role != "BOUND")
+            fields += tuple(Field(name, kind, None, "BOUND") for name, kind in BOUNDS.items())
+        names = Names(fields, "SELECT")
+        return select_items(self.query, step, names, moved, self.library)
+
+    def _grouped(self, step: Step, items: list[Item], start: From) -> Analysed:
+        for item in items:
+            if self.library.tables_of(item.node):
+                raise refusal(item.at, "A query has either table functions or aggregations, not both.")
+        groups = grouped(self.query, step, [item.node for item in items], self.catalog, self.library)
+        below: Step = groups.step
+        if self.query.having is not None:
+            below = self._having(groups)
+        nodes = [groups.behind(item.node, "SELECT") for item in items]
+        return self._projected(below, items, start, nodes)
+
+    def _having(self, groups: Groups) -> Step:
+        node = qualified(
+            self.query.having,
+            Names(
+                groups.above.fields,
+                "HAVING",
+                bounds="{name} is a window bounds column, and is read in SELECT of a windowed aggregation alone",
+            ),
+        )
+        behind = groups.behind(node, "HAVING")
+        found = predicate(behind, groups.names("HAVING"), self.library)
+        filtered: Step = _below(groups.step, Filter, predicate=found)
+        return filtered
+
+    def _moved(self, step: Step) -> list[Any]:
+        assert self.query.partition_by is not None, "only with PARTITION BY"  # noqa: S101
+        if step.is_table:
+            raise refusal(self.query.partition_by.at, "PARTITION BY takes a stream, and this source is a table.")
+        names = Names(step.fields, "PARTITION BY")
+        found = []
+        for expression in self.query.partition_by.expressions:
+            self._no_aggregates(expression, "PARTITION BY")
+            if self.library.tables_of(expression):
+                raise refusal(expression.at, "PARTITION BY holds a table function.")
+            found.append(qualified(expression, names))
+        if len(found) > 1 and any(isinstance(node, x.NullLiteral) for node in found):
+            raise refusal(self.query.partition_by.at, "PARTITION BY has NULL among multiple columns")
+        return found
+
+    def _rekeyed(self, step: Step, moved: Sequence[Any]) -> Step:
+        if step.window is None and [(node,) for node in moved] == list(step.key_names):
+            return replace(step, key_word="partitioning expression")
+        names = Names(step.fields, "PARTITION BY")
+        nodes = [node for node in moved if not isinstance(node, x.NullLiteral)]
+        found = tuple(typed_expression(node, names, self.library) for node in nodes)
+        check_key_types([(each.text, each.type) for each in found], self.query.partition_by.at)  # type: ignore[union-attr]
+        form = step.key_format
+        if form.name == "NONE":
+            form = DataFormat(self.catalog.setting("ksql.persistence.default.format.key", "KAFKA").upper())
+        return Rekey(
+            fields=step.fields,
+            key=tuple(each.type for each in found),
+            key_format=form,
+            is_table=False,
+            key_names=tuple((node,) for node in nodes),
+            key_word="partitioning expression",
+            above=step,
+            expressions=found,
+        )
+
+    def _flattened(self, step: Step, items: list[Item]) -> tuple[Step, list[Item], dict[Any, Any]]:
+        calls = list(dict.fromkeys(call for item in items for call in self.library.tables_of(item.node)))
+        if not calls:
+            return step, items, {}
+        if step.is_table:
+            raise refusal(calls[0].at, "Table source is not supported with table functions")
+        names = Names(step.fields, "SELECT")
+        fields, made, replaced = list(step.fields), [], {}
+        for number, call in enumerate(calls):
+            if any(self.library.tables_of(argument) for argument in call.arguments):
+                raise refusal(call.at, "Table functions can not be nested")
+            arguments = tuple(typed_expression(argument, names, self.library) for argument in call.arguments)
+            try:
+                bound = self.library.tables.resolve(call.name, [argument.type for argument in arguments])
+            except SqlTypeError as error:
+                raise refusal(call.at, str(error)) from error
+            fields.append(Field(f"KSQL_SYNTH_{number}", bound.type, None, "COMPUTED"))
+            made.append(TableCall(bound, arguments))
+            replaced[call] = x.Column(fields[-1].name)
+        flat = _below(step, Flatten, calls=tuple(made))
+        nodes = {item.node: substitute(item.node, replaced) for item in items}
+        return replace(flat, fields=tuple(fields)), items, nodes
+
+    def _projected(self, step: Step, items: list[Item], start: From, nodes: list[Any]) -> Analysed:
+        keys = keys_of(items, step, self.sink, self.query.at)
+        names = Names(step.fields, "SELECT")
+        values: list[Expression] = []
+        columns: list[SourceColumn] = []
+        role: Any = "PRIMARY KEY" if step.is_table else "KEY"
+        for item, node in zip(items, nodes, strict=True):
+            if any(item is key for key in keys):
+                place = next(i for i, key in enumerate(keys) if key is item)
+                columns.append(SourceColumn(item.name, step.key[place], role))
+                continue
+            found = typed_expression(node, names, self.library)
+            if found.type == NULL:
+                raise refusal(
+                    item.at,
+                    "The type of a null is open.",
+                    "Name the type by CAST, for example CAST(NULL AS VARCHAR).",
+                )
+            values.append(found)
+            columns.append(SourceColumn(item.name, found.type))
+        if not values:
+            raise refusal(self.query.at, "No value columns are in the projection.", "Select a column besides the key.")
+        named_keys = [SourceColumn(item.name, kind, role) for item, kind in zip(keys, step.key, strict=True)]
+        rest = iter(named_keys)
+        columns = [next(rest) if column.is_key else column for column in columns]
+        fields = tuple(Field(column.name, column.type) for column in columns if not column.is_key)
+        project = _below(step, Project, values=tuple(values))
+        return Analysed(replace(project, fields=fields), tuple(columns), start)
+
+
+def _below(step: Step, kind: Any, **more: Any) -> Any:
+    """A step with the same columns and key as the one above it."""
+    return kind(
+        fields=step.fields,
+        key=step.key,
+        key_format=step.key_format,
+        is_table=step.is_table,
+        window=step.window,
+        key_names=step.key_names,
+        key_word=step.key_word,
+        above=step,
+        **more,
+    )

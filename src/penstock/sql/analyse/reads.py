@@ -1,0 +1,53 @@
+"""The sources of FROM as steps, and durations of the grammar."""
+
+from __future__ import annotations
+
+from penstock.sql.analyse.fields import Field
+from penstock.sql.analyse.plans import Read
+from penstock.sql.analyse.properties import UNIT_MS
+from penstock.sql.analyse.refusals import refusal
+from penstock.sql.catalog import Catalog
+from penstock.sql.catalog.source import BOUNDS, PSEUDO
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse import query_nodes as q
+
+__all__ = ["milliseconds", "read"]
+
+
+def milliseconds(duration: q.Duration) -> int:
+    """A duration in milliseconds."""
+    return duration.amount * UNIT_MS[duration.unit]
+
+
+def read(relation: q.Relation, catalog: Catalog) -> Read:
+    """The step that reads a source.
+
+    Raises:
+        SqlError: There is no such source, or queries cannot read it.
+    """
+    if not isinstance(relation, q.Named):
+        raise refusal(relation.at, "Subqueries cannot be run yet", "Make a stream or table of it with CREATE ... AS.")
+    source = catalog.sources.get(relation.name)
+    if source is None:
+        near = catalog.nearest(relation.name)
+        raise refusal(relation.at, f"{relation.name} does not exist.", f"Did you mean {near}?" if near else "")
+    if source.is_table and source.window is not None:
+        raise refusal(relation.at, f"Persistent queries on windowed tables are not supported: {source.name}")
+    alias = relation.alias or source.name
+    fields = [
+        Field(c.name, c.type, alias, "KEY" if c.is_key else "HEADER" if c.is_header else "VALUE")
+        for c in source.columns
+    ]
+    fields += [Field(name, kind, alias, "PSEUDO") for name, kind in PSEUDO.items()]
+    if source.window is not None:
+        fields += [Field(name, kind, alias, "BOUND") for name, kind in BOUNDS.items()]
+    return Read(
+        fields=tuple(fields),
+        key=tuple(column.type for column in source.keys),
+        key_format=source.key_format,
+        is_table=source.is_table,
+        window=source.window,
+        key_names=tuple((x.Column(column.name, alias),) for column in source.keys),
+        source=source,
+        alias=alias,
+    )

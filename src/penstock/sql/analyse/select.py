@@ -1,0 +1,217 @@
+"""The columns of SELECT: stars written out, names, and which of them are the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.sql.analyse.expressions import Library, typed_expression
+from penstock.sql.analyse.fields import Field, Names, qualified
+from penstock.sql.analyse.plans import Step
+from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.catalog.source import RESERVED_COLUMNS
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse import query_nodes as q
+from penstock.sql.parse.format_expressions import format_expression
+from penstock.sql.parse.tokens import Position
+from penstock.sql.types import StructType
+
+__all__ = ["Item", "keys_of", "select_items"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A column of the result.
+
+    Attributes:
+        node: Its expression, with qualified columns.
+        given: Whether the query names it.
+    """
+
+    name: str
+    node: Any
+    at: Position
+    given: bool = False
+
+
+@dataclass(slots=True)
+class _Naming:
+    """Names for columns that have none: KSQL_COL_n, fields of structs, columns of joins."""
+
+    taken: set[str]
+    joined: bool
+    names: Names
+    count: int = 0
+
+    def of(self, node: Any) -> str:
+        """The name of an expression."""
+        if isinstance(node, x.Column):
+            alone = sum(field.name == node.name for field in self.names.fields) == 1
+            return node.name if alone or not self.joined or node.source is None else f"{node.source}_{node.name}"
+        if isinstance(node, x.FieldAccess):
+            name, number = node.name, 0
+            while name in self.taken:
+                number += 1
+                name = f"{node.name}_{number}"
+            self.taken.add(name)
+            return name
+        while True:
+            name = f"KSQL_COL_{self.count}"
+            self.count += 1
+            if name not in self.taken:
+                return name
+
+
+def select_items(query: q.Query, step: Step, names: Names, moved: Sequence[Any] | None, library: Library) -> list[Item]:
+    """The columns of SELECT in order, each with a name.
+
+    Args:
+        query: The query.
+        step: The rows that it reads.
+        names: Their columns.
+        moved: The qualified expressions of PARTITION BY; None without that.
+        library: The functions, for the types of structs that a star opens.
+    """
+    sources = tuple(dict.fromkeys(field.source for field in names.fields if field.source))
+    naming = _Naming({field.name for field in names.fields}, len(sources) > 1, names)
+    found: list[Item] = []
+    for item in query.items:
+        match item:
+            case q.AllColumns():
+                found += _star(item, step, naming, moved)
+            case q.AllFields():
+                found += _fields_of(item, names, library)
+            case q.Selected():
+                node = qualified(item.expression, names)
+                found.append(_selected(item, node, naming))
+    for each in found:
+        _check_name(each, moved or ())
+    seen: dict[str, Item] = {}
+    for each in found:
+        if each.name in seen:
+            raise refusal(each.at, f"The projection contains duplicate column names: {each.name}", "Alias one of them.")
+        seen[each.name] = each
+    return found
+
+
+def _selected(item: q.Selected, node: Any, naming: _Naming) -> Item:
+    if item.alias is not None:
+        return Item(item.alias, node, item.at, given=True)
+    return Item(naming.of(node), node, item.at)
+
+
+def _check_name(item: Item, moved: Sequence[Any]) -> None:
+    if item.name not in RESERVED_COLUMNS or (item.node in moved and not item.given):
+        return
+    plain = isinstance(item.node, x.Column) and item.node.name == item.name
+    if item.given and not plain:
+        raise refusal(item.at, f"`{item.name}` is reserved, and cannot be the alias of a column.")
+    raise refusal(
+        item.at, f"SELECT returns a column under the reserved name `{item.name}`.", "Name it with AS, or drop it."
+    )
+
+
+def _star(item: q.AllColumns, step: Step, naming: _Naming, moved: Sequence[Any] | None) -> Iterator[Item]:
+    fields = naming.names.fields
+    if item.source is not None and item.source not in naming.names.sources:
+        raise refusal(item.at, f"No stream, table or alias of this query has the name '{item.source}'.")
+    joined = naming.joined
+
+    def one(field: Field) -> Item:
+        name = f"{field.source}_{field.name}" if joined and field.source else field.name
+        return Item(name, x.Column(field.name, field.source, at=item.at), item.at)
+
+    if moved is None or item.source is not None:
+        if joined and item.source is None and step.key_names:
+            own = [name for name in step.key_names[0] if isinstance(name, x.Column) and name.source is None]
+            yield from (Item(name.name, name, item.at) for name in own)
+        shown = [f for f in fields if f.role in ("KEY", "VALUE", "HEADER") and item.source in (None, f.source)]
+        yield from map(one, shown)
+        return
+    for node in moved:
+        if isinstance(node, x.Column) and joined:
+            yield Item(f"{node.source}_{node.name}" if node.source else node.name, node, item.at)
+        elif not isinstance(node, x.NullLiteral):
+            yield Item(naming.of(node), node, item.at)
+    for source in naming.names.sources:
+        own_fields = [field for field in fields if field.source == source]
+        keys = [field for field in own_fields if field.role == "KEY"]
+        rest = [field for field in own_fields if field.role in ("VALUE", "HEADER")]
+        pseudo = [field for field in own_fields if field.role == "PSEUDO"] if joined else []
+        for field in (*rest, *pseudo, *keys):
+            if x.Column(field.name, field.source) not in moved:
+                yield one(field)
+
+
+def _fields_of(item: q.AllFields, names: Names, library: Library) -> Iterator[Item]:
+    base = qualified(item.base, names)
+    kind = typed_expression(base, names, library).type
+    if not isinstance(kind, StructType):
+        raise refusal(item.at, f"Cannot select the fields of {format_expression(base)}: it is {kind}, not a STRUCT")
+    for field in kind.fields:
+        yield Item(field.name, x.FieldAccess(base, field.name, at=item.at), item.at)
+
+
+def keys_of(items: Sequence[Item], step: Step, sink: str, at: Position) -> list[Item]:
+    """The columns that are the key, in the key's order.
+
+    Raises:
+        SqlError: A column of the key is missing from the projection, or in it more than once.
+    """
+    found: list[Item] = []
+    missing: list[Sequence[Any]] = []
+    for names in step.key_names:
+        alternatives = _selectable(names, step)
+        chosen = next((node for node in alternatives if any(item.node == node for item in items)), None)
+        if chosen is None:
+            missing.append(alternatives)
+            continue
+        same = [item for item in items if item.node == chosen]
+        if len(same) > 1:
+            raise refusal(
+                same[1].at,
+                f"The key column {format_expression(chosen)} is more than once in the projection: as "
+                f"{named(sorted(item.name for item in same))}.",
+                "AS_VALUE(column) copies a key column into the value.",
+            )
+        found.append(same[0])
+    if missing:
+        raise _missing(step, missing, sink, at)
+    return found
+
+
+def _selectable(names: Sequence[Any], step: Step) -> Sequence[Any]:
+    """The expressions that can be the key: behind a join its columns, or the synthetic one that it made."""
+    if step.key_word != "join expression":
+        return names
+    synthetic = [node for node in names if isinstance(node, x.Column) and node.source is None]
+    return synthetic or [node for node in names if isinstance(node, x.Column)]
+
+
+def _missing(step: Step, missing: Sequence[Sequence[Any]], sink: str, at: Position) -> Exception:
+    if step.key_word == "foreign-key join":
+        plural = "s" if len(missing) > 1 else ""
+        every = named([format_expression(node) for node in _flat(step.key_names)])
+        return refusal(
+            at,
+            f"The projection of a foreign-key join of tables lacks primary key column{plural} of the left table, which "
+            f"are {every}.",
+        )
+    nodes = _flat(step.key_names if step.key_word == "key column" else missing)
+    words = [format_expression(node) for node in nodes]
+    plural = "s" if len(words) > 1 else ""
+    last = "or" if step.key_word == "join expression" else "and"
+    example = words[0] if last == "or" else ", ".join(words)
+    hint = f"For example SELECT {example}, ..."
+    if step.key_word == "join expression" and any(isinstance(n, x.Column) and n.source is None for n in nodes):
+        hint += f" {words[0]} is the synthetic key column of the join; no column of the sources has its value."
+    reason = (
+        f"The key of `{sink}` is missing: the projection of its query lacks the {step.key_word}{plural} "
+        f"{named(words, last)}."
+    )
+    return refusal(at, reason, hint)
+
+
+def _flat(nodes: Iterable[Sequence[Any]]) -> list[Any]:
+    return [node for alternatives in nodes for node in alternatives]

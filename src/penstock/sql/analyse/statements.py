@@ -1,0 +1,329 @@
+"""One statement against the catalog: what it makes, changes or refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.sql.analyse.definitions import alter_source, create_source, replaceable
+from penstock.sql.analyse.expressions import Library
+from penstock.sql.analyse.inserts import InsertedRow, insert_values
+from penstock.sql.analyse.plans import QueryPlan
+from penstock.sql.analyse.properties import Properties
+from penstock.sql.analyse.queries import Analysed, analyse_query
+from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.sinks import partitions_of, sink_of
+from penstock.sql.catalog import Catalog, Source
+from penstock.sql.evaluate import sql_type
+from penstock.sql.evaluate.typed import Cast
+from penstock.sql.functions.aggregates import aggregate_functions
+from penstock.sql.functions.builtin import scalar_functions
+from penstock.sql.functions.tables import table_functions
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.query_nodes import Query
+from penstock.sql.types import BIGINT, DOUBLE, INTEGER, SqlType
+from penstock.sql.types.sql_type import is_numeric
+
+__all__ = ["Applied", "InsertedRow", "apply", "library_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The effect of a statement.
+
+    Attributes:
+        message: One sentence for the user.
+        source: The stream or table that it made.
+        query: The persistent query that it started.
+        row: The row that it inserted.
+    """
+
+    message: str
+    source: Source | None = None
+    query: QueryPlan | None = None
+    row: InsertedRow | None = None
+
+
+def library_of(catalog: Catalog) -> Library:
+    """The functions, with the limits that the settings set."""
+
+    def limit(name: str) -> int | None:
+        text = catalog.setting(f"ksql.functions.{name}.limit")
+        return int(text) if text.lstrip("-").isdigit() else None
+
+    aggregates = aggregate_functions(limit("collect_list"), limit("collect_set"))
+    return Library(scalar_functions(), aggregates, table_functions())
+
+
+def apply(statement: c.Statement, catalog: Catalog, text: str = "") -> Applied:
+    """Apply a statement to the catalog, which is changed only if nothing is refused.
+
+    Args:
+        statement: The statement.
+        catalog: What there is.
+        text: Its text, which is kept.
+
+    Raises:
+        SqlError: The statement cannot be done.
+    """
+    do = _HANDLERS.get(type(statement))
+    if do is None:
+        raise refusal(statement.at, f"{type(statement).__name__} cannot be run here yet")
+    return do(statement, catalog, text)
+
+
+def _create_source(statement: s.CreateSource, catalog: Catalog, text: str) -> Applied:
+    made = create_source(statement, catalog, text)
+    kind = statement.kind.capitalize()
+    if made is None:
+        return Applied(f"{kind} {statement.name} exists already")
+    existing = catalog.sources.get(made.name)
+    if existing is not None:
+        made = replaceable(existing, made, statement.at)
+    if made.partitions is not None:
+        catalog.topics.setdefault(made.topic, made.partitions)
+    catalog.sources[made.name] = made
+    return Applied(f"{kind} {made.name} created", made)
+
+
+def _create_as(statement: s.CreateAs, catalog: Catalog, text: str) -> Applied:
+    kind = statement.kind.lower()
+    existing = catalog.sources.get(statement.name)
+    if existing is not None and statement.if_not_exists:
+        return Applied(f"{statement.kind.capitalize()} {statement.name} exists already")
+    if existing is not None and existing.read_only:
+        raise refusal(
+            statement.at,
+            f"'{statement.name}' is a source {kind}, which CREATE OR REPLACE cannot replace.",
+        )
+    if existing is not None and not statement.or_replace:
+        raise refusal(
+            statement.at,
+            f"Cannot add {kind} '{statement.name}': A {existing.kind.lower()} with the same name already exists",
+        )
+    given = Properties.of(statement.properties, of_query=True)
+    found = analyse_query(statement.query, statement.name, catalog, library_of(catalog))
+    is_table = found.step.is_table
+    if is_table != (statement.kind == "TABLE"):
+        result = "TABLE" if is_table else "STREAM"
+        raise refusal(
+            statement.at,
+            f"Invalid result type. Your SELECT query produces a {result}. Please use CREATE {result} AS SELECT "
+            "statement instead.",
+        )
+    sink = sink_of(statement, given, found, catalog)
+    if existing is not None:
+        replaceable(existing, sink, statement.at)
+    prefix = "CTAS" if is_table else "CSAS"
+    replaced = existing.query if existing is not None else None
+    query_id = replaced or catalog.next_query_id(prefix, statement.name)
+    sink = replace(sink, query=query_id, text=text)
+    plan = _plan(query_id, found, sink, catalog, text)
+    plan = replace(plan, replaces=replaced)
+    catalog.sources[sink.name] = sink
+    catalog.topics.setdefault(sink.topic, sink.partitions or partitions_of(found, catalog))
+    catalog.queries[query_id] = plan
+    return Applied(f"Created query with ID {query_id}", sink, plan)
+
+
+def _plan(query_id: str, found: Analysed, sink: Source, catalog: Catalog, text: str) -> QueryPlan:
+    return QueryPlan(
+        id=query_id,
+        root=found.step,
+        sink=sink.name,
+        target=sink,
+        reads=tuple(read.source.name for read in found.start.reads),
+        columns=found.columns,
+        text=text,
+        settings=tuple(sorted(catalog.settings.items())),
+    )
+
+
+def _insert_into(statement: s.InsertInto, catalog: Catalog, text: str) -> Applied:
+    target = _target(statement.name, statement.at, catalog, "Cannot insert into")
+    if target.is_table:
+        raise refusal(statement.at, f"INSERT INTO takes a stream, and {target.name} is a table.")
+    if target.read_only:
+        raise refusal(statement.at, f"{target.name} is a read-only stream, and takes no INSERT")
+    if target.headers:
+        raise refusal(statement.at, f"{target.name} has header columns, and takes no INSERT")
+    given = Properties.of(()) if not statement.properties else None
+    query_id = None
+    for item in statement.properties:
+        if item.name.upper() != "QUERY_ID" or given is not None:
+            raise refusal(item.at, f"Invalid config variable(s) in the WITH clause: {item.name}")
+        query_id = str(getattr(item.value, "value", "")).upper()
+    found = analyse_query(statement.query, target.name, catalog, library_of(catalog))
+    if found.step.is_table:
+        raise refusal(statement.at, "INSERT INTO takes a stream, and the query produces a table.")
+    wanted_keys = [(column.name, column.type) for column in target.keys]
+    wanted = [(column.name, column.type) for column in target.values]
+    found = _converted(found, target)
+    keys = [(column.name, column.type) for column in found.columns if column.is_key]
+    values = [(column.name, column.type) for column in found.columns if not column.is_key]
+    if keys != wanted_keys or values != wanted:
+        shown = ", ".join(str(column) for column in found.columns)
+        raise refusal(
+            statement.at,
+            f"Incompatible schema between results and sink. Result schema is {shown}. Sink schema is {target.schema()}",
+            "Names, types and order must be equal.",
+        )
+    if (found.step.window is None) != (target.window is None):
+        raise refusal(statement.at, "Incompatible windows between results and sink.")
+    query_id = query_id or catalog.next_query_id("INSERTQUERY", "").replace("__", "_")
+    plan = _plan(query_id, found, target, catalog, text)
+    catalog.queries[query_id] = plan
+    return Applied(f"Created query with ID {query_id}", None, plan)
+
+
+def _converted(found: Analysed, target: Source) -> Analysed:
+    """The query with its numbers cast to the wider types of the target's columns."""
+    ranks: dict[SqlType, int] = {INTEGER: 0, BIGINT: 1, DOUBLE: 3}
+    wanted = {column.name: column.type for column in target.values}
+    values, columns = list(found.step.values), list(found.columns)
+    place = 0
+    for number, column in enumerate(columns):
+        if column.is_key:
+            continue
+        kind = wanted.get(column.name, column.type)
+        widens = is_numeric(column.type) and is_numeric(kind) and ranks.get(column.type, 2) <= ranks.get(kind, 2)
+        if kind != column.type and widens:
+            values[place] = replace(values[place], typed=Cast(kind, values[place].typed))
+            columns[number] = replace(column, type=kind)
+        place += 1
+    return replace(found, step=replace(found.step, values=tuple(values)), columns=tuple(columns))
+
+
+def _target(name: str, at: Any, catalog: Catalog, reason: str) -> Source:
+    found = catalog.sources.get(name)
+    if found is None:
+        near = catalog.nearest(name)
+        raise refusal(
+            at,
+            f"{reason} an unknown stream/table: {name}",
+            f"Did you mean {near}? Names in quotes keep their case." if near else "",
+        )
+    return found
+
+
+def _insert_values(statement: s.InsertValues, catalog: Catalog, text: str) -> Applied:
+    del text
+    target = _target(statement.name, statement.at, catalog, "Cannot insert values into")
+    row = insert_values(statement, target, library_of(catalog).scalars)
+    return Applied(f"Inserted a row into {target.name}", None, None, row)
+
+
+def _drop(statement: s.DropSource, catalog: Catalog, text: str) -> Applied:
+    del text
+    source = catalog.sources.get(statement.name)
+    kind = statement.kind.capitalize()
+    if source is None:
+        if statement.if_exists:
+            return Applied(f"{kind} {statement.name} does not exist")
+        raise refusal(statement.at, f"{kind} {statement.name} does not exist.")
+    if source.kind != statement.kind:
+        raise refusal(
+            statement.at, f"Incompatible data source type is {source.kind}, but statement was DROP {statement.kind}"
+        )
+    if statement.delete_topic and source.read_only:
+        raise refusal(statement.at, f"DELETE TOPIC is refused: {source.name} is a read-only source")
+    reading = catalog.readers(source.name)
+    writing = [query_id for query_id in catalog.writers(source.name) if query_id != source.query]
+    if reading or writing:
+        raise refusal(
+            statement.at,
+            f"Cannot drop {source.name}. The following queries read from this source: {reading}. The following queries "
+            f"write into this source: {writing}.",
+            "Terminate them before dropping the source.",
+        )
+    if source.query is not None:
+        catalog.queries.pop(source.query, None)
+    del catalog.sources[source.name]
+    return Applied(f"Source {source.name} was dropped")
+
+
+def _alter(statement: s.AlterSource, catalog: Catalog, text: str) -> Applied:
+    del text
+    changed = alter_source(statement, catalog)
+    catalog.sources[changed.name] = changed
+    return Applied(f"{statement.kind.capitalize()} {changed.name} altered", changed)
+
+
+def _create_type(statement: s.CreateType, catalog: Catalog, text: str) -> Applied:
+    del text
+    if statement.name in catalog.types:
+        if statement.if_not_exists:
+            return Applied(f"Type {statement.name} exists already")
+        raise refusal(statement.at, f"Cannot register custom type '{statement.name}' since it is already registered.")
+    catalog.types[statement.name] = sql_type(statement.type, catalog.types)
+    return Applied(f"Registered custom type {statement.name}")
+
+
+def _drop_type(statement: s.DropType, catalog: Catalog, text: str) -> Applied:
+    del text
+    if catalog.types.pop(statement.name, None) is None and not statement.if_exists:
+        raise refusal(statement.at, f"Type {statement.name} does not exist.")
+    return Applied(f"Dropped type {statement.name}")
+
+
+def _terminate(statement: c.Steer, catalog: Catalog, text: str) -> Applied:
+    del text
+    if statement.action != "TERMINATE":
+        raise refusal(statement.at, f"{statement.action} cannot be run here yet")
+    if statement.query_id is None:
+        catalog.queries.clear()
+        return Applied("Queries terminated")
+    if catalog.queries.pop(statement.query_id, None) is None:
+        raise refusal(statement.at, f"Unknown queryId: {statement.query_id}")
+    return Applied(f"Query {statement.query_id} terminated")
+
+
+def _set(statement: c.SetProperty, catalog: Catalog, text: str) -> Applied:
+    del text
+    catalog.settings[statement.name] = statement.value
+    return Applied(f"{statement.name} is {statement.value}")
+
+
+def _unset(statement: c.UnsetProperty, catalog: Catalog, text: str) -> Applied:
+    del text
+    catalog.settings.pop(statement.name, None)
+    return Applied(f"{statement.name} is unset")
+
+
+def _define(statement: c.Define, catalog: Catalog, text: str) -> Applied:
+    del text
+    catalog.variables[statement.name] = statement.value
+    return Applied(f"{statement.name} is {statement.value}")
+
+
+def _undefine(statement: c.Undefine, catalog: Catalog, text: str) -> Applied:
+    del text
+    catalog.variables.pop(statement.name, None)
+    return Applied(f"{statement.name} is undefined")
+
+
+def _query(statement: Query, catalog: Catalog, text: str) -> Applied:
+    del catalog, text
+    raise refusal(
+        statement.at, "SELECT by itself cannot be run here yet", "CREATE STREAM ... AS SELECT writes a topic."
+    )
+
+
+_HANDLERS: dict[type, Callable[[Any, Catalog, str], Applied]] = {
+    s.CreateSource: _create_source,
+    s.CreateAs: _create_as,
+    s.InsertInto: _insert_into,
+    s.InsertValues: _insert_values,
+    s.DropSource: _drop,
+    s.AlterSource: _alter,
+    s.CreateType: _create_type,
+    s.DropType: _drop_type,
+    c.Steer: _terminate,
+    c.SetProperty: _set,
+    c.UnsetProperty: _unset,
+    c.Define: _define,
+    c.Undefine: _undefine,
+    Query: _query,
+}

@@ -1,0 +1,145 @@
+"""GROUP BY: the aggregation over a stream or a table, its windows, and rows of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.api.options import Grouped, Materialized
+from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows
+from penstock.serde.windowed import Windowed
+from penstock.sql.analyse.plans import Aggregate, AggregateCall, WindowTimes
+from penstock.sql.compile.functions import KeyOf, Select
+from penstock.sql.compile.serdes import RowsSerde, StateSerde, step_key_serde
+from penstock.sql.compile.steps import Compiling
+
+__all__ = ["aggregate"]
+
+Row = tuple[Any, ...]
+
+
+def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
+    """The table of an aggregation."""
+    errors = compiling.errors
+    arguments = tuple(argument for call in step.calls for argument in call.arguments)
+    values = Select(arguments, errors)
+    value_serde = RowsSerde([argument.type for argument in arguments])
+    grouped = Grouped(
+        compiling.name("Aggregate-GroupBy"), key_serde=step_key_serde(step, windowed=False), value_serde=value_serde
+    )
+    keys = [place for place, field in enumerate(step.above.fields) if field.role == "KEY"]
+    key = KeyOf(step.grouping, errors, keys, len(step.above.fields), whole=True)
+    states = _States(step.calls)
+    retention = step.times.retention_ms if step.times is not None else None
+    kept = Materialized(
+        compiling.name("Aggregate-Aggregate-Materialize"),
+        key_serde=grouped.key_serde,
+        value_serde=StateSerde(),
+        retention=None if retention is None else retention,
+    )
+    if step.above.is_table:
+        groups = above.group_by(_Regroup(key, values), grouped)
+        table = groups.aggregate(states.initial, states.add, states.undo, kept)
+    else:
+        if step.by_key:
+            groups = above.filter(_whole_key).map_values(values).group_by_key(grouped)
+        else:
+            groups = above.select_key(key).map_values(values).group_by_key(grouped)
+        table = _folded(groups, step, states, kept)
+    return table.map_values(_Result(step.calls, bounds=step.times is not None))
+
+
+def _folded(groups: Any, step: Aggregate, states: _States, kept: Materialized) -> Any:
+    if step.times is None:
+        return groups.aggregate(states.initial, states.add, kept)
+    windowed = groups.windowed_by(_windows(step.times))
+    if step.final:
+        windowed = windowed.emit_strategy("on_window_close")
+    if step.times.kind == "SESSION":
+        return windowed.aggregate(states.initial, states.add, states.merge, kept)
+    return windowed.aggregate(states.initial, states.add, kept)
+
+
+def _windows(times: WindowTimes) -> Any:
+    match times.kind:
+        case "SESSION":
+            return SessionWindows.of(times.size_ms, grace=times.grace_ms)
+        case "SLIDING":
+            return SlidingWindows.of(times.size_ms, grace=times.grace_ms)
+    return TimeWindows.of(times.size_ms, grace=times.grace_ms, advance=times.advance_ms)
+
+
+def _whole_key(key: Any, value: Any) -> bool:
+    del value
+    return key is not None and None not in key
+
+
+class _Regroup:
+    """The new key and the arguments of a table's row."""
+
+    def __init__(self, key: KeyOf, values: Select) -> None:
+        self._key = key
+        self._values = values
+
+    def __call__(self, key: Any, value: Row) -> tuple[Any, Any]:
+        return self._key(key, value), self._values(value)
+
+
+class _States:
+    """The states of several aggregates as one list.
+
+    Lists and dicts are copied before a step may change them: results that were sent before hold them too.
+    """
+
+    def __init__(self, calls: Sequence[AggregateCall]) -> None:
+        self._steps = [call.function.steps for call in calls]
+        self._widths = [len(call.arguments) for call in calls]
+
+    def initial(self) -> list[Any]:
+        """The states of no rows."""
+        return [steps.initialise() for steps in self._steps]
+
+    def add(self, key: Any, value: Row, states: list[Any]) -> list[Any]:
+        """The states with a row."""
+        del key
+        return self._each(value, states, [steps.add for steps in self._steps])
+
+    def undo(self, key: Any, value: Row, states: list[Any]) -> list[Any]:
+        """The states without a row."""
+        del key
+        return self._each(value, states, [steps.undo for steps in self._steps])
+
+    def merge(self, key: Any, left: list[Any], right: list[Any]) -> list[Any]:
+        """The states of two sessions."""
+        del key
+        pairs = zip(self._steps, left, right, strict=True)
+        return [steps.merge(_copy(one), _copy(two)) for steps, one, two in pairs]
+
+    def _each(self, value: Row, states: list[Any], steps: Sequence[Any]) -> list[Any]:
+        found, place = [], 0
+        for step, width, state in zip(steps, self._widths, states, strict=True):
+            found.append(step(_copy(state), *value[place : place + width]))
+            place += width
+        return found
+
+
+def _copy(state: Any) -> Any:
+    if isinstance(state, list):
+        return [_copy(item) if isinstance(item, list | dict) else item for item in state]
+    if isinstance(state, dict):
+        return {key: _copy(item) if isinstance(item, list | dict) else item for key, item in state.items()}
+    return state
+
+
+class _Result:
+    """The row behind an aggregation: the key's columns, the results, the bounds of the window."""
+
+    def __init__(self, calls: Sequence[AggregateCall], *, bounds: bool) -> None:
+        self._results = [call.function.steps.result for call in calls]
+        self._bounds = bounds
+
+    def __call__(self, key: Any, states: list[Any]) -> Row:
+        plain = key.key if isinstance(key, Windowed) else key
+        results = [result(state) for result, state in zip(self._results, states, strict=True)]
+        bounds = (key.window.start, key.window.end) if self._bounds else ()
+        return (*plain, *results, *bounds)

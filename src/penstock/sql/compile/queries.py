@@ -1,0 +1,114 @@
+"""A plan to verbs of a `StreamsBuilder`, step by step from the sources down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.api.builder import StreamsBuilder
+from penstock.api.options import Consumed, Materialized, Produced
+from penstock.sql.analyse import plans as p
+from penstock.sql.catalog.source import Source
+from penstock.sql.compile.aggregates import aggregate
+from penstock.sql.compile.functions import FlattenRows, Keep, KeyOf, Select, SourceTime, enrich, sink_time
+from penstock.sql.compile.joins import join
+from penstock.sql.compile.serdes import RowsSerde, source_serdes, step_key_serde
+from penstock.sql.compile.steps import Compiling, types_of
+from penstock.sql.functions.errors import EvaluationErrors
+
+__all__ = ["compile_query"]
+
+
+def compile_query(plan: p.QueryPlan, builder: StreamsBuilder, errors: EvaluationErrors | None = None) -> None:
+    """Add a query to a topology.
+
+    Args:
+        plan: The query.
+        builder: The builder of the topology.
+        errors: Counts the errors of the query's expressions.
+    """
+    counted = errors if errors is not None else EvaluationErrors(plan.id)
+    settings = dict(plan.settings)
+    throws = settings.get("ksql.timestamp.throw.on.invalid", "").lower() == "true"
+    made = _Compiler(Compiling(builder, counted, throws=throws))
+    _write(made, plan, made.step(plan.root))
+
+
+class _Compiler:
+    """Makes streams and tables of steps."""
+
+    def __init__(self, compiling: Compiling) -> None:
+        self.compiling = compiling
+        self.builder = compiling.builder
+        self.errors = compiling.errors
+
+    def step(self, step: p.Step) -> Any:
+        """The stream or table of a step."""
+        match step:
+            case p.Read():
+                return self._read(step)
+            case p.Filter():
+                above = self.step(step.above)
+                return above.filter(Keep((step.predicate,), self.errors))
+            case p.Flatten():
+                return self.step(step.above).flat_map_values(FlattenRows(step.calls, self.errors))
+            case p.Rekey():
+                return self._rekey(step)
+            case p.Aggregate():
+                return aggregate(step, self.step(step.above), self.compiling)
+            case p.Project():
+                return self.step(step.above).map_values(Select(step.values, self.errors))
+            case p.JoinStreams() | p.JoinStreamTable() | p.JoinTables() | p.JoinForeign():
+                return join(step, self.step(step.left), self.step(step.right), self.compiling)
+        raise TypeError(f"no step: {type(step).__name__}")
+
+    def _read(self, step: p.Read) -> Any:
+        source = step.source
+        key, value = source_serdes(source)
+        extractor = self._extractor(source)
+        consumed = Consumed(key_serde=key, value_serde=value, timestamp_extractor=extractor)
+        rows = self.builder.stream(source.topic, consumed).process_values(enrich(source))
+        if not step.is_table:
+            return rows
+        kept = Materialized(
+            self.compiling.name(f"{step.alias}-Reduce"), key_serde=key, value_serde=RowsSerde(types_of(step.fields))
+        )
+        return rows.to_table(kept)
+
+    def _extractor(self, source: Source) -> SourceTime | None:
+        if source.timestamp is None:
+            return None
+        return SourceTime(source.timestamp, _place(source), self.errors, raises=self.compiling.throws)
+
+    def _rekey(self, step: p.Rekey) -> Any:
+        above = self.step(step.above)
+        keys = [place for place, field in enumerate(step.above.fields) if field.role == "KEY"]
+        moved = above.select_key(KeyOf(step.expressions, self.errors, keys, len(step.above.fields)))
+        if not step.is_table:
+            return moved
+        kept = Materialized(
+            self.compiling.name(f"{step.name}-Materialize"),
+            key_serde=step_key_serde(step),
+            value_serde=RowsSerde(types_of(step.fields)),
+        )
+        return moved.to_table(kept)
+
+
+def _place(target: Source) -> tuple[bool, int]:
+    """Whether the column of TIMESTAMP is one of the key, and its place there or in the value."""
+    assert target.timestamp is not None, "only with TIMESTAMP"  # noqa: S101
+    for of_key, columns in ((True, target.keys), (False, target.values)):
+        for place, column in enumerate(columns):
+            if column.name == target.timestamp.name:
+                return of_key, place
+    raise ValueError(f"{target.name} has no column {target.timestamp.name}")
+
+
+def _write(made: _Compiler, plan: p.QueryPlan, result: Any) -> None:
+    target = plan.target
+    stream = result.to_stream() if plan.root.is_table else result
+    if target.timestamp is not None:
+        stream = stream.process_values(
+            sink_time(target.timestamp, _place(target), made.errors, raises=made.compiling.throws)
+        )
+    key, value = source_serdes(target)
+    stream.to(target.topic, Produced(key_serde=key, value_serde=value))

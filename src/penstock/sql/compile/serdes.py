@@ -1,0 +1,129 @@
+"""Serdes: of topics by the formats of their sources, of rows in internal topics and stores, of states of aggregates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.errors import SqlError
+from penstock.serde.rowwise import BaseSerde
+from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
+from penstock.sql.analyse.plans import Step
+from penstock.sql.catalog import DataFormat, Source, SourceWindow
+from penstock.sql.formats import FormatProperties, check_columns, format_info, row_format
+from penstock.sql.functions.aggregates.states import from_state, to_state
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.types import SqlType
+
+__all__ = [
+    "RowsSerde",
+    "StateSerde",
+    "format_properties",
+    "format_serde",
+    "key_serde",
+    "source_serdes",
+    "step_key_serde",
+]
+
+
+class RowsSerde(BaseSerde):
+    """The serde of rows in internal topics and stores: a JSON list with the values as states have them."""
+
+    def __init__(self, kinds: Sequence[SqlType]) -> None:
+        self._kinds = tuple(kinds)
+        self._write = [to_state(kind) for kind in self._kinds]
+        self._read = [from_state(kind) for kind in self._kinds]
+
+    @property
+    def name(self) -> str:
+        return f"rows<{', '.join(map(str, self._kinds))}>"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        row = [write(item) for write, item in zip(self._write, value, strict=True)]
+        return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    def deserialize(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        row = json.loads(data.decode("utf-8", "surrogatepass"))
+        return tuple([read(item) for read, item in zip(self._read, row, strict=True)])
+
+    def __reduce__(self) -> Any:
+        return RowsSerde, (self._kinds,)
+
+
+class StateSerde(BaseSerde):
+    """The serde of the states of aggregates, which are plain JSON."""
+
+    @property
+    def name(self) -> str:
+        return "states"
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    def deserialize(self, data: bytes | None) -> Any:
+        return None if data is None else json.loads(data.decode("utf-8", "surrogatepass"))
+
+
+def format_serde(form: DataFormat, columns: Sequence[tuple[str, SqlType]], part: str) -> Any:
+    """The serde of the rows of a key or value in a format."""
+    return row_format(form.name, tuple(columns), format_properties(form, part))
+
+
+def format_properties(form: DataFormat, part: str) -> FormatProperties:
+    """The settings of a format for keys or values."""
+    info = format_info(form.name)
+    given = dict(form.properties)
+    wrapped = info.wraps_by_default if form.wrap is None else form.wrap
+    if part == "key":
+        wrapped = not info.unwraps
+    schema_id = given.get("SCHEMA_ID")
+    return FormatProperties(
+        part=part,
+        wrapped=wrapped,
+        delimiter=given.get("DELIMITER", ","),
+        schema_id=int(schema_id) if schema_id else None,
+        schema_full_name=given.get("SCHEMA_FULL_NAME"),
+        nullable=given.get("NULLABLE_REPRESENTATION", ""),
+    )
+
+
+def key_serde(form: DataFormat, columns: Sequence[tuple[str, SqlType]], window: SourceWindow | None) -> Any:
+    """The serde of keys, within windows if there are any."""
+    inner = format_serde(form, columns, "key")
+    if window is None:
+        return inner
+    return SessionWindowedSerde(inner) if window.size_ms is None else TimeWindowedSerde(inner, window.size_ms)
+
+
+def source_serdes(source: Source) -> tuple[Any, Any]:
+    """The serdes of the keys and values of a source's topic."""
+    keys = [(column.name, column.type) for column in source.keys]
+    values = [(column.name, column.type) for column in source.values]
+    return key_serde(source.key_format, keys, source.window), format_serde(source.value_format, values, "value")
+
+
+def step_key_serde(step: Step, *, windowed: bool = True) -> Any:
+    """The serde of a step's keys in internal topics and stores.
+
+    Formats with schemas in a registry give way to JSON, as internal topics have no subjects there.
+    """
+    form = step.key_format
+    if format_info(form.name).infers or not format_info(form.name).unwraps:
+        form = DataFormat("JSON" if step.key else "NONE")
+    columns: list[tuple[str, SqlType]] = []
+    for place, kind in enumerate(step.key):
+        names = step.key_names[place] if place < len(step.key_names) else ()
+        name = names[0].name if names and isinstance(names[0], x.Column) else f"KEY_{place}"
+        columns.append((name if name not in [known for known, _ in columns] else f"KEY_{place}", kind))
+    try:
+        check_columns(form.name, tuple(columns), "key")
+    except SqlError:
+        form = DataFormat("JSON")
+    return key_serde(form, columns, step.window if windowed else None)

@@ -1,0 +1,44 @@
+"""What all compiled steps share: the builder, the errors, names of stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from penstock.api.builder import StreamsBuilder
+from penstock.sql.analyse.fields import Field
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.types import SqlType
+
+__all__ = ["Compiling", "types_of"]
+
+
+@dataclass(slots=True)
+class Compiling:
+    """The builder that a query is added to.
+
+    Attributes:
+        throws: Whether a bad time of a record ends the query.
+        prefix: Before the names of stores, where one topology has several queries.
+    """
+
+    builder: StreamsBuilder
+    errors: EvaluationErrors
+    throws: bool = False
+    prefix: str = ""
+    taken: set[str] = field(default_factory=set)
+
+    def name(self, wanted: str) -> str:
+        """A name for a store or topic that the query has not yet used."""
+        clean = "".join(c if c.isalnum() or c in "._-" else "_" for c in f"{self.prefix}{wanted}")
+        found, number = clean, 1
+        while found in self.taken:
+            number += 1
+            found = f"{clean}-{number}"
+        self.taken.add(found)
+        return found
+
+
+def types_of(fields: Sequence[Field]) -> list[SqlType]:
+    """The types of columns."""
+    return [each.type for each in fields]

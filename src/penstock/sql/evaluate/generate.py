@@ -1,0 +1,323 @@
+"""Typed expressions to Python source.
+
+`Generator.value` writes an expression: it returns text that computes it, after it has written the lines which that
+text needs into the block. What is evaluated on its own (`alone`) becomes a ``try`` of its own, whose error makes it
+null. Conditions whose operands need lines become functions, so that these lines run only when they must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.sql.evaluate import helpers
+from penstock.sql.evaluate import typed as n
+from penstock.sql.evaluate.operators import arithmetic_text, compare_text
+from penstock.sql.evaluate.source import Block, Module
+from penstock.sql.types import NULL, MapType, SqlType, StructType
+from penstock.sql.types.arithmetic import negation
+from penstock.sql.types.casts import cast_function
+from penstock.sql.types.sql_type import Primitive
+
+__all__ = ["Generator", "parts"]
+
+HEIGHT = 12  # levels of a tree in one function: Python limits how deep brackets, blocks and indentation go
+ON_THEIR_OWN = (n.Call, n.Field)  # as arguments of calls
+SAFE = (n.Column, n.Constant, n.Parameter)  # cannot fail
+NEVER_NULL = (n.Comparison, n.Between, n.In, n.Like, n.IsNull, n.Not, n.Logical)
+INLINE_BRANCHES = 8
+
+
+def parts(node: n.Typed) -> tuple[n.Typed, ...]:
+    """The expressions right below one."""
+    match node:
+        case n.Lambda(body=body):
+            return (body,)
+        case n.Call(arguments=found) | n.Logical(operands=found) | n.MakeArray(items=found):
+            return found
+        case n.MakeStruct(values=found):
+            return found
+        case n.MakeMap(entries=entries):
+            return tuple(part for entry in entries for part in (entry.key, entry.value))
+        case n.Field(base=base):
+            return (base,)
+        case n.Element(base=base, index=index):
+            return (base, index)
+        case n.Arithmetic(left=left, right=right) | n.Comparison(left=left, right=right):
+            return (left, right)
+        case n.Between(operand=operand, low=low, high=high):
+            return (operand, low, high)
+        case n.In(operand=operand, items=items):
+            return (operand, *items)
+        case n.Like(operand=operand, pattern=pattern):
+            return (operand, pattern)
+        case n.Case(branches=branches, otherwise=otherwise):
+            return (*(part for branch in branches for part in branch), otherwise)
+        case n.Cast(operand=operand) | n.Convert(operand=operand) | n.Negative(operand=operand):
+            return (operand,)
+        case n.IsNull(operand=operand) | n.Not(operand=operand):
+            return (operand,)
+    return ()
+
+
+class Generator:
+    """Writes expressions into a module.
+
+    Args:
+        module: The module.
+        report: The name in it of the function that notes an error: it takes a place and an exception.
+        errors: The name in it of the exceptions that make a value null.
+    """
+
+    def __init__(self, module: Module, report: str, errors: str) -> None:
+        self.module, self._report, self._errors = module, report, errors
+        self._heights: dict[int, int] = {}
+
+    # Blocks ---------------------------------------------------------------------------------------------------------
+
+    def guarded(self, node: n.Typed, block: Block, place: str, target: str) -> None:
+        """Write the lines that put an expression's value into a variable, or null and a report of the error."""
+        with block.nested("try:"):
+            block.add(f"{target} = {self.value(node, block)}")
+        with block.nested(f"except {self._errors} as error:"):
+            block.add(f"{self._report}({place!r}, error)")
+            block.add(f"{target} = None")
+
+    def alone(self, node: n.Typed, block: Block) -> str:
+        """The text of an expression that is evaluated on its own: an error in it makes it null, and nothing else."""
+        if is_safe(node):
+            return self.value(node, block)
+        target = self.module.fresh("v")
+        self.guarded(node, block, place_of(node), target)
+        return target
+
+    def _needs_lines(self, node: n.Typed) -> bool:
+        """Whether an expression has parts that must be computed before the line that uses it."""
+        if isinstance(node, n.Case | n.Logical) or self._is_tall(node):
+            return False  # these become functions
+        if isinstance(node, n.Lambda) or not all(map(is_safe, parts_alone(node))):
+            return True
+        return any(map(self._needs_lines, parts(node)))
+
+    def function(self, node: n.Typed, write: Callable[[Block], None]) -> str:
+        """The text of a call of a function of its own that computes an expression; ``write`` writes its lines."""
+        name = self.module.fresh("part_")
+        free = sorted(f"p_{found.number}" for found in _free(node))
+        body = Block(self.module)
+        write(body)
+        arguments = ", ".join(["row", *free])
+        self.module.functions.append("\n".join([f"def {name}({arguments}):", *body.lines]))
+        return f"{name}({arguments})"
+
+    # Expressions ----------------------------------------------------------------------------------------------------
+
+    def value(self, node: n.Typed, block: Block) -> str:
+        """The text of an expression; an error in it is raised."""
+        if self._is_tall(node):
+            return self.function(node, lambda body: body.add(f"return {self._written(node, body)}"))
+        return self._written(node, block)
+
+    def _written(self, node: n.Typed, block: Block) -> str:
+        return RULES[type(node)](self, node, block)
+
+    def _is_tall(self, node: n.Typed) -> bool:
+        return not isinstance(node, n.Lambda) and self._height(node) % HEIGHT == 0
+
+    def _height(self, node: n.Typed) -> int:
+        found = self._heights.get(id(node))
+        if found is None:
+            found = 1 + max((self._height(part) for part in parts(node)), default=0)
+            self._heights[id(node)] = found
+        return found
+
+    def condition(self, node: n.Typed, block: Block) -> str:
+        """The text of a condition; a null is an error."""
+        text = self.value(node, block)
+        if isinstance(node, NEVER_NULL) or (isinstance(node, n.Constant) and node.value is not None):
+            return text
+        name = self.module.fresh("t")
+        return f"({name} if ({name} := {text}) is not None else no_condition())"
+
+    def column(self, node: n.Column, _: Block) -> str:
+        return f"row[{node.index}]"
+
+    def constant(self, node: n.Constant, _: Block) -> str:
+        return self.module.constant(node.value)
+
+    def parameter(self, node: n.Parameter, _: Block) -> str:
+        return f"p_{node.number}"
+
+    def field(self, node: n.Field, block: Block) -> str:
+        name = self.module.fresh("t")
+        return f"(None if ({name} := {self.value(node.base, block)}) is None else {name}.get({node.name!r}))"
+
+    def element(self, node: n.Element, block: Block) -> str:
+        base, index = self.value(node.base, block), self.value(node.index, block)
+        if isinstance(node.base.type, MapType):
+            name = self.module.fresh("t")
+            return f"(None if ({name} := {base}) is None else {name}.get({index}))"
+        return f"element({base}, {index})"
+
+    def call(self, node: n.Call, block: Block) -> str:
+        texts = [self.argument(part, block) for part in node.arguments]
+        return f"{self.module.constant(node.function.call)}({', '.join(texts)})"
+
+    def argument(self, node: n.Typed, block: Block) -> str:
+        if isinstance(node, n.Lambda):
+            return self.lambda_(node, block)
+        return self.alone(node, block) if isinstance(node, ON_THEIR_OWN) else self.value(node, block)
+
+    def lambda_(self, node: n.Lambda, block: Block) -> str:
+        parameters = ", ".join(f"p_{parameter.number}" for parameter in node.parameters)
+        name = self.module.fresh("f")
+        with block.nested(f"def {name}({parameters}):"):
+            block.add(f"return {self.value(node.body, block)}")
+        return name
+
+    def make_array(self, node: n.MakeArray, block: Block) -> str:
+        return f"[{', '.join([self.alone(item, block) for item in node.items])}]"
+
+    def make_map(self, node: n.MakeMap, block: Block) -> str:
+        pairs = []
+        for entry in node.entries:
+            name = self.module.fresh("t")
+            key = f"('null' if ({name} := {self.alone(entry.key, block)}) is None else {name})"
+            pairs.append(f"{key}: {self.alone(entry.value, block)}")
+        return f"{{{', '.join(pairs)}}}"
+
+    def make_struct(self, node: n.MakeStruct, block: Block) -> str:
+        fields = node.type.fields if isinstance(node.type, StructType) else ()
+        pairs = zip(fields, node.values, strict=True)
+        return f"{{{', '.join([f'{field.name!r}: {self.alone(value, block)}' for field, value in pairs])}}}"
+
+    def cast(self, node: n.Cast, block: Block) -> str:
+        operand = self.alone(node.operand, block)
+        return self._converted(operand, node.operand.type, node.type)
+
+    def convert(self, node: n.Convert, block: Block) -> str:
+        return self._converted(self.value(node.operand, block), node.operand.type, node.type)
+
+    def _converted(self, text: str, source: SqlType, target: SqlType) -> str:
+        if source in (target, NULL):
+            return text
+        return f"{self.module.constant(cast_function(source, target))}({text})"
+
+    def negative(self, node: n.Negative, block: Block) -> str:
+        return f"{self.module.constant(negation(node.type))}({self.value(node.operand, block)})"
+
+    def arithmetic(self, node: n.Arithmetic, block: Block) -> str:
+        left, right = self.value(node.left, block), self.value(node.right, block)
+        return arithmetic_text(self.module, node, left, right)
+
+    def comparison(self, node: n.Comparison, block: Block) -> str:
+        left, right = self.value(node.left, block), self.value(node.right, block)
+        return compare_text(self.module, (node.operator, node.left.type, node.right.type), left, right)
+
+    def between(self, node: n.Between, block: Block) -> str:
+        held = self.module.fresh("t")
+        operand = f"({held} := {self.value(node.operand, block)})"
+        low, high = self.value(node.low, block), self.value(node.high, block)
+        kind = node.operand.type
+        least = compare_text(self.module, (">=", kind, node.low.type), operand, low)
+        return f"({least} and {compare_text(self.module, ('<=', kind, node.high.type), held, high)})"
+
+    def in_(self, node: n.In, block: Block) -> str:
+        operand = self.value(node.operand, block)
+        constants = [item.value for item in node.items if isinstance(item, n.Constant)]
+        if len(constants) == len(node.items) and isinstance(node.operand.type, Primitive):
+            items = self.module.constant(frozenset(value for value in constants if value is not None))
+            return f"({operand} in {items})"
+        listed = ", ".join([self.value(item, block) for item in node.items])
+        return f"contains(({listed},), {operand})"
+
+    def like(self, node: n.Like, block: Block) -> str:
+        operand = self.value(node.operand, block)
+        pattern = node.pattern
+        if isinstance(pattern, n.Constant) and pattern.value is not None:
+            matches = self.module.constant(helpers.like_pattern(pattern.value, node.escape).fullmatch)
+            return f"({matches}({operand}) is not None)"
+        return f"like({operand}, {self.value(pattern, block)}, {node.escape!r})"
+
+    def is_null(self, node: n.IsNull, block: Block) -> str:
+        return f"({self.value(node.operand, block)} is None)"
+
+    def not_(self, node: n.Not, block: Block) -> str:
+        return f"(not {self.condition(node.operand, block)})"
+
+    def logical(self, node: n.Logical, block: Block) -> str:
+        if not any(self._needs_lines(part) for part in node.operands):
+            texts = [self.condition(part, block) for part in node.operands]
+            return f"({f' {node.operator.lower()} '.join(texts)})"
+        decided = node.operator == "OR"
+
+        def write(body: Block) -> None:
+            for part in node.operands:
+                text = self.condition(part, body)
+                with body.nested(f"if {text}:" if decided else f"if not {text}:"):
+                    body.add(f"return {decided}")
+            body.add(f"return {not decided}")
+
+        return self.function(node, write)
+
+    def case(self, node: n.Case, block: Block) -> str:
+        if len(node.branches) <= INLINE_BRANCHES and not any(map(self._needs_lines, parts(node))):
+            texts = [(self.condition(test, block), self.value(result, block)) for test, result in node.branches]
+            chain = " else ".join(f"{result} if {test}" for test, result in texts)
+            return f"({chain} else {self.value(node.otherwise, block)})"
+
+        def write(body: Block) -> None:
+            for test, result in node.branches:
+                with body.nested(f"if {self.condition(test, body)}:"):
+                    body.add(f"return {self.value(result, body)}")
+            body.add(f"return {self.value(node.otherwise, body)}")
+
+        return self.function(node, write)
+
+
+def parts_alone(node: n.Typed) -> tuple[n.Typed, ...]:
+    """The parts of an expression that are evaluated on their own."""
+    if isinstance(node, n.Call):
+        return tuple(part for part in node.arguments if isinstance(part, ON_THEIR_OWN))
+    return parts(node) if isinstance(node, n.MakeArray | n.MakeMap | n.MakeStruct | n.Cast) else ()
+
+
+def is_safe(node: n.Typed) -> bool:
+    """Whether an expression cannot fail."""
+    return isinstance(node, SAFE) or (isinstance(node, n.Field) and is_safe(node.base))
+
+
+def place_of(node: n.Typed) -> str:
+    """The name under which errors of an expression are counted."""
+    return node.name if isinstance(node, n.Call | n.Field) else type(node).__name__.upper()
+
+
+def _free(node: n.Typed) -> set[n.Parameter]:
+    if isinstance(node, n.Parameter):
+        return {node}
+    found: set[n.Parameter] = set().union(*(_free(part) for part in parts(node)))
+    return found - set(node.parameters) if isinstance(node, n.Lambda) else found
+
+
+RULES: dict[type, Callable[[Generator, Any, Block], str]] = {
+    n.Column: Generator.column,
+    n.Constant: Generator.constant,
+    n.Parameter: Generator.parameter,
+    n.Field: Generator.field,
+    n.Element: Generator.element,
+    n.Call: Generator.call,
+    n.MakeArray: Generator.make_array,
+    n.MakeMap: Generator.make_map,
+    n.MakeStruct: Generator.make_struct,
+    n.Cast: Generator.cast,
+    n.Convert: Generator.convert,
+    n.Negative: Generator.negative,
+    n.Arithmetic: Generator.arithmetic,
+    n.Comparison: Generator.comparison,
+    n.Between: Generator.between,
+    n.In: Generator.in_,
+    n.Like: Generator.like,
+    n.IsNull: Generator.is_null,
+    n.Not: Generator.not_,
+    n.Logical: Generator.logical,
+    n.Case: Generator.case,
+}

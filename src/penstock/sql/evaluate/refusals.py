@@ -1,0 +1,21 @@
+"""Errors of a statement that name the place."""
+
+from __future__ import annotations
+
+from penstock.errors import SqlError
+from penstock.sql.parse.tokens import NOWHERE, Position
+
+__all__ = ["refused"]
+
+
+def refused(message: str, at: Position, hint: str = "") -> SqlError:
+    """The error for a part of a statement, with the facts ``line``, ``column`` and ``offset``.
+
+    >>> print(refused("Unknown column X.", Position(2, 7, 30)))
+    line 2:7: Unknown column X.
+    """
+    if at == NOWHERE:
+        return SqlError(message, hint=hint)
+    return SqlError(
+        f"line {at.line}:{at.column}: {message}", hint=hint, line=at.line, column=at.column, offset=at.offset
+    )

@@ -1,0 +1,385 @@
+"""Parsed expressions to typed ones: columns are found, functions bound, types checked and widened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.sql.evaluate import typed as n
+from penstock.sql.evaluate.coerce import decimal_of, fixed, united
+from penstock.sql.evaluate.named_types import sql_type
+from penstock.sql.evaluate.refusals import refused
+from penstock.sql.functions import LambdaArgument
+from penstock.sql.functions.patterns import Argument
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse.format_expressions import format_expression
+from penstock.sql.parse.tokens import NOWHERE, Position
+from penstock.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    INTERVAL_UNIT,
+    NULL,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    ArrayType,
+    MapType,
+    SqlType,
+    SqlTypeError,
+    SqlValueError,
+    StructType,
+)
+from penstock.sql.types.arithmetic import arithmetic, negation
+from penstock.sql.types.casts import cast, cast_function
+from penstock.sql.types.comparison import comparison, distinct, java_name
+from penstock.sql.types.numbers import INT_MAX, INT_MIN
+from penstock.sql.types.sql_type import base_name, is_numeric
+from penstock.sql.types.times import parse_timestamp
+
+__all__ = ["type_expression"]
+
+UNITS = frozenset(
+    f"{unit}{plural}"
+    for unit in ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
+    for plural in ("", "S")
+)
+# Columns of milliseconds that a text of a date compares with.
+TIME_COLUMNS = frozenset({"ROWTIME", "WINDOWSTART", "WINDOWEND"})
+TIMES = (DATE, TIME, TIMESTAMP)
+ADAPTING = ("GREATEST", "LEAST")
+
+
+def type_expression(
+    expression: x.Expression,
+    scope: n.Scope,
+    functions: n.Functions,
+    custom: Mapping[str, SqlType] | None = None,
+) -> n.Typed:
+    """Type an expression.
+
+    Args:
+        expression: The expression as it is parsed; aggregates and table functions in it are replaced by columns before.
+        scope: Its columns.
+        functions: The scalar functions.
+        custom: The types of CREATE TYPE, by name.
+
+    Raises:
+        SqlError: A column, function or field is not there, or types do not fit; its facts name the place.
+    """
+    return _Typer(scope, functions, custom or {}).typed(expression)
+
+
+class _Typer:
+    def __init__(self, scope: n.Scope, functions: n.Functions, custom: Mapping[str, SqlType]) -> None:
+        self._scope, self._functions, self._custom = scope, functions, custom
+        self._parameters: dict[str, n.Parameter] = {}
+        self._numbered = 0
+        self._texts: dict[Position, str] = {}
+
+    def typed(self, node: Any) -> n.Typed:
+        try:
+            found: n.Typed = _RULES[type(node)](self, node)
+        except SqlTypeError as error:
+            raise refused(f"{error}", node.at) from error
+        if found.at == NOWHERE:
+            found = replace(found, at=node.at)
+        self._texts[found.at] = _text(node)
+        return found
+
+    def all(self, nodes: Sequence[Any]) -> tuple[n.Typed, ...]:
+        return tuple(self.typed(node) for node in nodes)
+
+    def shown(self, item: n.Typed) -> str:
+        return self._texts.get(item.at, "")
+
+    def condition(self, node: Any, what: str) -> n.Typed:
+        found = self.typed(node)
+        if found.type != BOOLEAN:
+            raise refused(f"{what} must be BOOLEAN, and {_text(node)} is {found.type}", node.at)
+        return found
+
+    def column(self, node: x.Column) -> n.Typed:
+        if node.source is None and node.name in self._parameters:
+            return self._parameters[node.name]
+        return self._scope.column(node.source, node.name, node.at)
+
+    # Operators ------------------------------------------------------------------------------------------------------
+
+    def arithmetic(self, node: x.Arithmetic) -> n.Typed:
+        if node.operator == "||":
+            return self.call(x.Call("CONCAT", (node.left, node.right), at=node.at))
+        left, right = self.all((node.left, node.right))
+        try:
+            kind = arithmetic(node.operator, left.type, right.type).type
+        except SqlTypeError as error:
+            raise refused(f"Error processing expression: ({_text(node)}). {error}", node.at) from error
+        return n.Arithmetic(kind, node.operator, left, right, at=node.at)
+
+    def unary(self, node: x.Unary) -> n.Typed:
+        operand = self.typed(node.operand)
+        if not is_numeric(operand.type):
+            raise refused(f"The sign {node.operator} does not take {base_name(operand.type)}", node.at)
+        if node.operator == "+":
+            return operand
+        negation(operand.type)
+        return n.Negative(operand.type, operand, at=node.at)
+
+    def comparison(self, node: x.Comparison) -> n.Typed:
+        left, right = self.sides(node.left, node.right)
+        self.check(node.operator, (node.left, left), (node.right, right))
+        return n.Comparison(BOOLEAN, node.operator, left, right, at=node.at)
+
+    def sides(self, left: Any, right: Any) -> tuple[n.Typed, n.Typed]:
+        """Both sides of a comparison; a literal text becomes what it is compared with."""
+        for one, two in ((left, right), (right, left)):
+            if isinstance(one, x.Column) and one.name in TIME_COLUMNS and isinstance(two, x.StringLiteral):
+                column, moment = self.typed(one), self.moment(two)
+                return (column, moment) if one is left else (moment, column)
+        first, second = self.typed(left), self.typed(right)
+        return _as_time(first, second.type), _as_time(second, first.type)
+
+    def moment(self, node: x.StringLiteral) -> n.Typed:
+        try:
+            return n.Constant(BIGINT, parse_timestamp(node.value), at=node.at)
+        except SqlValueError as error:
+            raise refused(f"Failed to parse timestamp '{node.value}': {error}", node.at) from error
+
+    def check(self, operator: str, left: tuple[Any, n.Typed], right: tuple[Any, n.Typed]) -> None:
+        (one, first), (two, second) = left, right
+        try:
+            if operator.startswith("IS"):
+                distinct(first.type, second.type)
+            else:
+                comparison(operator, first.type, second.type)
+        except SqlTypeError as error:
+            if NULL in (first.type, second.type):
+                message = f"NULL cannot be compared: {_text(one)} {operator} {_text(two)}"
+                raise refused(message, one.at, "IS NULL tests for null, IS NOT NULL for the rest.") from error
+            named = f"{_text(one)} ({first.type}) and {_text(two)} ({second.type})"
+            raise refused(f"{java_name(operator)} does not compare {named}.", one.at) from error
+
+    def between(self, node: x.Between) -> n.Typed:
+        operand, low = self.sides(node.operand, node.low)
+        _, high = self.sides(node.operand, node.high)
+        self.check(">=", (node.operand, operand), (node.low, low))
+        self.check("<=", (node.operand, operand), (node.high, high))
+        return _maybe_not(n.Between(BOOLEAN, operand, low, high, at=node.at), negated=node.negated)
+
+    def in_(self, node: x.In) -> n.Typed:
+        if isinstance(node.operand, x.NullLiteral):
+            raise refused("NULL cannot be compared: NULL IN (...)", node.at)
+        _, (operand, *items) = united(self.all((node.operand, *node.items)), self.shown)
+        return _maybe_not(n.In(BOOLEAN, operand, tuple(items), at=node.at), negated=node.negated)
+
+    def like(self, node: x.Like) -> n.Typed:
+        operand, pattern = self.all((node.operand, node.pattern))
+        for part, given in ((node.operand, operand), (node.pattern, pattern)):
+            if given.type != STRING:
+                raise refused(f"LIKE takes STRING, and {_text(part)} is {given.type}", part.at)
+        return _maybe_not(n.Like(BOOLEAN, operand, pattern, node.escape, at=node.at), negated=node.negated)
+
+    def is_null(self, node: x.IsNull) -> n.Typed:
+        return _maybe_not(n.IsNull(BOOLEAN, self.typed(node.operand), at=node.at), negated=node.negated)
+
+    def not_(self, node: x.Not) -> n.Typed:
+        return n.Not(BOOLEAN, self.condition(node.operand, "The operand of NOT"), at=node.at)
+
+    def logical(self, node: x.Logical) -> n.Typed:
+        operands = tuple(self.condition(part, f"An operand of {node.operator}") for part in node.operands)
+        return n.Logical(BOOLEAN, node.operator, operands, at=node.at)
+
+    def case(self, node: x.Case) -> n.Typed:
+        branches = [(self.condition(when.condition, "WHEN"), self.typed(when.result)) for when in node.branches]
+        otherwise = n.Constant(NULL, None) if node.otherwise is None else self.typed(node.otherwise)
+        kinds = [result.type for _, result in branches]
+        known = list(dict.fromkeys(kind for kind in kinds if kind != NULL))
+        if not known and otherwise.type == NULL:
+            raise refused("Every branch of this CASE is NULL, so it has no type", node.at)
+        if len(known) > 1:
+            message = "CASE has 'THEN' clauses of several types."
+            raise refused(f"{message} Found {', '.join(map(str, known))}", node.at, "Use CAST.")
+        kind = known[0] if known else otherwise.type
+        if otherwise.type not in (kind, NULL):
+            message = "Invalid Case expression. Type for the default clause should be the same as for 'THEN' clauses."
+            raise refused(f"{message} THEN type: {kind}. DEFAULT type: {otherwise.type}.", node.at, "Use CAST.")
+        return n.Case(kind, tuple(branches), otherwise, at=node.at)
+
+    # Values of several parts ----------------------------------------------------------------------------------------
+
+    def cast(self, node: x.Cast) -> n.Typed:
+        operand, kind = self.typed(node.operand), sql_type(node.type, self._custom)
+        cast_function(operand.type, kind)
+        return n.Cast(kind, operand, at=node.at)
+
+    def array(self, node: x.ArrayLiteral) -> n.Typed:
+        if not node.items:
+            raise refused("The constructor of an ARRAY is empty and needs an element", node.at)
+        kind, items = united(self.all(node.items), self.shown)
+        if kind == NULL:
+            raise refused("All elements of the ARRAY are NULL", node.at, "Cast one to the type meant.")
+        return n.MakeArray(ArrayType(kind), items, at=node.at)
+
+    def map(self, node: x.MapLiteral) -> n.Typed:
+        if not node.entries:
+            raise refused("The constructor of a MAP is empty and needs a pair of key and value", node.at)
+        key, keys = united(self.all([entry.key for entry in node.entries]), self.shown)
+        kind, values = united(self.all([entry.value for entry in node.entries]), self.shown)
+        for found, what in ((key, "keys"), (kind, "values")):
+            if found == NULL:
+                raise refused(f"Cannot construct a map with all NULL {what}", node.at, "Cast one to the type meant.")
+        entries = tuple(n.Entry(*pair) for pair in zip(keys, values, strict=True))
+        return n.MakeMap(MapType(key, kind), entries, at=node.at)
+
+    def struct(self, node: x.StructLiteral) -> n.Typed:
+        values = self.all([field.value for field in node.fields])
+        kind = StructType.of([(field.name, value.type) for field, value in zip(node.fields, values, strict=True)])
+        return n.MakeStruct(kind, values, at=node.at)
+
+    def subscript(self, node: x.Subscript) -> n.Typed:
+        base = self.typed(node.base)
+        index = self.typed(node.index)
+        match base.type:
+            case ArrayType(kind) if index.type in (INTEGER, BIGINT):
+                return n.Element(kind, base, index, at=node.at)
+            case MapType(key, kind) if index.type in (key, NULL):
+                return n.Element(kind, base, index, at=node.at)
+            case ArrayType() | MapType():
+                raise refused(f"{_text(node.base)} is {base.type}, which takes no index of {index.type}", node.index.at)
+        raise refused(f"{_text(node.base)} is {base.type}: only arrays and maps take an index", node.at)
+
+    def field(self, node: x.FieldAccess) -> n.Typed:
+        base = self.typed(node.base)
+        if not isinstance(base.type, StructType):
+            raise refused(f"{_text(node.base)} is {base.type}: only structs have fields", node.at)
+        kind = base.type.field(node.name)
+        if kind is None:
+            raise refused(
+                f"Could not find field '{node.name}' in '{_text(node.base)}'.", node.at, f"It is {base.type}."
+            )
+        return n.Field(kind, base, node.name, at=node.at)
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def call(self, node: x.Call) -> n.Typed:
+        given = [part for part in node.arguments if not isinstance(part, x.Star)]
+        units = self.unit_places(node.name)
+        arguments: list[n.Typed | x.Lambda] = [
+            part if isinstance(part, x.Lambda) else _unit(part) if at in units and _is_unit(part) else self.typed(part)
+            for at, part in enumerate(given)
+        ]
+        if node.name.upper() in ADAPTING:
+            first = next((part.type for part in arguments if isinstance(part, n.Typed) and part.type != NULL), NULL)
+            arguments = [fixed(part, first, self.shown) if isinstance(part, n.Typed) else part for part in arguments]
+        bodies: dict[int, n.Lambda] = {}
+        kinds = [self.argument(at, part, bodies) for at, part in enumerate(arguments)]
+        try:
+            bound = self._functions.resolve(node.name, kinds)
+        except SqlTypeError as error:
+            raise refused(str(error), node.at) from error
+        parts = tuple(part if isinstance(part, n.Typed) else bodies[at] for at, part in enumerate(arguments))
+        return n.Call(bound.type, bound.name, parts, bound, at=node.at)
+
+    def argument(self, at: int, part: n.Typed | x.Lambda, bodies: dict[int, n.Lambda]) -> Argument:
+        if isinstance(part, n.Typed):
+            return part.type
+
+        def infer(kinds: Sequence[SqlType]) -> SqlType:
+            bodies[at] = self.lambda_(part, kinds)
+            return bodies[at].type
+
+        return LambdaArgument(len(part.parameters), infer)
+
+    def lambda_(self, node: x.Lambda, kinds: Sequence[SqlType]) -> n.Lambda:
+        if len(set(node.parameters)) < len(node.parameters):
+            raise refused("A lambda has two parameters of one name", node.at)
+        outer = self._parameters
+        made = tuple(self.parameter(*pair) for pair in zip(node.parameters, kinds, strict=True))
+        self._parameters = outer | {parameter.name: parameter for parameter in made}
+        try:
+            body = self.typed(node.body)
+        finally:
+            self._parameters = outer
+        return n.Lambda(body.type, made, body, at=node.at)
+
+    def parameter(self, name: str, kind: SqlType) -> n.Parameter:
+        self._numbered += 1
+        return n.Parameter(kind, name, self._numbered)
+
+    def unit_places(self, name: str) -> frozenset[int]:
+        """The places among a function's arguments where words such as DAYS are no columns."""
+        function = self._functions.get(name)
+        signatures = () if function is None else function.signatures
+        pairs = (pair for signature in signatures for pair in enumerate(signature.parameters))
+        return frozenset(at for at, parameter in pairs if parameter.type == INTERVAL_UNIT)
+
+    def misplaced(self, node: Any) -> n.Typed:
+        raise refused(f"{type(node).__name__.lower()} stands where a value is expected", node.at)
+
+
+def _text(node: Any) -> str:
+    return "*" if isinstance(node, x.Star) else format_expression(node)
+
+
+def _is_unit(node: Any) -> bool:
+    return isinstance(node, x.Column) and node.source is None and node.name in UNITS
+
+
+def _unit(node: Any) -> n.Typed:
+    return n.Constant(INTERVAL_UNIT, node.name, at=node.at)
+
+
+def _maybe_not(found: n.Typed, *, negated: bool) -> n.Typed:
+    return n.Not(BOOLEAN, found, at=found.at) if negated else found
+
+
+def _as_time(item: n.Typed, other: SqlType) -> n.Typed:
+    """A literal text that is compared with a time as such a time; one that is none fails row by row."""
+    if not (isinstance(item, n.Constant) and item.type == STRING and other in TIMES):
+        return item
+    try:
+        return n.Constant(other, cast(item.value, STRING, other), at=item.at)
+    except SqlValueError:
+        return item
+
+
+def _whole(_: _Typer, node: x.IntegerLiteral) -> n.Typed:
+    return n.Constant(INTEGER if INT_MIN <= node.value <= INT_MAX else BIGINT, node.value, at=node.at)
+
+
+def _decimal(_: _Typer, node: x.DecimalLiteral) -> n.Typed:
+    made = decimal_of(node.text)
+    return n.Constant(made.type, made.value, at=node.at)
+
+
+_RULES: dict[type, Callable[[_Typer, Any], n.Typed]] = {
+    x.NullLiteral: lambda _, node: n.Constant(NULL, None, at=node.at),
+    x.BooleanLiteral: lambda _, node: n.Constant(BOOLEAN, node.value, at=node.at),
+    x.IntegerLiteral: _whole,
+    x.DecimalLiteral: _decimal,
+    x.DoubleLiteral: lambda _, node: n.Constant(DOUBLE, float(node.text), at=node.at),
+    x.StringLiteral: lambda _, node: n.Constant(STRING, node.value, at=node.at),
+    x.Column: _Typer.column,
+    x.Subscript: _Typer.subscript,
+    x.FieldAccess: _Typer.field,
+    x.Call: _Typer.call,
+    x.ArrayLiteral: _Typer.array,
+    x.MapLiteral: _Typer.map,
+    x.StructLiteral: _Typer.struct,
+    x.Cast: _Typer.cast,
+    x.Case: _Typer.case,
+    x.Unary: _Typer.unary,
+    x.Arithmetic: _Typer.arithmetic,
+    x.Comparison: _Typer.comparison,
+    x.Between: _Typer.between,
+    x.In: _Typer.in_,
+    x.Like: _Typer.like,
+    x.IsNull: _Typer.is_null,
+    x.Not: _Typer.not_,
+    x.Logical: _Typer.logical,
+    x.Lambda: _Typer.misplaced,
+    x.Star: _Typer.misplaced,
+}

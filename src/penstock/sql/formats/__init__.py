@@ -1,0 +1,16 @@
+"""The formats of topics: JSON, DELIMITED, KAFKA and NONE, and those with schemas in a registry."""
+
+from penstock.sql.formats.formats import check_columns, format_info, row_format
+from penstock.sql.formats.inference import inferred_columns
+from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
+
+__all__ = [
+    "Columns",
+    "FormatInfo",
+    "FormatProperties",
+    "RowSerde",
+    "check_columns",
+    "format_info",
+    "inferred_columns",
+    "row_format",
+]

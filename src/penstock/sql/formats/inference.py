@@ -1,0 +1,94 @@
+"""The columns that a schema in the registry says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import SchemaRegistryError, SerializationError, SqlError
+from penstock.sql.formats.formats import format_info
+from penstock.sql.formats.interface import Columns, FormatProperties
+from penstock.sql.types import ArrayType, MapType, SqlType, SqlTypeError, StructType
+
+if TYPE_CHECKING:
+    from penstock.serde.schemas.client import SchemaText
+
+__all__ = ["SINGLE_KEY", "SINGLE_VALUE", "inferred_columns"]
+
+SINGLE_KEY, SINGLE_VALUE = "ROWKEY", "ROWVAL"
+NOT_FOUND = 404
+
+
+def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Columns | None:
+    """The columns of the keys or values of a topic by their schema: that of an id, or the newest of the subject.
+
+    The names of the newest schema become upper case; those of a schema by its id stay, as rows are written with it.
+
+    Args:
+        name: The format.
+        topic: The topic.
+        properties: Its ``part``, ``wrapped``, ``schema_id``, ``schema_full_name`` and ``registry`` are used.
+
+    Returns:
+        The columns, or None if there is no such schema, or no such message in it.
+
+    Raises:
+        SqlError: The schema is of another format, or has no columns.
+        SchemaRegistryError: The registry does not answer.
+    """
+    from penstock.serde.schemas.client import client_for
+    from penstock.serde.schemas.settings import SchemaSettings
+
+    info = format_info(name)
+    client = client_for(SchemaSettings.of(properties.registry))
+    try:
+        if properties.schema_id is not None:
+            found: SchemaText = client.schema(properties.schema_id).schema
+        else:
+            found = client.latest(f"{topic}-{properties.part}").schema
+    except (SchemaRegistryError, SerializationError) as error:
+        if isinstance(error, SerializationError) or error.facts.get("status") == NOT_FOUND:
+            return None
+        raise
+    kind = {"JSON_SR": "JSON"}.get(info.name, info.name)
+    if found.kind != kind:
+        raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' is {found.kind}, not {kind}.")
+    try:
+        columns = _columns(info.name, found, properties)
+        return columns if properties.schema_id is not None or columns is None else _upper(columns)
+    except (ValueError, LookupError, SqlTypeError) as error:
+        raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' has no columns: {error}") from error
+
+
+def _columns(name: str, found: SchemaText, properties: FormatProperties) -> Columns | None:
+    single = SINGLE_KEY if properties.part == "key" else SINGLE_VALUE
+    if name == "AVRO":
+        from penstock.sql.formats.avro_schema import avro_columns
+
+        return avro_columns(found.text, unwrapped=not properties.wrapped, single=single)
+    if name == "JSON_SR":
+        from penstock.sql.formats.json_schema import json_columns
+
+        return json_columns(found.text, unwrapped=not properties.wrapped, single=single)
+    from penstock.sql.formats.protobuf_schema import message_columns
+
+    try:
+        return message_columns(found, properties.schema_full_name)
+    except ValueError:
+        if properties.schema_full_name is not None:
+            return None
+        raise
+
+
+def _upper(columns: Columns) -> Columns:
+    return tuple((name.upper(), _upper_fields(kind)) for name, kind in columns)
+
+
+def _upper_fields(kind: SqlType) -> SqlType:
+    match kind:
+        case ArrayType(element):
+            return ArrayType(_upper_fields(element))
+        case MapType(key, value):
+            return MapType(key, _upper_fields(value))
+        case StructType(fields):
+            return StructType.of([(field.name.upper(), _upper_fields(field.type)) for field in fields])
+    return kind

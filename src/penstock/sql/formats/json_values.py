@@ -1,0 +1,191 @@
+"""Parsed JSON to values of SQL types. What does not fit its type spoils the record."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable
+from decimal import Decimal
+from json.encoder import encode_basestring
+from typing import Any
+
+from penstock.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    ArrayType,
+    DecimalType,
+    MapType,
+    SqlType,
+    SqlTypeError,
+    SqlValueError,
+    StructType,
+)
+from penstock.sql.types.numbers import (
+    INT_MAX,
+    INT_MIN,
+    LONG_MAX,
+    LONG_MIN,
+    decimal_text,
+    parse_decimal,
+    parse_double,
+    parse_whole,
+    rescale,
+)
+from penstock.sql.types.times import date_of, time_of
+
+__all__ = ["exact", "json_reader", "parse_json", "pick"]
+
+Read = Callable[[Any], Any]
+
+
+def parse_json(text: str) -> Any:
+    """JSON with numbers that are no integers as exact decimals; NaN and Infinity are none."""
+    return _DECODER.decode(text)
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+
+
+def json_reader(kind: SqlType) -> Read:
+    """The function that reads values of a type from parsed JSON.
+
+    >>> json_reader(ArrayType(STRING))([1, Decimal("2.50"), None, True, {"a": [1]}])
+    ['1', '2.50', None, 'true', '{"a":[1]}']
+
+    It raises `SqlValueError` for what is no value of the type.
+    """
+    read = _reader(kind)
+    return lambda value: None if value is None else read(value)
+
+
+def pick(values: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
+    """The values of fields: those of exactly the name, else those of the name in another case.
+
+    >>> pick({"a": 1, "B": 2, "b": 3}, ("A", "B", "C"))
+    [1, 2, None]
+    """
+    if all(name in values for name in names):
+        return [values[name] for name in names]
+    upper = {key.upper(): value for key, value in values.items()}
+    return [values[name] if name in values else upper.get(name) for name in names]
+
+
+def exact(number: Decimal, kind: DecimalType) -> Decimal:
+    """A number as a decimal of a type; digits that the type does not have are an error."""
+    if number.adjusted() > kind.precision + kind.scale:
+        raise SqlValueError(f"{number} does not fit {kind}")
+    found = rescale(number, kind.scale)
+    if found != number or (found and found.adjusted() >= kind.precision - kind.scale):
+        raise SqlValueError(f"{number} does not fit {kind}")
+    return found
+
+
+def _reader(kind: SqlType) -> Read:
+    match kind:
+        case DecimalType():
+            return lambda value: exact(_number(value, kind), kind)
+        case ArrayType(element):
+            item = json_reader(element)
+            return lambda value: [item(each) for each in _of(value, list, kind)]
+        case MapType(_, inner):
+            read = json_reader(inner)
+            return lambda value: {name: read(each) for name, each in _of(value, dict, kind).items()}
+        case StructType(fields):
+            names = tuple(field.name for field in fields)
+            readers = [json_reader(field.type) for field in fields]
+            return lambda value: {
+                name: read(each)
+                for name, read, each in zip(names, readers, pick(_of(value, dict, kind), names), strict=True)
+            }
+    if kind not in PLAIN:
+        raise SqlTypeError(f"{kind} has no JSON form")
+    return PLAIN[kind]
+
+
+def _of(value: Any, wanted: type, kind: SqlType) -> Any:
+    if type(value) is not wanted:
+        raise _wrong(value, kind)
+    return value
+
+
+def _wrong(value: Any, kind: SqlType) -> SqlValueError:
+    return SqlValueError(f"Can't convert type. sourceType: {type(value).__name__}, requiredType: {kind}")
+
+
+def _number(value: Any, kind: SqlType) -> Decimal:
+    if isinstance(value, str):
+        return parse_decimal(value)
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise _wrong(value, kind)
+    return Decimal(value)
+
+
+def _whole(value: Any, low: int, high: int, kind: SqlType) -> int:
+    if isinstance(value, str):
+        return parse_whole(value, low, high)
+    number = int(_number(value, kind))
+    if not low <= number <= high:
+        raise SqlValueError(f"{number} is out of range of {kind}")
+    return number
+
+
+def _double(value: Any) -> float:
+    if type(value) is Decimal or type(value) is int:
+        return float(value)
+    if isinstance(value, str):
+        return parse_double(value)
+    raise _wrong(value, DOUBLE)
+
+
+def _boolean(value: Any) -> bool:
+    found: bool = _of(value, bool, BOOLEAN)
+    return found
+
+
+def _text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{encode_basestring(name)}:{_nested(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_nested, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return decimal_text(value) if isinstance(value, Decimal) else str(value)
+
+
+def _nested(value: Any) -> str:
+    if value is None:
+        return "null"
+    return encode_basestring(value) if isinstance(value, str) else _text(value)
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return b64decode(_of(value, str, BYTES), validate=True)
+    except ValueError as error:
+        raise SqlValueError(f"{value!r:.40} is not base64") from error
+
+
+PLAIN: dict[SqlType, Read] = {
+    BOOLEAN: _boolean,
+    INTEGER: lambda value: _whole(value, INT_MIN, INT_MAX, INTEGER),
+    BIGINT: lambda value: _whole(value, LONG_MIN, LONG_MAX, BIGINT),
+    DOUBLE: _double,
+    STRING: _text,
+    BYTES: _bytes,
+    DATE: lambda value: date_of(_whole(value, INT_MIN, INT_MAX, DATE)),
+    TIME: lambda value: time_of(_whole(value, INT_MIN, INT_MAX, TIME)),
+    TIMESTAMP: lambda value: _whole(value, LONG_MIN, LONG_MAX, TIMESTAMP),
+}

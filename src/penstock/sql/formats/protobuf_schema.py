@@ -1,0 +1,267 @@
+"""Protobuf messages of columns, as Kafka Connect's converter names them; classes of messages; columns of messages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from penstock.serde.schemas.client import SchemaText
+from penstock.serde.schemas.proto_text import ProtoFile, parse_proto
+from penstock.sql.formats.interface import Columns
+from penstock.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    ArrayType,
+    DecimalType,
+    MapType,
+    SqlType,
+    StructType,
+)
+
+__all__ = ["DEFAULT_MESSAGE", "WRAPPERS", "message_class", "message_columns", "proto_schema"]
+
+DEFAULT_MESSAGE = "ConnectDefault1"
+PLAIN: dict[SqlType, str] = {
+    BOOLEAN: "bool",
+    INTEGER: "int32",
+    BIGINT: "int64",
+    DOUBLE: "double",
+    STRING: "string",
+    BYTES: "bytes",
+    DATE: "google.type.Date",
+    TIME: "google.type.TimeOfDay",
+    TIMESTAMP: "google.protobuf.Timestamp",
+}
+NULLABLE = {
+    "bool": "BoolValue",
+    "int32": "Int32Value",
+    "int64": "Int64Value",
+    "double": "DoubleValue",
+    "string": "StringValue",
+    "bytes": "BytesValue",
+}
+WRAPPERS: dict[str, SqlType] = {
+    "google.protobuf.BoolValue": BOOLEAN,
+    "google.protobuf.Int32Value": INTEGER,
+    "google.protobuf.UInt32Value": BIGINT,
+    "google.protobuf.Int64Value": BIGINT,
+    "google.protobuf.UInt64Value": BIGINT,
+    "google.protobuf.FloatValue": DOUBLE,
+    "google.protobuf.DoubleValue": DOUBLE,
+    "google.protobuf.StringValue": STRING,
+    "google.protobuf.BytesValue": BYTES,
+}
+MESSAGES: dict[str, SqlType] = {
+    "google.type.Date": DATE,
+    "google.type.TimeOfDay": TIME,
+    "google.protobuf.Timestamp": TIMESTAMP,
+}
+IMPORTS = {
+    "google.type.Date": "google/type/date.proto",
+    "google.type.TimeOfDay": "google/type/timeofday.proto",
+    "google.protobuf.Timestamp": "google/protobuf/timestamp.proto",
+    "google.protobuf.": "google/protobuf/wrappers.proto",
+    "confluent.type.Decimal": "confluent/type/decimal.proto",
+}
+KNOWN = {
+    "google/type/date.proto": 'syntax = "proto3"; package google.type; '
+    "message Date { int32 year = 1; int32 month = 2; int32 day = 3; }",
+    "google/type/timeofday.proto": 'syntax = "proto3"; package google.type; '
+    "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }",
+    "confluent/type/decimal.proto": 'syntax = "proto3"; package confluent.type; '
+    "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
+    "confluent/meta.proto": 'syntax = "proto3"; package confluent;',
+}
+# Descriptors' numbers of types: those of 64 bits or without sign are BIGINT.
+SCALARS: dict[int, SqlType] = {
+    **dict.fromkeys((1, 2), DOUBLE),
+    **dict.fromkeys((3, 4, 6, 7, 13, 16, 18), BIGINT),
+    **dict.fromkeys((5, 15, 17), INTEGER),
+    8: BOOLEAN,
+    9: STRING,
+    12: BYTES,
+    14: STRING,
+}
+DEPTH = 50  # of messages in each other; one that holds itself has no columns
+
+
+def proto_schema(columns: Columns, full_name: str | None, nullable: str) -> str:
+    """The text of the file that holds the message of columns.
+
+    >>> print(proto_schema((("A", INTEGER),), None, "OPTIONAL"))
+    syntax = "proto3";
+    <BLANKLINE>
+    message ConnectDefault1 {
+      optional int32 A = 1;
+    }
+    <BLANKLINE>
+    """
+    return _Writer(nullable.upper()).file(columns, full_name or DEFAULT_MESSAGE)
+
+
+class _Writer:
+    def __init__(self, nullable: str) -> None:
+        self._nullable = nullable
+        self._messages = 1
+        self._imports: set[str] = set()
+
+    def file(self, columns: Columns, full_name: str) -> str:
+        package, _, name = full_name.rpartition(".")
+        body = self.message(columns, name, "")
+        head = ['syntax = "proto3";']
+        head += [f"package {package};"] if package else []
+        if self._imports:
+            head += ["", *(f'import "{path}";' for path in sorted(self._imports))]
+        return "\n".join([*head, "", *body, ""])
+
+    def message(self, columns: Columns, name: str, indent: str) -> list[str]:
+        fields: list[str] = []
+        inner: list[str] = []
+        for number, (column, kind) in enumerate(columns, 1):
+            label, shown, options = self.field(kind, inner, f"{indent}  ")
+            fields.append(f"{indent}  {label}{shown} {column} = {number}{options};")
+        return [f"{indent}message {name} {{", *fields, *inner, f"{indent}}}"]
+
+    def field(self, kind: SqlType, inner: list[str], indent: str) -> tuple[str, str, str]:
+        match kind:
+            case ArrayType(element):
+                _, shown, options = self.plain(element, inner, indent)
+                return "repeated ", shown, options
+            case MapType(key, value):
+                _, left, _ = self.plain(key, inner, indent)
+                _, right, _ = self.plain(value, inner, indent)
+                return "", f"map<{left}, {right}>", ""
+        label, shown, options = self.plain(kind, inner, indent)
+        if self._nullable == "WRAPPER" and shown in NULLABLE:
+            self._imports.add(IMPORTS["google.protobuf."])
+            return "", f"google.protobuf.{NULLABLE[shown]}", options
+        is_scalar = shown in NULLABLE
+        return ("optional " if self._nullable == "OPTIONAL" and is_scalar else label), shown, options
+
+    def plain(self, kind: SqlType, inner: list[str], indent: str) -> tuple[str, str, str]:
+        match kind:
+            case DecimalType(precision, scale):
+                self._imports |= {IMPORTS["confluent.type.Decimal"], "confluent/meta.proto"}
+                pairs = f'{{ value: "{precision}", key: "precision" }}, {{ value: "{scale}", key: "scale" }}'
+                return "", "confluent.type.Decimal", f" [(confluent.field_meta) = {{ params: [{pairs}] }}]"
+            case StructType(fields):
+                self._messages += 1
+                name = f"ConnectDefault{self._messages}"
+                inner += self.message(tuple((field.name, field.type) for field in fields), name, indent)
+                return "", name, ""
+            case ArrayType() | MapType():  # Protobuf cannot repeat what is repeated: a message of one field does
+                self._messages += 1
+                name = f"ConnectDefault{self._messages}"
+                inner += self.message((("value", kind),), name, indent)
+                return "", name, ""
+        shown = PLAIN[kind]
+        if shown in IMPORTS:
+            self._imports.add(IMPORTS[shown])
+        return "", shown, ""
+
+
+@lru_cache(maxsize=256)
+def message_class(schema: SchemaText, name: str | None) -> tuple[Any, dict[tuple[str, str], dict[str, str]]]:
+    """The class of a message of a schema, by its full name or the first one, and the parameters of fields.
+
+    Raises:
+        ValueError: The text is no Protobuf file, or has no such message.
+    """
+    from google.protobuf import descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    referred = dict(schema.referred)
+    file = _parsed(schema.text, "schema.proto")
+    parameters = dict(file.parameters)
+    added: set[str] = set()
+    for path in file.descriptor.dependency:
+        _add(pool, path, referred, added, parameters)
+    try:
+        pool.Add(file.descriptor)
+        messages = file.descriptor.message_type
+        if not messages:
+            raise ValueError("a Protobuf schema has no message")
+        prefix = f"{file.descriptor.package}." if file.descriptor.package else ""
+        found = pool.FindMessageTypeByName(name or f"{prefix}{messages[0].name}")
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{name or 'a message'} cannot be made of a Protobuf schema: {error}") from error
+    return message_factory.GetMessageClass(found), parameters
+
+
+def _parsed(text: str, name: str) -> ProtoFile:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        return ProtoFile(FileDescriptorProto.FromString(base64.b64decode(text, validate=True)))
+    except (binascii.Error, DecodeError, ValueError):
+        return parse_proto(text, name)
+
+
+def _add(pool: Any, path: str, referred: dict[str, str], added: set[str], parameters: dict[Any, Any]) -> None:
+    if path in added:
+        return
+    added.add(path)
+    if path in referred or path in KNOWN:
+        file = _parsed(referred.get(path) or KNOWN[path], path)
+        file.descriptor.name = path
+        parameters.update(file.parameters)
+        descriptor = file.descriptor
+    else:
+        descriptor = _installed(path)
+    for other in descriptor.dependency:
+        _add(pool, other, referred, added, parameters)
+    pool.Add(descriptor)
+
+
+def _installed(path: str) -> Any:
+    """The descriptor of a file of Google's."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if not path.startswith("google/protobuf/"):
+        raise ValueError(f"a Protobuf schema imports {path}, which is not among its references")
+    try:
+        module = import_module(f"{path.removesuffix('.proto').replace('/', '.')}_pb2")
+    except ImportError as error:
+        raise ValueError(f"a Protobuf schema imports {path}, which is not known") from error
+    return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+
+
+def message_columns(schema: SchemaText, name: str | None) -> Columns:
+    """The columns of a message; fields of types that SQL lacks are left out."""
+    message, parameters = message_class(schema, name)
+    return _columns(message.DESCRIPTOR, parameters, 0)
+
+
+def _columns(descriptor: Any, parameters: dict[tuple[str, str], dict[str, str]], depth: int) -> Columns:
+    if depth > DEPTH:
+        return ()
+    found = [(field.name, _kind(field, parameters, depth)) for field in descriptor.fields]
+    return tuple((name, kind) for name, kind in found if kind is not None)
+
+
+def _kind(field: Any, parameters: dict[tuple[str, str], dict[str, str]], depth: int) -> SqlType | None:
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        value = _kind(message.fields_by_name["value"], parameters, depth + 1)
+        return None if value is None else MapType(STRING, value)
+    if message is None:
+        kind: SqlType = SCALARS[field.type]
+    elif message.full_name == "confluent.type.Decimal":
+        path = field.containing_type.full_name.removeprefix(f"{field.file.package}.")
+        given = parameters.get((path, field.name), {})
+        kind = DecimalType(int(given.get("precision", 64)), int(given.get("scale", 0)))
+    else:
+        known = WRAPPERS.get(message.full_name) or MESSAGES.get(message.full_name)
+        kind = known or StructType.of(_columns(message, parameters, depth + 1))
+    return ArrayType(kind) if field.is_repeated else kind

@@ -1,0 +1,139 @@
+"""What an aggregate function is: a state that is plain JSON, and the steps that change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.sql.functions.patterns import Signature, match
+from penstock.sql.types import SqlType, SqlTypeError
+from penstock.sql.types.coercion import widening
+
+__all__ = ["Aggregate", "AggregateFunction", "AggregateRegistry", "BoundAggregate"]
+
+Step = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The steps of an aggregate for arguments of known types.
+
+    A step takes a state and returns the new one; it may change lists and dicts in place. States hold what JSON holds;
+    decimals, dates, times and bytes in them are written by `penstock.sql.functions.aggregates.states`.
+
+    Attributes:
+        initialise: the state of no rows.
+        add: the state after a row; takes the state and the row's arguments.
+        merge: the state of two, the first of them the older; for session windows.
+        result: the value of a state.
+        undo: the state before a row, for tables; ``None`` if it cannot be undone.
+        type: the type of the result.
+    """
+
+    initialise: Callable[[], Any]
+    add: Step
+    merge: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+    type: SqlType
+    undo: Step | None = None
+
+
+Factory = Callable[[Sequence[SqlType], Sequence[Any]], Aggregate]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAggregate:
+    """An aggregate function for arguments of known types and constants.
+
+    Attributes:
+        columns: the number of leading arguments that are expressions of a row; the others were constants.
+    """
+
+    name: str
+    columns: int
+    steps: Aggregate
+
+    @property
+    def type(self) -> SqlType:
+        """The type of the result."""
+        return self.steps.type
+
+    def fold(self, rows: Iterable[Sequence[Any]]) -> Any:
+        """The result over rows of arguments."""
+        state = self.steps.initialise()
+        for row in rows:
+            state = self.steps.add(state, *row)
+        return self.steps.result(state)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFunction:
+    """An aggregate function of the language with its documentation.
+
+    Attributes:
+        constants: the number of trailing parameters that must be literals, such as the K of TOPK, by signature.
+        example: rows of arguments, and the result over them; the tests run it.
+    """
+
+    name: str
+    meaning: str
+    signatures: tuple[Signature, ...]
+    constants: tuple[int, ...]
+    factory: Factory
+    can_undo: bool
+    example: tuple[tuple[Any, ...], Any] = field(default=((), None))
+
+
+class AggregateRegistry:
+    """Aggregate functions by name; names are not case-sensitive."""
+
+    def __init__(self, functions: Iterable[AggregateFunction]) -> None:
+        self._functions = {function.name: function for function in functions}
+
+    def __iter__(self) -> Any:
+        return iter(sorted(self._functions.values(), key=lambda function: function.name))
+
+    def get(self, name: str) -> AggregateFunction | None:
+        """A function by its name; ``None`` if there is none."""
+        return self._functions.get(name.upper())
+
+    def resolve(self, name: str, kinds: Sequence[SqlType], constants: Sequence[Any] = ()) -> BoundAggregate:
+        """Bind a function to the types of its arguments, and the values of those that are literals, from the last back.
+
+        Raises:
+            SqlTypeError: there is no such function, no signature fits, or a literal is missing or out of range.
+        """
+        function = self.get(name)
+        if function is None:
+            raise SqlTypeError(f"No function has the name '{name}'")
+        given = f"({', '.join(map(str, kinds))})"
+        for widen in (False, True):
+            for signature, wanted in zip(function.signatures, function.constants, strict=True):
+                found = match(signature, kinds, widen=widen)
+                if found is None:
+                    continue
+                if len(constants) < wanted or any(value is None for value in constants[len(constants) - wanted :]):
+                    raise SqlTypeError(f"Parameter {len(kinds)} of function '{name}' must be a literal")
+                targets = [kind for kind in found.arguments if isinstance(kind, SqlType)]
+                values = list(constants[len(constants) - wanted :]) if wanted else []
+                columns = len(kinds) - wanted
+                steps = function.factory(targets[:columns], values)
+                return BoundAggregate(function.name, columns, _widened(steps, kinds[:columns], targets[:columns]))
+        valid = "; ".join(map(str, function.signatures))
+        raise SqlTypeError(f"Function '{name}' has no signature for the parameters {given}. It takes: {valid}")
+
+
+def _widened(steps: Aggregate, sources: Sequence[SqlType], targets: Sequence[SqlType]) -> Aggregate:
+    conversions = [widening(source, target) for source, target in zip(sources, targets, strict=True)]
+    if not any(conversions):
+        return steps
+
+    def convert(step: Step) -> Step:
+        def converted(state: Any, *row: Any) -> Any:
+            return step(state, *(c(v) if c else v for c, v in zip(conversions, row, strict=True)))
+
+        return converted
+
+    undo = convert(steps.undo) if steps.undo else None
+    return Aggregate(steps.initialise, convert(steps.add), steps.merge, steps.result, steps.type, undo)

@@ -1,0 +1,40 @@
+"""Errors of evaluation: values that cannot be computed become null, are counted, and the first are logged."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+__all__ = ["EvaluationErrors"]
+
+LOGGER = logging.getLogger("penstock.sql")
+LOGGED_EACH = 10  # of one function; all are counted
+
+
+class EvaluationErrors:
+    """Counts the errors of expressions by the function or column in which they happened.
+
+    The first ten of each go to the logger ``penstock.sql`` as warnings; ksqlDB's processing log has the same lines.
+
+    >>> errors = EvaluationErrors()
+    >>> errors.report("CHR", ValueError("not a character"))
+    >>> errors.counts
+    {'CHR': 1}
+    """
+
+    def __init__(self, query: str = "") -> None:
+        self._query = query
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of errors by function or column."""
+        return dict(self._counts)
+
+    def report(self, where: str, error: Exception, times: int = 1) -> None:
+        """Count an error, and log it if it is one of the first; ``times`` is for those that a column has at once."""
+        seen = self._counts[where] + 1
+        self._counts[where] += times
+        if seen <= LOGGED_EACH:
+            last = "; further ones are only counted" if seen == LOGGED_EACH else ""
+            LOGGER.warning("%sin %s: %s; the value is null%s", self._query and f"{self._query}: ", where, error, last)

@@ -1,0 +1,203 @@
+"""A place in a list of tokens: the small words of which the grammar is written.
+
+A text is parsed by a plain cursor. If that fails, it is parsed again by one that notes at each token what the grammar
+tried there: so an error can say what was expected, and texts without errors do not pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.sql.parse.errors import Snag, excerpt, listed, nearest, syntax_error
+from penstock.sql.parse.tokens import RESERVED, Kind, Position, Token
+
+__all__ = ["MAX_DEPTH", "Cursor", "parsed"]
+
+MAX_DEPTH = 80  # of brackets, types and queries in each other: far below Python's limit of recursion
+
+T = TypeVar("T")
+# Reserved words that many a column is called by.
+_NOUNS = frozenset(
+    {"ADVANCE", "ALL", "EXTENDED", "GRACE", "LIST", "PRINT", "RETENTION", "SIZE", "STREAM", "TABLE", "VALUES"}
+)
+
+
+class Cursor:
+    """A place in a list of tokens."""
+
+    __slots__ = ("_depth", "index", "text", "token", "tokens")
+
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.index = 0
+        self.token = tokens[0]
+        self._depth = 0
+
+    def advance(self) -> Token:
+        """Step over the current token, which is returned."""
+        token = self.token
+        if token.kind is not Kind.END:
+            self.index += 1
+            self.token = self.tokens[self.index]
+        return token
+
+    def following(self, count: int = 1) -> str:
+        """The key of a later token."""
+        place = self.index + count
+        return self.tokens[place].key if place < len(self.tokens) else Kind.END.value
+
+    def at(self, key: str) -> bool:
+        """Whether the current token is this one."""
+        return self.token.key == key
+
+    def accept(self, key: str) -> bool:
+        """Step over a token, if it is there."""
+        if self.token.key != key:
+            return False
+        self.advance()
+        return True
+
+    def expect(self, key: str) -> Token:
+        """Step over a token, which must be there."""
+        token = self.token
+        if not self.accept(key):
+            raise self.unexpected()
+        return token
+
+    def at_name(self, what: str = Kind.WORD.value) -> bool:
+        """Whether a name stands here, of a kind: a word that is not reserved, or a quoted one."""
+        self.note(what)
+        token = self.token
+        return (token.kind is Kind.WORD and token.key not in RESERVED) or token.kind is Kind.QUOTED
+
+    def name(self, what: str = Kind.WORD.value) -> str:
+        """Read a name, for which an error says ``what``."""
+        if not self.at_name(what):
+            raise self.unexpected()
+        return self.advance().value
+
+    def string(self) -> str:
+        """Read a string."""
+        return self.expect(Kind.STRING.value).value
+
+    def whole_number(self) -> int:
+        """Read a whole number without sign."""
+        token = self.expect(Kind.INTEGER.value)
+        if len(token.value) > 18:
+            raise self.refused(token.at, f"Invalid numeric literal: {token.value}", "At most 18 digits are read here.")
+        return int(token.value)
+
+    def one_of(self, *keys: str) -> str:
+        """Step over one of several tokens."""
+        for key in keys:
+            if self.accept(key):
+                return key
+        raise self.unexpected()
+
+    def source(self, token: Token) -> str:
+        """The text of a token as it is written."""
+        return self.text[token.at.offset : token.end]
+
+    def enter(self) -> None:
+        """Go one level deeper, as far as the limit allows."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            reason = f"more than {MAX_DEPTH} levels in each other"
+            raise self.refused(
+                self.token.at, reason, "Split the statement, for example with WITH or a stream of its own."
+            )
+
+    def leave(self) -> None:
+        """Come back from a level."""
+        self._depth -= 1
+
+    def note(self, what: str) -> None:
+        """Say that something else could have stood here."""
+
+    def unexpected(self) -> Exception:
+        """The error for a current token that fits nowhere."""
+        return _UnexpectedError()
+
+    def refused(self, at: Position, reason: str, hint: str = "") -> Exception:
+        """The error for a place that is refused for a reason of its own."""
+        return syntax_error(self.text, Snag(at, reason, hint=hint))
+
+
+class _UnexpectedError(Exception):
+    """The current token fits nowhere; the other cursor finds out what would."""
+
+
+class _NotingCursor(Cursor):
+    """A cursor that notes what was tried at the last token that was reached."""
+
+    __slots__ = ("_noted_at", "_tried")
+
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        super().__init__(text, tokens)
+        self._tried: dict[str, None] = {}
+        self._noted_at = 0
+
+    def note(self, what: str) -> None:
+        if self.index != self._noted_at:
+            self._tried = {}
+            self._noted_at = self.index
+        self._tried[what] = None
+
+    def at(self, key: str) -> bool:
+        self.note(key)
+        return super().at(key)
+
+    def accept(self, key: str) -> bool:
+        self.note(key)
+        return super().accept(key)
+
+    def unexpected(self) -> Exception:
+        token = self.token
+        expected = tuple(self._tried) if self._noted_at == self.index else ()
+        words = [key for key in expected if key.isupper()]
+        shown = [_shown(key) for key in expected]
+        found = self.source(token)
+        reason = f"expected {listed(shown)}, found {excerpt(found) or token.kind.value}"
+        hint = self._hint(token, words, frozenset(expected))
+        return syntax_error(self.text, Snag(token.at, reason, hint=hint, found=found, expected=tuple(shown)))
+
+    def _hint(self, token: Token, words: list[str], expected: frozenset[str]) -> str:
+        if token.kind is Kind.VARIABLE:
+            variable = token.value[2:-1]
+            return f"The variable {variable} has no value: DEFINE {variable} = '...';"
+        if token.kind is Kind.WORD and (meant := nearest(token.key, words)):
+            return f"Did you mean {meant}?"
+        before = self.tokens[self.index - 1] if self.index else token
+        if before.kind is Kind.WORD and before.key not in RESERVED and (meant := nearest(before.key, words)):
+            return f"Did you mean {meant} instead of {self.source(before)}?"
+        name = Kind.WORD.value in expected or (token.key in _NOUNS and "an expression" in expected)
+        if name and token.key in RESERVED:
+            return f"{token.key} is a reserved word; as a name it is written `{token.key}`."
+        return ""
+
+
+def _shown(key: str) -> str:
+    if key == Kind.END.value:
+        return "';'"
+    return key if key.isupper() or key[0].isalpha() else f"'{key}'"
+
+
+def parsed(text: str, tokens: list[Token], rule: Callable[[Cursor], T]) -> T:
+    """Apply a rule of the grammar to tokens, all of which it must use.
+
+    Raises:
+        SqlSyntaxError: The tokens do not follow the rule.
+    """
+    try:
+        return _whole(Cursor(text, tokens), rule)
+    except _UnexpectedError:
+        pass
+    return _whole(_NotingCursor(text, tokens), rule)
+
+
+def _whole(cursor: Cursor, rule: Callable[[Cursor], T]) -> T:
+    result = rule(cursor)
+    cursor.expect(Kind.END.value)
+    return result

@@ -1,0 +1,304 @@
+"""The grammar of expressions: a Pratt parser, in which each operator has a power and binds what has a higher one.
+
+    OR < AND < NOT < comparison, BETWEEN, IN, LIKE, IS < + - || < * / % < sign < -> [] < names, literals, calls, (...)
+
+A comparison has no neighbour of its own rank: ``a = b = c`` is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeVar, cast
+
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse.cursor import Cursor
+from penstock.sql.parse.literals import literal_or_none, negative_number
+from penstock.sql.parse.tokens import Kind, Token
+from penstock.sql.parse.types import type_node
+
+__all__ = ["NOT", "POSTFIX", "POWERS", "PREDICATE", "SIGN", "SUM", "expression", "expressions", "value_expression"]
+
+T = TypeVar("T")
+OR, AND, NOT, PREDICATE, SUM, PRODUCT, SIGN, POSTFIX = range(1, 9)
+COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
+POWERS: dict[str, int] = {
+    "OR": OR,
+    "AND": AND,
+    **dict.fromkeys((*COMPARISONS, "BETWEEN", "IN", "LIKE", "IS", "NOT"), PREDICATE),
+    **dict.fromkeys(("+", "-", "||"), SUM),
+    **dict.fromkeys(("*", "/", "%"), PRODUCT),
+    **dict.fromkeys(("->", "["), POSTFIX),
+}
+
+
+def expression(cursor: Cursor, floor: int = 0) -> x.Expression:
+    """Read an expression, as far as its operators bind more than ``floor``."""
+    cursor.enter()
+    ceiling = NOT if cursor.token.key == "NOT" else POSTFIX  # the highest power that may still follow
+    left = _prefix(cursor, floor)
+    while floor < (power := POWERS.get(cursor.token.key, 0)) <= ceiling:
+        if power == POSTFIX:
+            if cursor.following() == "*":
+                break  # all fields of a struct, which only the list of a SELECT has
+            left = _postfix(cursor, left)
+        elif power >= SUM:
+            operator = cast("x.ArithmeticOperator", cursor.advance().key)
+            left = x.Arithmetic(operator, left, expression(cursor, power), at=left.at)
+            ceiling = power
+        elif power == PREDICATE:
+            left = _predicate(cursor, left)
+            ceiling = NOT
+        else:
+            left = _logical(cursor, left, power)
+            ceiling = power
+    cursor.leave()
+    return left
+
+
+def value_expression(cursor: Cursor) -> x.Expression:
+    """Read an expression without comparisons at its top, which is all that GROUP BY and PARTITION BY take."""
+    return expression(cursor, PREDICATE)
+
+
+def expressions(cursor: Cursor) -> tuple[x.Expression, ...]:
+    """Read one or more expressions with commas between them."""
+    return _separated(cursor, expression)
+
+
+def _separated(cursor: Cursor, rule: Callable[[Cursor], T]) -> tuple[T, ...]:
+    found = [rule(cursor)]
+    while cursor.accept(","):
+        found.append(rule(cursor))
+    return tuple(found)
+
+
+def _logical(cursor: Cursor, left: x.Expression, power: int) -> x.Logical:
+    operator: Literal["AND", "OR"] = "AND" if power == AND else "OR"
+    operands = [left]
+    while cursor.accept(operator):
+        operands.append(expression(cursor, power))
+    return x.Logical(operator, tuple(operands), at=left.at)
+
+
+def _postfix(cursor: Cursor, base: x.Expression) -> x.Expression:
+    if cursor.accept("->"):
+        return x.FieldAccess(base, cursor.name(), at=base.at)
+    cursor.expect("[")
+    index = expression(cursor)
+    cursor.expect("]")
+    return x.Subscript(base, index, at=base.at)
+
+
+def _predicate(cursor: Cursor, left: x.Expression) -> x.Expression:
+    key = cursor.token.key
+    if key in COMPARISONS:
+        cursor.advance()
+        operator = cast("x.ComparisonOperator", "<>" if key == "!=" else key)
+        return x.Comparison(operator, left, expression(cursor, PREDICATE), at=left.at)
+    if cursor.accept("IS"):
+        return _is(cursor, left)
+    negated = cursor.accept("NOT")
+    if cursor.accept("BETWEEN"):
+        low = expression(cursor, PREDICATE)
+        cursor.expect("AND")
+        return x.Between(left, low, expression(cursor, PREDICATE), negated, at=left.at)
+    if cursor.accept("LIKE"):
+        pattern = expression(cursor, PREDICATE)
+        return x.Like(left, pattern, _escape(cursor) if cursor.accept("ESCAPE") else None, negated, at=left.at)
+    cursor.expect("IN")
+    cursor.expect("(")
+    if cursor.token.key == "SELECT":
+        raise cursor.refused(cursor.token.at, "a subquery stands in FROM only", "Join with the subquery instead.")
+    items = expressions(cursor)
+    cursor.expect(")")
+    return x.In(left, items, negated, at=left.at)
+
+
+def _is(cursor: Cursor, left: x.Expression) -> x.Expression:
+    negated = cursor.accept("NOT")
+    if cursor.accept("NULL"):
+        return x.IsNull(left, negated, at=left.at)
+    cursor.expect("DISTINCT")
+    cursor.expect("FROM")
+    operator: x.ComparisonOperator = "IS NOT DISTINCT FROM" if negated else "IS DISTINCT FROM"
+    return x.Comparison(operator, left, expression(cursor, PREDICATE), at=left.at)
+
+
+def _escape(cursor: Cursor) -> str:
+    at = cursor.token.at
+    escape = cursor.string()
+    if len(escape) != 1:
+        raise cursor.refused(at, f"ESCAPE takes one character, not {len(escape)}")
+    return escape
+
+
+def _prefix(cursor: Cursor, floor: int) -> x.Expression:
+    token = cursor.token
+    if token.kind is Kind.WORD or token.kind is Kind.QUOTED:
+        return _word(cursor, token, floor)
+    if (found := literal_or_none(cursor)) is not None:
+        return found
+    if cursor.token.key == "(":
+        return _brackets(cursor)
+    if token.key == "-" and (number := negative_number(cursor, taken=cursor.following(2) in ("[", "->"))) is not None:
+        return number
+    if token.key in ("-", "+"):
+        cursor.advance()
+        sign: Literal["-", "+"] = "-" if token.key == "-" else "+"
+        return x.Unary(sign, expression(cursor, SIGN), at=token.at)
+    cursor.note("an expression")
+    raise cursor.unexpected()
+
+
+def _brackets(cursor: Cursor) -> x.Expression:
+    cursor.expect("(")
+    if cursor.token.key == "SELECT":
+        raise cursor.refused(cursor.token.at, "a subquery stands in FROM only", "Join with the subquery instead.")
+    found = expression(cursor)
+    cursor.expect(")")
+    return found
+
+
+def _word(cursor: Cursor, token: Token, floor: int) -> x.Expression:
+    rule = _WORDS.get(token.key)
+    if rule is not None:
+        return rule(cursor)
+    if token.key == "NOT" and floor < PREDICATE:
+        cursor.advance()
+        return x.Not(expression(cursor, NOT), at=token.at)
+    follower = cursor.following()
+    if token.key == "ARRAY" and follower == "[":
+        return _array(cursor)
+    if token.key == "MAP" and follower == "(":
+        return _map(cursor)
+    if token.key == "STRUCT" and follower == "(":
+        return _struct(cursor)
+    name = cursor.name("an expression")
+    if follower == "(":
+        return _call(cursor, name, token)
+    if follower == "." and cursor.accept("."):
+        return x.Column(cursor.name(), name, at=token.at)
+    return x.Column(name, at=token.at)
+
+
+def _call(cursor: Cursor, name: str, token: Token) -> x.Call:
+    cursor.expect("(")
+    if cursor.accept(")"):
+        return x.Call(name, at=token.at)
+    arguments = _separated(cursor, _argument)
+    cursor.expect(")")
+    return x.Call(name, arguments, at=token.at)
+
+
+def _argument(cursor: Cursor) -> x.Expression | x.Lambda | x.Star:
+    at = cursor.token.at
+    if cursor.token.key == "*" and cursor.accept("*"):
+        return x.Star(at=at)
+    if (parameters := _parameters(cursor)) is None:
+        return expression(cursor)
+    cursor.expect("=>")
+    cursor.enter()
+    body = expression(cursor)
+    cursor.leave()
+    return x.Lambda(parameters, body, at=at)
+
+
+def _parameters(cursor: Cursor) -> tuple[str, ...] | None:
+    """The parameters of a lambda, if one begins here: ``x =>``, ``(x) =>``, ``(x, y) =>``."""
+    if cursor.following() == "=>":
+        return (cursor.name(),)
+    if cursor.token.key != "(":
+        return None
+    ahead = 2
+    while cursor.following(ahead) == ",":
+        ahead += 2
+    if cursor.following(ahead) != ")" or cursor.following(ahead + 1) != "=>":
+        return None
+    cursor.expect("(")
+    parameters = _separated(cursor, Cursor.name)
+    cursor.expect(")")
+    return parameters
+
+
+def _case(cursor: Cursor) -> x.Expression:
+    at = cursor.expect("CASE").at
+    branches = [_when(cursor)]
+    while cursor.at("WHEN"):
+        branches.append(_when(cursor))
+    otherwise = expression(cursor) if cursor.accept("ELSE") else None
+    cursor.expect("END")
+    return x.Case(tuple(branches), otherwise, at=at)
+
+
+def _when(cursor: Cursor) -> x.When:
+    at = cursor.expect("WHEN").at
+    condition = expression(cursor)
+    cursor.expect("THEN")
+    return x.When(condition, expression(cursor), at=at)
+
+
+def _cast(cursor: Cursor) -> x.Expression:
+    at = cursor.expect("CAST").at
+    cursor.expect("(")
+    operand = expression(cursor)
+    cursor.expect("AS")
+    type_ = type_node(cursor)
+    cursor.expect(")")
+    return x.Cast(operand, type_, at=at)
+
+
+def _array(cursor: Cursor) -> x.Expression:
+    at = cursor.expect("ARRAY").at
+    cursor.expect("[")
+    if cursor.accept("]"):
+        return x.ArrayLiteral((), at=at)
+    items = expressions(cursor)
+    cursor.expect("]")
+    return x.ArrayLiteral(items, at=at)
+
+
+def _map(cursor: Cursor) -> x.Expression:
+    at = cursor.expect("MAP").at
+    cursor.expect("(")
+    if cursor.accept(")"):
+        return x.MapLiteral((), at=at)
+    entries = _separated(cursor, _entry)
+    cursor.expect(")")
+    return x.MapLiteral(entries, at=at)
+
+
+def _entry(cursor: Cursor) -> x.Entry:
+    key = expression(cursor)
+    cursor.expect(":=")
+    return x.Entry(key, expression(cursor), at=key.at)
+
+
+def _struct(cursor: Cursor) -> x.Expression:
+    at = cursor.expect("STRUCT").at
+    cursor.expect("(")
+    if cursor.accept(")"):
+        return x.StructLiteral((), at=at)
+    fields = _separated(cursor, _field)
+    cursor.expect(")")
+    return x.StructLiteral(fields, at=at)
+
+
+def _field(cursor: Cursor) -> x.FieldValue:
+    at = cursor.token.at
+    name = cursor.name()
+    cursor.expect(":=")
+    return x.FieldValue(name, expression(cursor), at=at)
+
+
+def _constant(cursor: Cursor) -> x.Expression:
+    token = cursor.advance()
+    return x.NullLiteral(at=token.at) if token.key == "NULL" else x.BooleanLiteral(token.key == "TRUE", at=token.at)
+
+
+_WORDS: dict[str, Callable[[Cursor], x.Expression]] = {
+    "NULL": _constant,
+    "TRUE": _constant,
+    "FALSE": _constant,
+    "CASE": _case,
+    "CAST": _cast,
+}

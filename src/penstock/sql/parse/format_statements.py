@@ -1,0 +1,246 @@
+"""Statements and scripts as canonical text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.expression_nodes import Expression
+from penstock.sql.parse.format_expressions import format_expression, format_type, quoted_string
+from penstock.sql.parse.format_queries import format_duration, format_query, joined
+from penstock.sql.parse.query_nodes import Duration, Query
+from penstock.sql.parse.scripts import Parsed
+from penstock.sql.parse.tokens import quoted
+
+__all__ = ["format_script", "format_statement"]
+
+
+def format_statement(statement: c.Statement) -> str:
+    """A statement without its semicolon; parsed again, it is equal to this one.
+
+    >>> from penstock.sql.parse import parse_statement
+    >>> print(format_statement(parse_statement("create stream s as select a, b x from t where a>1 emit changes;")))
+    CREATE STREAM S AS
+      SELECT A, B AS X
+      FROM T
+      WHERE A > 1
+      EMIT CHANGES
+    """
+    return _RULES[type(statement)](statement)
+
+
+def format_script(script: Iterable[Parsed]) -> str:
+    """A script: each statement with its comments before it, and an empty line between them."""
+    return "\n\n".join(
+        "\n".join([*(comment.rstrip() for comment in parsed.comments), f"{format_statement(parsed.statement)};"])
+        for parsed in script
+    )
+
+
+def _create_source(node: s.CreateSource) -> str:
+    columns = [_column(column) for column in node.columns]
+    read_only = "SOURCE " if node.read_only else ""
+    head = f"{_create(node)}{read_only}{node.kind} {_named(node)}"
+    if columns:
+        head = joined(f"{head} (", columns, 0, ")")
+    return head + _properties(node.properties)
+
+
+def _create_as(node: s.CreateAs) -> str:
+    head = f"{_create(node)}{node.kind} {_named(node)}{_properties(node.properties)} AS"
+    return f"{head}\n  {format_query(node.query, 2)}"
+
+
+def _create(node: s.CreateSource | s.CreateAs) -> str:
+    return "CREATE OR REPLACE " if node.or_replace else "CREATE "
+
+
+def _named(node: s.CreateSource | s.CreateAs | s.CreateType | s.CreateConnector) -> str:
+    return ("IF NOT EXISTS " if node.if_not_exists else "") + quoted(node.name)
+
+
+def _dropped(node: s.DropSource | s.DropType | s.DropConnector) -> str:
+    return ("IF EXISTS " if node.if_exists else "") + quoted(node.name)
+
+
+def _column(column: s.ColumnDefinition) -> str:
+    role = "" if column.role == "VALUE" else f" {column.role}"
+    header = f"({quoted_string(column.header)})" if column.header is not None else ""
+    return f"{quoted(column.name)} {format_type(column.type)}{role}{header}"
+
+
+def _properties(properties: Sequence[s.Property]) -> str:
+    if not properties:
+        return ""
+    return joined(" WITH (", [f"{_property_name(p.name)} = {format_expression(p.value)}" for p in properties], 0, ")")
+
+
+def _property_name(name: str) -> str:
+    text = quoted(name)
+    return text if text == name else quoted_string(name)
+
+
+def _insert_into(node: s.InsertInto) -> str:
+    return f"INSERT INTO {quoted(node.name)}{_properties(node.properties)}\n  {format_query(node.query, 2)}"
+
+
+def _insert_values(node: s.InsertValues) -> str:
+    return f"INSERT INTO {quoted(node.name)}{_names(node.columns)} VALUES {_values(node.values)}"  # noqa: S608 (nothing runs it)
+
+
+def _names(names: Sequence[str]) -> str:
+    return f" ({', '.join(map(quoted, names))})" if names else ""
+
+
+def _values(values: Sequence[Expression]) -> str:
+    return f"({', '.join(map(format_expression, values))})"
+
+
+def _drop_source(node: s.DropSource) -> str:
+    return f"DROP {node.kind} {_dropped(node)}{' DELETE TOPIC' if node.delete_topic else ''}"
+
+
+def _alter_source(node: s.AlterSource) -> str:
+    added = [f"ADD COLUMN {quoted(column.name)} {format_type(column.type)}" for column in node.columns]
+    return joined(f"ALTER {node.kind} {quoted(node.name)} ", added, 0)
+
+
+def _alter_system(node: s.AlterSystem) -> str:
+    return f"ALTER SYSTEM {quoted_string(node.name)} = {quoted_string(node.value)}"
+
+
+def _create_type(node: s.CreateType) -> str:
+    return f"CREATE TYPE {_named(node)} AS {format_type(node.type)}"
+
+
+def _drop_type(node: s.DropType) -> str:
+    return f"DROP TYPE {_dropped(node)}"
+
+
+def _create_connector(node: s.CreateConnector) -> str:
+    return f"CREATE {node.kind} CONNECTOR {_named(node)}{_properties(node.properties) or ' WITH ()'}"
+
+
+def _drop_connector(node: s.DropConnector) -> str:
+    return f"DROP CONNECTOR {_dropped(node)}"
+
+
+def _steer(node: c.Steer) -> str:
+    return f"{node.action} {'ALL' if node.query_id is None else quoted(node.query_id)}"
+
+
+def _show(node: c.Show) -> str:
+    return f"SHOW {'ALL ' if node.internal else ''}{node.what}{_extended(node)}"
+
+
+def _describe(node: c.Describe) -> str:
+    name = f"`{node.name}`" if node.kind == "SOURCE" and node.name == "TABLES" else quoted(node.name)
+    return f"DESCRIBE {'' if node.kind == 'SOURCE' else f'{node.kind} '}{name}{_extended(node)}"
+
+
+def _describe_all(node: c.DescribeAll) -> str:
+    return f"DESCRIBE {node.what}{_extended(node)}"
+
+
+def _extended(node: c.Show | c.Describe | c.DescribeAll) -> str:
+    return " EXTENDED" if node.extended else ""
+
+
+def _explain(node: c.Explain) -> str:
+    subject = node.subject
+    return f"EXPLAIN {quoted(subject) if isinstance(subject, str) else format_statement(subject)}"
+
+
+def _topic(name: str) -> str:
+    return name if quoted(name.upper()) == name.upper() and name.isascii() else quoted_string(name)
+
+
+def _print(node: c.Print) -> str:
+    text = f"PRINT {_topic(node.topic)}{' FROM BEGINNING' if node.from_beginning else ''}"
+    interval = "" if node.interval is None else f" INTERVAL {node.interval}"
+    return text + interval + ("" if node.limit is None else f" LIMIT {node.limit}")
+
+
+def _set(node: c.SetProperty) -> str:
+    return f"SET {quoted_string(node.name)} = {quoted_string(node.value)}"
+
+
+def _unset(node: c.UnsetProperty) -> str:
+    return f"UNSET {quoted_string(node.name)}"
+
+
+def _define(node: c.Define) -> str:
+    return f"DEFINE {quoted(node.name)} = {quoted_string(node.value)}"
+
+
+def _undefine(node: c.Undefine) -> str:
+    return f"UNDEFINE {quoted(node.name)}"
+
+
+def _assert(node: c.AssertTopic | c.AssertSchema) -> str:
+    return "ASSERT " if node.exists else "ASSERT NOT EXISTS "
+
+
+def _timeout(timeout: Duration | None) -> str:
+    return "" if timeout is None else f" TIMEOUT {format_duration(timeout)}"
+
+
+def _assert_topic(node: c.AssertTopic) -> str:
+    return f"{_assert(node)}TOPIC {_topic(node.topic)}{_properties(node.properties)}{_timeout(node.timeout)}"
+
+
+def _assert_schema(node: c.AssertSchema) -> str:
+    subject = "" if node.subject is None else f" SUBJECT {_topic(node.subject)}"
+    schema_id = "" if node.schema_id is None else f" ID {node.schema_id}"
+    return f"{_assert(node)}SCHEMA{subject}{schema_id}{_timeout(node.timeout)}"
+
+
+def _assert_values(node: c.AssertValues) -> str:
+    return f"ASSERT VALUES {quoted(node.name)}{_names(node.columns)} VALUES {_values(node.values)}"
+
+
+def _assert_tombstone(node: c.AssertTombstone) -> str:
+    return f"ASSERT NULL VALUES {quoted(node.name)}{_names(node.columns)} KEY {_values(node.values)}"
+
+
+def _assert_source(node: c.AssertSource) -> str:
+    columns = f" ({', '.join(map(_column, node.columns))})" if node.columns else ""
+    return f"ASSERT {node.kind} {quoted(node.name)}{columns}{_properties(node.properties)}"
+
+
+def _run_script(node: c.RunScript) -> str:
+    return f"RUN SCRIPT {quoted_string(node.path)}"
+
+
+_RULES: dict[type, Callable[[Any], str]] = {
+    Query: format_query,
+    s.CreateSource: _create_source,
+    s.CreateAs: _create_as,
+    s.InsertInto: _insert_into,
+    s.InsertValues: _insert_values,
+    s.DropSource: _drop_source,
+    s.AlterSource: _alter_source,
+    s.AlterSystem: _alter_system,
+    s.CreateType: _create_type,
+    s.DropType: _drop_type,
+    s.CreateConnector: _create_connector,
+    s.DropConnector: _drop_connector,
+    c.Steer: _steer,
+    c.Show: _show,
+    c.Describe: _describe,
+    c.DescribeAll: _describe_all,
+    c.Explain: _explain,
+    c.Print: _print,
+    c.SetProperty: _set,
+    c.UnsetProperty: _unset,
+    c.Define: _define,
+    c.Undefine: _undefine,
+    c.AssertTopic: _assert_topic,
+    c.AssertSchema: _assert_schema,
+    c.AssertValues: _assert_values,
+    c.AssertTombstone: _assert_tombstone,
+    c.AssertSource: _assert_source,
+    c.RunScript: _run_script,
+}

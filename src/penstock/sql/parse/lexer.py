@@ -1,0 +1,122 @@
+"""From text to tokens, with exact positions."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NoReturn
+
+from penstock.sql.parse.errors import Snag, syntax_error
+from penstock.sql.parse.tokens import START, Kind, Position, Token
+
+__all__ = ["MAX_CHARACTERS", "Comment", "Lexed", "tokenize"]
+
+MAX_CHARACTERS = 4_000_000
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>[ \t\r\f\v\n\ufeff\u00a0]+)
+    | (?P<comment>--[^\n]*|/\*.*?\*/)
+    | (?P<DOUBLE>(?:\d+\.?\d*|\.\d+)[eE][+-]?\d+)
+    | (?P<WORD>\d*[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<STRING>'(?:[^']|'')*')
+    | (?P<QUOTED>`(?:[^`]|``)+`|"(?:[^"]|"")+")
+    | (?P<DECIMAL>\d+\.\d*|\.\d+)
+    | (?P<INTEGER>\d+)
+    | (?P<SYMBOL>->|=>|:=|<>|!=|<=|>=|\|\||/(?!\*)|[-+*%=<>()\[\],.;])
+    | (?P<VARIABLE>\$\{[^}\n]*\})
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_FRACTIONS = frozenset({Kind.DECIMAL, Kind.DOUBLE})
+_TAILS = re.compile(r"[A-Za-z0-9_]*")
+
+
+class Comment(NamedTuple):
+    """A comment as it is written, and where."""
+
+    text: str
+    at: Position
+
+
+class Lexed(NamedTuple):
+    """A text in tokens (the last one is its end), and its comments."""
+
+    tokens: list[Token]
+    comments: list[Comment]
+
+
+def tokenize(text: str, start: Position = START) -> Lexed:
+    """Cut a text into tokens.
+
+    Args:
+        text: One statement or many.
+        start: The place of its first character in the whole; offsets count from zero all the same.
+
+    Raises:
+        SqlSyntaxError: A character that begins no token, a string, quoted name or comment without an end, a name
+            that begins with a fraction.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise syntax_error(
+            text[:80], Snag(start, f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
+        )
+    tokens: list[Token] = []
+    comments: list[Comment] = []
+    line, offset, length = start.line, 0, len(text)
+    shift = start.column  # the column of a character is its offset + shift
+    match = _TOKEN.match
+    while offset < length:
+        found = match(text, offset)
+        if found is None:
+            _refuse(text, Position(line, offset + shift, offset))
+        group, end = found.lastgroup, found.end()
+        if group != "space":
+            at = Position(line, offset + shift, offset)
+            if group == "comment":
+                comments.append(Comment(found.group(), at))
+            else:
+                tokens.append(_token(group or "", found.group(), at, end))
+                if tokens[-1].kind in _FRACTIONS and (tail := _TAILS.match(text, end)) and tail.group():
+                    _refuse_tail(text, text[offset : tail.end()], at)
+        if group not in ("WORD", "SYMBOL") and (breaks := text.count("\n", offset, end)):
+            line += breaks
+            shift = -text.rfind("\n", offset, end)
+        offset = end
+    tokens.append(Token(Kind.END.value, Kind.END, "", Position(line, offset + shift, offset), offset))
+    return Lexed(tokens, comments)
+
+
+def _token(group: str, text: str, at: Position, end: int) -> Token:
+    if group == "WORD":
+        upper = text.upper()
+        return Token(upper, Kind.WORD, upper, at, end)
+    if group == "SYMBOL":
+        return Token(text, Kind.SYMBOL, text, at, end)
+    kind = Kind[group]
+    if kind is Kind.STRING or kind is Kind.QUOTED:
+        mark = text[0]
+        text = text[1:-1].replace(mark + mark, mark)
+    return Token(kind.value, kind, text, at, end)
+
+
+def _refuse(text: str, at: Position) -> NoReturn:
+    found = text[at.offset]
+    if found == "'":
+        reason, hint = "the string has no end", "Close it with '; a quote inside of a string is written twice."
+    elif found in '`"':
+        empty = text.startswith(found * 2, at.offset)
+        reason = "a quoted name is empty" if empty else "the quoted name has no end"
+        hint = "Write a name between the quotes." if empty else f"Close it with {found}."
+    elif text.startswith("/*", at.offset):
+        reason, hint = "the comment has no end", "Close it with */."
+    elif found == "$":
+        reason, hint = "a variable is written ${name}", "Quote a name that has a dollar sign: `$name`."
+    else:
+        shown = found if found.isprintable() else f"U+{ord(found):04X}"
+        reason, hint = f"the character {shown} does not belong here", "Quote a name that has such a character: `name`."
+    raise syntax_error(text, Snag(at, reason, hint=hint, found=found))
+
+
+def _refuse_tail(text: str, found: str, at: Position) -> NoReturn:
+    reason = f"a name cannot begin with a fraction: {found}"
+    raise syntax_error(text, Snag(at, reason, hint=f"Quote it: `{found}`.", found=found))

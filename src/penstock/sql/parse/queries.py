@@ -1,0 +1,190 @@
+"""The grammar of queries."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse.cursor import Cursor
+from penstock.sql.parse.expressions import expression, value_expression
+from penstock.sql.parse.query_nodes import (
+    AllColumns,
+    AllFields,
+    Grouping,
+    Join,
+    JoinKind,
+    Named,
+    Ordering,
+    Query,
+    Relation,
+    Selected,
+    SelectItem,
+    Subquery,
+    With,
+)
+from penstock.sql.parse.tokens import CLAUSES
+from penstock.sql.parse.windows import window, within
+
+__all__ = ["query"]
+
+_BASES = x.Column | x.FieldAccess | x.Subscript | x.Call | x.StructLiteral | x.Cast
+_JOINS: tuple[JoinKind, ...] = ("INNER", "LEFT", "RIGHT", "FULL")
+
+
+def query(cursor: Cursor) -> Query:
+    """Read a query, with the queries of WITH before it."""
+    cursor.enter()
+    ctes = _ctes(cursor) if cursor.accept("WITH") else ()
+    at = cursor.expect("SELECT").at
+    items = [_item(cursor)]
+    while cursor.accept(","):
+        items.append(_item(cursor))
+    cursor.expect("FROM")
+    source = _relation(cursor)
+    joins = []
+    while (join := _join(cursor)) is not None:
+        joins.append(join)
+    found = Query(
+        items=tuple(items),
+        source=source,
+        joins=tuple(joins),
+        window=window(cursor) if cursor.at("WINDOW") else None,
+        where=expression(cursor) if cursor.accept("WHERE") else None,
+        group_by=_grouping(cursor) if cursor.accept("GROUP") else None,
+        partition_by=_grouping(cursor) if cursor.accept("PARTITION") else None,
+        having=expression(cursor) if cursor.accept("HAVING") else None,
+        order_by=_orderings(cursor) if cursor.accept("ORDER") else (),
+        emit=_emit(cursor),
+        limit=cursor.whole_number() if cursor.accept("LIMIT") else None,
+        offset=cursor.whole_number() if cursor.accept("OFFSET") else None,
+        ctes=ctes,
+        at=at,
+    )
+    cursor.leave()
+    return found
+
+
+def _ctes(cursor: Cursor) -> tuple[With, ...]:
+    ctes = [_cte(cursor)]
+    while cursor.accept(","):
+        ctes.append(_cte(cursor))
+    return tuple(ctes)
+
+
+def _cte(cursor: Cursor) -> With:
+    at = cursor.token.at
+    name = cursor.name()
+    cursor.expect("AS")
+    cursor.expect("(")
+    found = query(cursor)
+    cursor.expect(")")
+    return With(name, found, at=at)
+
+
+def _emit(cursor: Cursor) -> Literal["CHANGES", "FINAL"] | None:
+    if not cursor.accept("EMIT"):
+        return None
+    if cursor.accept("CHANGES"):
+        return "CHANGES"
+    cursor.expect("FINAL")
+    return "FINAL"
+
+
+def _item(cursor: Cursor) -> SelectItem:
+    at = cursor.token.at
+    if cursor.token.key == "*":
+        cursor.advance()
+        return AllColumns(at=at)
+    if cursor.following() == "." and cursor.following(2) == "*":
+        name = cursor.name()
+        cursor.expect(".")
+        cursor.expect("*")
+        return AllColumns(name, at=at)
+    found = expression(cursor)
+    if cursor.token.key == "->" and isinstance(found, _BASES):
+        cursor.expect("->")
+        cursor.expect("*")
+        return AllFields(found, at=at)
+    return Selected(found, _alias(cursor), at=at)
+
+
+def _alias(cursor: Cursor) -> str | None:
+    if cursor.accept("AS"):
+        return cursor.name()
+    return cursor.advance().value if cursor.at_name() and cursor.token.key not in CLAUSES else None
+
+
+def _relation(cursor: Cursor) -> Relation:
+    at = cursor.token.at
+    if cursor.accept("("):
+        found = query(cursor)
+        cursor.expect(")")
+        if (alias := _alias(cursor)) is None:
+            raise cursor.refused(at, "a subquery needs a name", "Write (SELECT ...) AS name.")
+        return Subquery(found, alias, at=at)
+    return Named(cursor.name(), _alias(cursor), at=at)
+
+
+def _join(cursor: Cursor) -> Join | None:
+    at = cursor.token.at
+    kind: JoinKind = "INNER"
+    if not cursor.accept("JOIN"):
+        named = next((word for word in _JOINS if cursor.accept(word)), None)
+        if named is None:
+            return None
+        kind = named
+        if kind != "INNER":
+            cursor.accept("OUTER")
+        cursor.expect("JOIN")
+    right = _relation(cursor)
+    limits = within(cursor) if cursor.at("WITHIN") else None
+    cursor.expect("ON")
+    return Join(kind, right, expression(cursor), limits, at=at)
+
+
+def _grouping(cursor: Cursor) -> Grouping:
+    cursor.expect("BY")
+    at = cursor.token.at
+    bracketed = cursor.token.key == "(" and _is_list(cursor) and cursor.accept("(")
+    found = [value_expression(cursor)]
+    while cursor.accept(","):
+        found.append(value_expression(cursor))
+    if bracketed:
+        cursor.expect(")")
+    return Grouping(tuple(found), at=at)
+
+
+def _is_list(cursor: Cursor) -> bool:
+    """Whether the bracket that opens here holds a list, and not an expression: whether it has a comma of its own."""
+    depth = ahead = 0
+    while True:
+        key = cursor.following(ahead) if ahead else cursor.token.key
+        if key in ("(", "["):
+            depth += 1
+        elif key in (")", "]"):
+            depth -= 1
+            if depth == 0:
+                return False
+        elif (key == "," and depth == 1) or cursor.index + ahead >= len(cursor.tokens):
+            return key == ","
+        ahead += 1
+
+
+def _orderings(cursor: Cursor) -> tuple[Ordering, ...]:
+    cursor.expect("BY")
+    found = [_ordering(cursor)]
+    while cursor.accept(","):
+        found.append(_ordering(cursor))
+    return tuple(found)
+
+
+def _ordering(cursor: Cursor) -> Ordering:
+    at = cursor.token.at
+    value = expression(cursor)
+    descending = cursor.accept("DESC")
+    if not descending:
+        cursor.accept("ASC")
+    nulls: Literal["FIRST", "LAST"] | None = None
+    if cursor.accept("NULLS"):
+        nulls = "FIRST" if cursor.one_of("FIRST", "LAST") == "FIRST" else "LAST"
+    return Ordering(value, descending, nulls, at=at)

@@ -1,0 +1,163 @@
+"""Texts of one statement or many: cut at semicolons, variables put in, parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.sql.parse.command_nodes import Define, Statement, Undefine
+from penstock.sql.parse.cursor import Cursor, parsed
+from penstock.sql.parse.errors import Snag, syntax_error
+from penstock.sql.parse.expression_nodes import Expression
+from penstock.sql.parse.expressions import expression
+from penstock.sql.parse.lexer import Comment, tokenize
+from penstock.sql.parse.nodes import Node, children
+from penstock.sql.parse.statements import statement, test_statement
+from penstock.sql.parse.tokens import START, Kind, Position, Token
+
+__all__ = ["MAX_HEIGHT", "Parsed", "parse_expression", "parse_script", "parse_statement", "substitute"]
+
+MAX_HEIGHT = 160  # of a tree, in which each operator of a + b + c is a level
+_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A statement of a script.
+
+    Attributes:
+        statement: The statement.
+        text: Its text without the semicolon, variables put in.
+        at: Its first character in the script.
+        comments: The comments before and in it.
+    """
+
+    statement: Statement
+    text: str
+    at: Position
+    comments: tuple[str, ...] = ()
+
+
+def parse_statement(text: str, variables: Mapping[str, str] | None = None, *, tests: bool = False) -> Statement:
+    """Parse one statement, with or without a semicolon at its end.
+
+    Args:
+        text: The statement.
+        variables: What stands for ``${name}``, by names in upper case.
+        tests: Whether RUN SCRIPT and the kinds of ASSERT that test files have are statements.
+
+    Raises:
+        SqlSyntaxError: It is none, or more than one.
+
+    >>> parse_statement("drop stream clicks delete topic")
+    DropSource(kind='STREAM', name='CLICKS', if_exists=False, delete_topic=True)
+    """
+    found = parse_script(text, variables, tests=tests)
+    if len(found) == 1:
+        return found[0].statement
+    if not found:
+        raise syntax_error(text, Snag(START, "expected a statement, found nothing"))
+    raise syntax_error(text, Snag(found[1].at, "expected one statement, found another behind it"))
+
+
+def parse_script(text: str, variables: Mapping[str, str] | None = None, *, tests: bool = False) -> tuple[Parsed, ...]:
+    """Parse statements with semicolons between them.
+
+    DEFINE and UNDEFINE hold for the statements behind them. The place that an error names is exact; in a statement
+    with variables it is that in the text with their values.
+
+    Args:
+        text: The statements.
+        variables: What stands for ``${name}`` at the start, by names in upper case.
+        tests: Whether RUN SCRIPT and the kinds of ASSERT that test files have are statements.
+
+    Raises:
+        SqlSyntaxError: Any of them cannot be parsed.
+    """
+    known = dict(variables or {})
+    found = []
+    for piece in _pieces(text):
+        source, tokens = text, piece.tokens
+        begin, end = tokens[0].at.offset, tokens[-1].at.offset
+        if known and "${" in text[begin:end]:
+            source = substitute(text[begin:end], known)
+            begin, end = 0, len(source)
+            tokens = tokenize(source, tokens[0].at).tokens
+        node = parsed(source, tokens, test_statement if tests else statement)
+        _check_height(source, node, len(tokens))
+        if isinstance(node, Define):
+            known[node.name] = node.value
+        elif isinstance(node, Undefine):
+            known.pop(node.name, None)
+        found.append(Parsed(node, source[begin:end].rstrip(), tokens[0].at, tuple(c.text for c in piece.comments)))
+    return tuple(found)
+
+
+def parse_expression(text: str) -> Expression:
+    """Parse an expression.
+
+    Raises:
+        SqlSyntaxError: It is none.
+
+    >>> parse_expression("a->b")
+    FieldAccess(base=Column(name='A', source=None), name='B')
+    """
+    tokens = tokenize(text).tokens
+    found: Expression = parsed(text, tokens, _expression)
+    _check_height(text, found, len(tokens))
+    return found
+
+
+def substitute(text: str, variables: Mapping[str, str]) -> str:
+    """The text with values for ``${name}``, in strings too; ``$${name}`` becomes ``${name}``, unknown names stay.
+
+    >>> substitute("SELECT '${place}', '$${place}' FROM ${other};", {"PLACE": "Oslo"})
+    "SELECT 'Oslo', '${place}' FROM ${other};"
+    """
+
+    def value(found: re.Match[str]) -> str:
+        escaped, name = found.groups()
+        return found.group()[1:] if escaped else variables.get(name.upper(), found.group())
+
+    return _REFERENCE.sub(value, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    tokens: list[Token]
+    comments: list[Comment]
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """The tokens of each statement, with its semicolon as their end; comments behind the last one are dropped."""
+    tokens, comments = tokenize(text)
+    first = said = 0
+    for place, token in enumerate(tokens):
+        if token.key != ";" and token.kind is not Kind.END:
+            continue
+        if place > first:
+            until = said
+            while until < len(comments) and comments[until].at.offset < token.at.offset:
+                until += 1
+            end = Token(Kind.END.value, Kind.END, "", token.at, token.end)
+            yield _Piece([*tokens[first:place], end], comments[said:until])
+            said = until
+        first = place + 1
+
+
+def _expression(cursor: Cursor) -> Expression:
+    return expression(cursor)
+
+
+def _check_height(text: str, root: Node, tokens: int) -> None:
+    """Refuse a tree so high that a function which calls itself for each level could not walk it."""
+    if tokens <= MAX_HEIGHT:
+        return
+    waiting = [(root, 1)]
+    while waiting:
+        node, height = waiting.pop()
+        if height > MAX_HEIGHT:
+            hint = "Split the expression, for example over the queries of WITH."
+            raise syntax_error(text, Snag(node.at, f"an expression of more than {MAX_HEIGHT} levels", hint=hint))
+        waiting += [(child, height + 1) for child in children(node)]

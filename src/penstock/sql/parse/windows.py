@@ -1,0 +1,67 @@
+"""The grammar of durations, windows and the time limits of joins."""
+
+from __future__ import annotations
+
+from penstock.sql.parse.cursor import Cursor
+from penstock.sql.parse.query_nodes import Duration, Unit, Window, WindowKind, Within
+
+__all__ = ["duration", "window", "within"]
+
+_UNITS: tuple[Unit, ...] = ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
+_KINDS: tuple[WindowKind, ...] = ("TUMBLING", "HOPPING", "SESSION", "SLIDING")
+
+
+def duration(cursor: Cursor) -> Duration:
+    """Read a number with a unit of time."""
+    at = cursor.token.at
+    amount = cursor.whole_number()
+    for unit in _UNITS:
+        if cursor.accept(unit) or cursor.accept(f"{unit}S"):
+            return Duration(amount, unit, at=at)
+    raise cursor.unexpected()
+
+
+def window(cursor: Cursor) -> Window:
+    """Read WINDOW and what follows it."""
+    at = cursor.expect("WINDOW").at
+    kind = next((kind for kind in _KINDS if cursor.accept(kind)), None)
+    if kind is None:
+        raise cursor.unexpected()
+    cursor.expect("(")
+    if kind != "SESSION":
+        cursor.expect("SIZE")
+    size = duration(cursor)
+    advance = None
+    if kind == "HOPPING":
+        cursor.expect(",")
+        cursor.expect("ADVANCE")
+        cursor.expect("BY")
+        advance = duration(cursor)
+    retention = grace = None
+    more = cursor.accept(",")
+    if more and cursor.accept("RETENTION"):
+        retention = duration(cursor)
+        more = cursor.accept(",")
+    if more:
+        grace = _grace(cursor)
+    cursor.expect(")")
+    return Window(kind, size, advance, retention, grace, at=at)
+
+
+def within(cursor: Cursor) -> Within:
+    """Read WITHIN and what follows it."""
+    at = cursor.expect("WITHIN").at
+    if cursor.accept("("):
+        before = duration(cursor)
+        cursor.expect(",")
+        after = duration(cursor)
+        cursor.expect(")")
+    else:
+        before = after = duration(cursor)
+    return Within(before, after, _grace(cursor) if cursor.at("GRACE") else None, at=at)
+
+
+def _grace(cursor: Cursor) -> Duration:
+    cursor.expect("GRACE")
+    cursor.expect("PERIOD")
+    return duration(cursor)

@@ -1,0 +1,242 @@
+"""Run a case: its statements against a catalog, its inputs through the queries one after the other, then compare."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from penstock.api.builder import StreamsBuilder
+from penstock.errors import PenstockError, SqlError
+from penstock.serde.binding import bound, configured
+from penstock.sql.analyse import InsertedRow, QueryPlan, steps_of
+from penstock.sql.analyse.definitions import create_source
+from penstock.sql.catalog import Catalog, Source
+from penstock.sql.compile import compile_query, source_serdes
+from penstock.sql.parse import parse_script
+from penstock.sql.parse.statement_nodes import CreateSource
+from penstock.sql.testing.cases import Case
+from penstock.sql.testing.matching import differences
+from penstock.sql.testing.posts import post_differences
+from penstock.sql.testing.schemas import CaseSchemas
+from penstock.sql.testing.topics import TestRecord, TestTopic
+from penstock.testing import TopologyTestDriver
+
+__all__ = ["Outcome", "Run", "run_case"]
+
+Result = Literal["passed", "failed"]
+SETTINGS = {"statestore.cache.max.bytes": 0, "deserialization.exception.handler": "continue"}
+EMIT = "__emit.interval.ms.kstreams.windowed.aggregation__"
+INSERTED_AT = 1_600_000_000_000  # milliseconds: the time of rows of INSERT VALUES
+
+# Terms of the field by which two messages of one cause are recognised, whatever their sentences.
+# fmt: off
+TERMS = (
+    "aggregat", "alias", "ambiguous", "arithmetic", "array", "cast", "column", "compar", "delimiter", "duplicate",
+    "element", "format", "function", "group", "header", "insert", "join", "key", "map", "name", "null",
+    "parameter", "partition", "primary", "projection", "read-only", "registry", "reserved", "schema", "select",
+    "session", "signature", "source", "stream", "table", "timestamp", "topic", "type", "value", "window",
+)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a case.
+
+    Attributes:
+        reason: Why it failed, or how it was refused.
+        crashed: Whether an error was raised that is none of the language.
+        same_cause: Of a refused case, whether the message names what the expected one names.
+    """
+
+    case: Case
+    passed: bool
+    reason: str = ""
+    crashed: bool = False
+    same_cause: bool = True
+
+
+@dataclass(slots=True)
+class Run:
+    """The state of a case while it runs."""
+
+    case: Case
+    schemas: CaseSchemas
+    catalog: Catalog = field(default_factory=Catalog)
+    topics: dict[str, TestTopic] = field(default_factory=dict)
+    inserts: list[InsertedRow] = field(default_factory=list)
+    produced: set[str] = field(default_factory=set)
+    clock: int = 0
+
+    def statements(self) -> None:
+        """Apply the statements."""
+        entry = self.case.entry
+        self.catalog.settings.update({key: str(value) for key, value in entry.get("properties", {}).items()})
+        self.schemas.register(entry.get("topics", ()), self._declared())
+        self.catalog.infer = self.schemas.infer
+        for topic in entry.get("topics", ()):
+            self.catalog.topics[topic["name"]] = int(topic.get("partitions") or 1)
+        for applied in steps_of(self.case.script, self.catalog):
+            source = applied.source
+            if source is not None and source.topic not in self.catalog.topics:
+                self.catalog.topics[source.topic] = source.partitions or 4
+            if applied.row is not None:
+                self._insert(applied.row)
+
+    def _declared(self) -> Iterator[Source]:
+        """The sources whose columns the statements say, as far as that can be known before any is run."""
+        try:
+            parsed = parse_script(self.case.script)
+        except SqlError:
+            return  # refused again when the statements run
+        for each in parsed:
+            if isinstance(each.statement, CreateSource) and each.statement.columns:
+                with suppress(SqlError):
+                    source = create_source(each.statement, self.catalog, each.text)
+                    if source is not None:
+                        yield source
+
+    def topic(self, name: str) -> TestTopic:
+        """A topic with the formats of the first source over it."""
+        if name not in self.topics:
+            source = next((s for s in self.catalog.sources.values() if s.topic == name), None)
+            self.topics[name] = TestTopic.of(name, source, self.schemas)
+            exact = self.catalog.flag("use.exact.numeric.comparison", otherwise=True)
+            self.topics[name].exact = exact
+        return self.topics[name]
+
+    def _insert(self, row: InsertedRow) -> None:
+        key, value = (configured(serde, self.schemas.settings) for serde in source_serdes(row.source))
+        key, value = (bound(serde, row.source.topic, part) for serde, part in ((key, "key"), (value, "value")))
+        stamp = INSERTED_AT if row.timestamp is None else row.timestamp
+        record = TestRecord(key.serialize(row.key), value.serialize(row.value), stamp)
+        self.topic(row.source.topic).records.append(record)
+
+    def inputs(self) -> list[tuple[str, TestRecord]]:
+        """Write the inputs."""
+        records = self.case.entry.get("inputs", ())
+        return [(record["topic"], self.topic(record["topic"]).add(record)) for record in records]
+
+    def query(self, plan: QueryPlan, inputs: Iterable[tuple[str, TestRecord]]) -> None:
+        """Run one query over its sources."""
+        sources = [self.catalog.sources[name].topic for name in plan.reads if name in self.catalog.sources]
+        given = [(topic, record) for topic, record in inputs if topic in sources]
+        piped = {topic for topic, _ in given}
+        for topic in dict.fromkeys(sources):
+            if topic not in piped:
+                given += [(topic, record) for record in self.topic(topic).records]
+        builder = StreamsBuilder()
+        compile_query(plan, builder)
+        settings = {**SETTINGS, **self.schemas.settings, **self._settings(plan)}
+        sink = self.topic(plan.target.topic)
+        with TopologyTestDriver(builder.build(), settings) as driver:
+            for topic, record in given:
+                driver.pipe_raw(topic, record.key, record.value, record.timestamp, record.headers)
+                while (written := driver.read_raw(plan.target.topic)) is not None:
+                    headers = tuple(written.headers or ())
+                    sink.records.append(TestRecord(written.key, written.value, written.timestamp, headers))
+            self.produced |= {f"query_{plan.id}-{name}" for name in driver.produced_topic_names()} | {sink.name}
+
+    @staticmethod
+    def _settings(plan: QueryPlan) -> dict[str, Any]:
+        given = {name.removeprefix("ksql.streams."): value for name, value in plan.settings}
+        return {EMIT: int(given[EMIT])} if EMIT in given else {}
+
+    def check(self) -> list[str]:
+        """The differences from what the case expects."""
+        entry = self.case.entry
+        found: list[str] = []
+        wanted: dict[str, list[Mapping[str, Any]]] = {}
+        for record in entry.get("outputs", ()):
+            wanted.setdefault(record["topic"], []).append(record)
+        timed = bool(entry.get("inputs"))
+        for name, records in wanted.items():
+            found += self._check_topic(self.topic(name), records, timed=timed)
+        return found + list(post_differences(entry.get("post", {}), self.catalog, self.produced))
+
+    def _check_topic(self, topic: TestTopic, wanted: list[Mapping[str, Any]], *, timed: bool) -> list[str]:
+        shown = [self._shown(topic, record) for record in topic.records]
+        if len(shown) != len(wanted):
+            return [f"{topic.name} has {len(shown)} records, not {len(wanted)}: {'; '.join(map(str, shown))[:600]}"]
+        for number, (record, expected) in enumerate(zip(shown, wanted, strict=True)):
+            found = list(self._check_record(record, expected, timed=timed))
+            if found:
+                return [f"{topic.name}, record {number}: {'; '.join(found)}"]
+        return []
+
+    @staticmethod
+    def _shown(topic: TestTopic, record: TestRecord) -> dict[str, Any]:
+        key, window = topic.key_of(record)
+        value = topic.value_of(record)
+        return {"key": key, "value": value, "timestamp": record.timestamp, "window": window, "headers": record.headers}
+
+    @staticmethod
+    def _check_record(record: Mapping[str, Any], expected: Mapping[str, Any], *, timed: bool) -> Iterable[str]:
+        yield from differences(expected.get("key"), record["key"], "key")
+        yield from differences(expected.get("value"), record["value"])
+        stamp = expected.get("timestamp")
+        if stamp is not None and (timed or int(stamp) != 0) and int(stamp) != record["timestamp"]:
+            yield f"timestamp is {record['timestamp']}, not {stamp}"
+        window = expected.get("window")
+        if window is not None:
+            found = record["window"]
+            if found is None or (found.start, found.end) != (int(window["start"]), int(window["end"])):
+                yield f"window is {found}, not {window}"
+        elif record["window"] is not None:
+            yield f"window is {record['window']}, not none"
+        headers = [{"KEY": key, "VALUE": value} for key, value in record["headers"]]
+        yield from differences(expected.get("headers") or [], headers, "headers")
+
+
+def run_case(case: Case) -> Outcome:
+    """Run a case and compare."""
+    with CaseSchemas() as schemas:
+        return _run(case, Run(case, schemas))
+
+
+def _run(case: Case, run: Run) -> Outcome:
+    try:
+        run.statements()
+        if not run.catalog.queries and case.refused is None:
+            return Outcome(case, passed=False, reason="the statements start no query")
+        inputs = run.inputs()
+        for plan in list(run.catalog.queries.values()):
+            run.query(plan, inputs)
+        found = run.check()
+    except PenstockError as error:
+        return _refused(case, error)
+    except Exception as error:  # noqa: BLE001 - a case that breaks the engine must not end the others
+        return Outcome(case, passed=False, reason=f"{type(error).__name__}: {error}", crashed=True)
+    if case.refused is not None:
+        return Outcome(case, passed=False, reason=f"not refused: {case.refused.get('message', '')}"[:300])
+    return Outcome(case, passed=not found, reason="; ".join(found)[:900])
+
+
+def _refused(case: Case, error: PenstockError) -> Outcome:
+    message = str(error)
+    if case.refused is None:
+        return Outcome(case, passed=False, reason=f"refused: {message}")
+    at_run = "StreamsException" in str(case.refused.get("type"))
+    if not isinstance(error, SqlError) and not at_run:
+        return Outcome(case, passed=False, reason=f"{type(error).__name__}: {message}", crashed=True)
+    same = at_run or same_cause(str(case.refused.get("message") or ""), message)
+    return Outcome(case, passed=True, reason=message, same_cause=same)
+
+
+def same_cause(expected: str, message: str) -> bool:
+    """Whether a message names the cause that another names: half of its names and of its terms of the field.
+
+    >>> same_cause("no column 'BOB' for SELECT", "line 1:8: SELECT names the column 'BOB', which no source has")
+    True
+    >>> same_cause("the join lacks a window", "line 1:8: the column 'ANN' is reserved")
+    False
+    """
+    line = expected.split("\n", maxsplit=1)[0]
+    first = line if len(line) > 20 else expected
+    names = set(re.findall(r"['`]([^'`]{1,60})['`]", first)) | set(re.findall(r"\b[A-Z][A-Z0-9_]{2,}\b", first))
+    text = message.lower()
+    terms = [term for term in TERMS if term in first.lower()]
+    return all(sum(word.lower() in text for word in words) * 2 >= len(words) for words in (list(names), terms))

@@ -1,0 +1,188 @@
+"""The serdes of tests: the values of cases to the bytes of topics, and bytes to what cases compare."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from penstock.serde.windowed import Window
+from penstock.sql.catalog import DataFormat, Source, SourceWindow
+from penstock.sql.compile.serdes import format_serde
+from penstock.sql.formats import RowSerde, format_info
+from penstock.sql.testing.schemas import CaseSchemas
+from penstock.sql.testing.values import case_value, sql_value
+from penstock.sql.types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
+
+__all__ = ["TestRecord", "TestTopic", "decoded", "encoded"]
+
+_LONG = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class TestRecord:
+    """A record of a topic, as bytes."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(slots=True)
+class TestTopic:
+    """A topic with its records and formats."""
+
+    name: str
+    key_format: DataFormat
+    value_format: DataFormat
+    keys: tuple[tuple[str, SqlType], ...] = ()
+    values: tuple[tuple[str, SqlType], ...] = ()
+    window: SourceWindow | None = None
+    schemas: CaseSchemas | None = None
+    exact: bool = True
+    records: list[TestRecord] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, source: Source | None, schemas: CaseSchemas) -> TestTopic:
+        """The topic of a source; of a topic without source the values are JSON."""
+        if source is None:
+            return cls(name, DataFormat("KAFKA"), DataFormat("JSON"), (("KEY", STRING),))
+        return cls(
+            name,
+            source.key_format,
+            source.value_format,
+            tuple((column.name, column.type) for column in source.keys),
+            tuple((column.name, column.type) for column in source.values),
+            source.window,
+            schemas,
+        )
+
+    def add(self, record: Mapping[str, Any]) -> TestRecord:
+        """Write a record of a case."""
+        key = self._encoded(record.get("key"), "key")
+        if key is not None and (window := record.get("window")) is not None:
+            start, end = int(window["start"]), int(window["end"])
+            key += _LONG.pack(start) if window.get("type") == "time" else _LONG.pack(end) + _LONG.pack(start)
+        value = self._encoded(record.get("value"), "value")
+        headers = tuple(
+            (header["KEY"], None if header["VALUE"] is None else base64.b64decode(header["VALUE"]))
+            for header in record.get("headers") or ()
+        )
+        made = TestRecord(key, value, int(record.get("timestamp", 0)), headers)
+        self.records.append(made)
+        return made
+
+    def key_of(self, record: TestRecord) -> tuple[Any, Window | None]:
+        """The key of a record as cases compare it, and its window."""
+        data, window = record.key, None
+        if data is not None and self.window is not None:
+            if self.window.size_ms is None:
+                window = Window(_LONG.unpack(data[-8:])[0], _LONG.unpack(data[-16:-8])[0])
+                data = data[:-16]
+            else:
+                start = _LONG.unpack(data[-8:])[0]
+                window = Window(start, start + self.window.size_ms)
+                data = data[:-8]
+        return self._decoded(data, "key"), window
+
+    def value_of(self, record: TestRecord) -> Any:
+        """The value of a record as cases compare it."""
+        if not self.exact and self.value_format.name == "JSON" and record.value is not None:
+            return json.loads(record.value)
+        return self._decoded(record.value, "value")
+
+    def _encoded(self, value: Any, part: str) -> bytes | None:
+        form, columns = self._form(part)
+        if value is None or self.schemas is None or not format_info(form.name).infers:
+            return encoded(value, form, columns, part)
+        serde = self.schemas.writer(form, columns, self.name, part)
+        found: bytes | None = serde.serialize(_row(value, serde.columns, unwrapped=serde.unwrapped))
+        return found
+
+    def _decoded(self, data: bytes | None, part: str) -> Any:
+        form, columns = self._form(part)
+        if data is None or self.schemas is None or not format_info(form.name).infers:
+            return decoded(data, form, columns, part)
+        return _shown(self.schemas.reader(form, data, self.name, part), data)
+
+    def _form(self, part: str) -> tuple[DataFormat, tuple[tuple[str, SqlType], ...]]:
+        return (self.key_format, self.keys) if part == "key" else (self.value_format, self.values)
+
+
+def encoded(value: Any, form: DataFormat, columns: Sequence[tuple[str, SqlType]], part: str) -> bytes | None:
+    """The bytes of a value of a case."""
+    if form.name == "NONE":
+        return None
+    if form.name == "JSON":
+        return None if value is None else _dumps(value).encode()
+    if value is None:
+        return None
+    if form.name == "DELIMITED":
+        return str(value).encode()
+    if form.name == "KAFKA":
+        kind = columns[0][1] if columns else STRING
+        if isinstance(value, dict) and len(value) == 1:
+            value = next(iter(value.values()))
+        return _kafka(value, kind)
+    serde = format_serde(form, columns, part)
+    row = _row(value, columns, unwrapped=getattr(serde, "unwrapped", False))
+    found: bytes | None = serde.serialize(row)
+    return found
+
+
+def decoded(data: bytes | None, form: DataFormat, columns: Sequence[tuple[str, SqlType]], part: str) -> Any:
+    """The value that bytes stand for, as cases have it."""
+    if data is None or form.name == "NONE":
+        return None
+    if form.name == "JSON":
+        return json.loads(data, parse_float=Decimal)
+    if form.name == "DELIMITED":
+        return data.decode()
+    serde = format_serde(form, columns, part)
+    if form.name == "KAFKA":
+        return serde.deserialize(data)[0]
+    return _shown(serde, data)
+
+
+def _shown(serde: RowSerde, data: bytes) -> Any:
+    """The value of bytes as cases compare it."""
+    row = serde.deserialize(data)
+    if row is None:
+        return None
+    items = [case_value(item, kind) for item, (_, kind) in zip(row, serde.columns, strict=True)]
+    return items[0] if serde.unwrapped else dict(zip([name for name, _ in serde.columns], items, strict=True))
+
+
+def _kafka(value: Any, kind: SqlType) -> bytes:
+    if kind == INTEGER:
+        return struct.pack(">i", int(value))
+    if kind == BIGINT:
+        return _LONG.pack(int(value))
+    if kind == DOUBLE:
+        return struct.pack(">d", float(value))
+    if kind == STRING:
+        return (value if isinstance(value, str) else _dumps(value)).encode()
+    return base64.b64decode(value)
+
+
+def _dumps(value: Any) -> str:
+    """JSON with decimals as they are written."""
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(str(k))}:{_dumps(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_dumps, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _row(value: Any, columns: Sequence[tuple[str, SqlType]], *, unwrapped: bool) -> tuple[Any, ...]:
+    if unwrapped or not isinstance(value, dict):
+        return (sql_value(value, columns[0][1]),) if columns else ()
+    by_upper = {str(key).upper(): item for key, item in value.items()}
+    return tuple(sql_value(value.get(name, by_upper.get(name.upper())), kind) for name, kind in columns)

@@ -1,0 +1,178 @@
+"""The operators ``+ - * / %``: their result types, and functions over values that overflow and fail as Java's do."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal, DecimalException
+from typing import Any
+
+from penstock.sql.types.coercion import as_decimal
+from penstock.sql.types.errors import SqlTypeError, SqlValueError
+from penstock.sql.types.numbers import exact_context, rescale, wrap_int, wrap_long
+from penstock.sql.types.sql_type import (
+    BIGINT,
+    DOUBLE,
+    INTEGER,
+    STRING,
+    DecimalType,
+    SqlType,
+    base_name,
+    is_numeric,
+)
+
+__all__ = ["OPERATORS", "Arithmetic", "arithmetic", "decimal_result", "negation"]
+
+OPERATORS = ("+", "-", "*", "/", "%")
+Binary = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """An operator for two types: the type of its result, and the function over values that are not null."""
+
+    type: SqlType
+    apply: Binary
+
+
+def arithmetic(operator_: str, left: SqlType, right: SqlType) -> Arithmetic:
+    """The operator for operands of two types.
+
+    A null operand is an error of the whole select expression, so it never reaches the function.
+
+    >>> arithmetic("+", INTEGER, INTEGER).apply(2**31 - 1, 1)
+    -2147483648
+    >>> quotient = arithmetic("/", DecimalType(4, 2), DecimalType(4, 2))
+    >>> str(quotient.type), quotient.apply(Decimal("10.10"), Decimal("2.00"))
+    ('DECIMAL(11, 7)', Decimal('5.0500000'))
+
+    Raises:
+        SqlTypeError: the operator is not defined for these types. The function raises `SqlValueError` where an integer
+            or decimal is divided by zero, or a quotient of decimals is not exact.
+    """
+    if operator_ == "+" and left == right == STRING:
+        return Arithmetic(STRING, operator.add)
+    if not (is_numeric(left) and is_numeric(right)):
+        raise SqlTypeError(f"Arithmetic does not take {base_name(left)} and {base_name(right)}")
+    if DOUBLE in (left, right):
+        return Arithmetic(DOUBLE, DOUBLES[operator_])
+    if isinstance(left, DecimalType) or isinstance(right, DecimalType):
+        result = decimal_result(operator_, as_decimal(left), as_decimal(right))
+        return Arithmetic(result, _exact(operator_, result))
+    if left == right == INTEGER:
+        return Arithmetic(INTEGER, INTEGERS[operator_])
+    return Arithmetic(BIGINT, LONGS[operator_])
+
+
+def decimal_result(operator_: str, left: DecimalType, right: DecimalType) -> DecimalType:
+    """The decimal type of a result.
+
+    >>> str(decimal_result("*", DecimalType(4, 2), DecimalType(5, 3)))
+    'DECIMAL(10, 5)'
+    """
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    scale = max(left.scale, right.scale)
+    match operator_:
+        case "+" | "-":
+            return DecimalType(whole + scale + 1, scale)
+        case "*":
+            return DecimalType(left.precision + right.precision + 1, left.scale + right.scale)
+        case "/":
+            scale = max(6, left.scale + right.precision + 1)
+            return DecimalType(left.precision - left.scale + right.scale + scale, scale)
+        case "%":
+            least = min(left.precision - left.scale, right.precision - right.scale)
+            return DecimalType(max(1, least + scale), scale)
+    raise SqlTypeError(f"there is no operator {operator_}")
+
+
+def negation(kind: SqlType) -> Callable[[Any], Any]:
+    """The function of a minus sign before an operand."""
+    if kind == INTEGER:
+        return lambda value: wrap_int(-value)
+    if kind == BIGINT:
+        return lambda value: wrap_long(-value)
+    if kind == DOUBLE:
+        return operator.neg
+    if isinstance(kind, DecimalType):
+        return lambda value: value.copy_negate() if value else value
+    raise SqlTypeError(f"Negation on unsupported type: {base_name(kind)}")
+
+
+def _quotient(left: int, right: int) -> int:
+    if right == 0:
+        raise SqlValueError("/ by zero")
+    found = abs(left) // abs(right)
+    return found if (left < 0) == (right < 0) else -found
+
+
+def _remainder(left: int, right: int) -> int:
+    return left - right * _quotient(left, right)
+
+
+def _wrapped(step: Callable[[int, int], int], wrap: Callable[[int], int]) -> Binary:
+    return lambda left, right: wrap(step(left, right))
+
+
+WHOLE: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _quotient,
+    "%": _remainder,
+}
+INTEGERS = {name: _wrapped(step, wrap_int) for name, step in WHOLE.items()}
+LONGS = {name: _wrapped(step, wrap_long) for name, step in WHOLE.items()}
+
+
+def _divide(left: float, right: float) -> float:
+    if right:
+        return left / right
+    if left == 0 or math.isnan(left) or math.isnan(right):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1, right)
+
+
+def _modulo(left: float, right: float) -> float:
+    if right == 0 or math.isinf(left):
+        return math.nan
+    return math.fmod(left, right)
+
+
+def _floats(step: Callable[[float, float], float]) -> Binary:
+    return lambda left, right: step(float(left), float(right))
+
+
+DOUBLES = {
+    "+": _floats(operator.add),
+    "-": _floats(operator.sub),
+    "*": _floats(operator.mul),
+    "/": _floats(_divide),
+    "%": _floats(_modulo),
+}
+
+
+def _exact(operator_: str, result: DecimalType) -> Binary:
+    context = exact_context(result.precision)
+    step = DECIMALS[operator_]
+    scale = result.scale
+
+    def apply(left: int | Decimal, right: int | Decimal) -> Decimal:
+        try:
+            found = step(context, Decimal(left), Decimal(right))
+        except DecimalException as error:
+            raise SqlValueError(f"{left} {operator_} {right} has no exact result of type {result}") from error
+        return rescale(found, scale)
+
+    return apply
+
+
+DECIMALS: dict[str, Callable[[Context, Decimal, Decimal], Decimal]] = {
+    "+": Context.add,
+    "-": Context.subtract,
+    "*": Context.multiply,
+    "/": Context.divide,
+    "%": Context.remainder,
+}

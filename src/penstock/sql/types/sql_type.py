@@ -1,0 +1,190 @@
+"""SQL types as frozen values; ``str(type)`` is the canonical text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.sql.types.errors import SqlTypeError
+
+__all__ = [
+    "SqlType",
+    "Primitive",
+    "DecimalType",
+    "ArrayType",
+    "MapType",
+    "StructType",
+    "StructField",
+    "BOOLEAN",
+    "INTEGER",
+    "BIGINT",
+    "DOUBLE",
+    "STRING",
+    "BYTES",
+    "DATE",
+    "TIME",
+    "TIMESTAMP",
+    "NULL",
+    "INTERVAL_UNIT",
+    "base_name",
+    "is_numeric",
+    "quoted",
+]
+
+
+class SqlType:
+    """A type of a column or an expression. Equal types compare equal and may be keys of a dict."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive(SqlType):
+    """A type without parameters.
+
+    >>> str(BIGINT)
+    'BIGINT'
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BOOLEAN = Primitive("BOOLEAN")
+INTEGER = Primitive("INTEGER")
+BIGINT = Primitive("BIGINT")
+DOUBLE = Primitive("DOUBLE")
+STRING = Primitive("STRING")
+BYTES = Primitive("BYTES")
+DATE = Primitive("DATE")
+TIME = Primitive("TIME")
+TIMESTAMP = Primitive("TIMESTAMP")
+NULL = Primitive("null")  # of the literal NULL; no column has it
+INTERVAL_UNIT = Primitive("INTERVALUNIT")  # of DAYS in DATEADD(DAYS, 1, d); no column has it
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType(SqlType):
+    """An exact number of ``precision`` digits, ``scale`` of them behind the point.
+
+    >>> str(DecimalType(4, 2))
+    'DECIMAL(4, 2)'
+    """
+
+    precision: int
+    scale: int
+
+    def __post_init__(self) -> None:
+        if self.precision < 1:
+            raise SqlTypeError(f"DECIMAL precision must be >= 1: DECIMAL({self.precision},{self.scale})")
+        if self.scale < 0:
+            raise SqlTypeError(f"DECIMAL scale must be >= 0: DECIMAL({self.precision},{self.scale})")
+        if self.precision < self.scale:
+            raise SqlTypeError(f"DECIMAL precision must be >= scale: DECIMAL({self.precision},{self.scale})")
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision}, {self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType(SqlType):
+    """A list of values of one type.
+
+    >>> str(ArrayType(STRING))
+    'ARRAY<STRING>'
+    """
+
+    element: SqlType
+
+    def __str__(self) -> str:
+        return f"ARRAY<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType(SqlType):
+    """Values of one type by keys of another.
+
+    >>> str(MapType(STRING, INTEGER))
+    'MAP<STRING, INTEGER>'
+    """
+
+    key: SqlType
+    value: SqlType
+
+    def __str__(self) -> str:
+        return f"MAP<{self.key}, {self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A named field of a struct."""
+
+    name: str
+    type: SqlType
+
+    def __str__(self) -> str:
+        return f"{quoted(self.name)} {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class StructType(SqlType):
+    """Named fields in an order.
+
+    >>> str(StructType.of(A=INTEGER, b=STRING))
+    'STRUCT<`A` INTEGER, `b` STRING>'
+    """
+
+    fields: tuple[StructField, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for field in self.fields:
+            if field.name in seen:
+                raise SqlTypeError(f"Duplicate field names found in STRUCT: {quoted(field.name)}")
+            seen.add(field.name)
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, SqlType]] = (), /, **fields: SqlType) -> StructType:
+        """Make a struct of pairs of names and types, or of keywords."""
+        return cls(tuple(StructField(name, kind) for name, kind in (*pairs, *fields.items())))
+
+    def field(self, name: str) -> SqlType | None:
+        """The type of a field, or ``None`` if there is none of that name; names are case-sensitive."""
+        return next((field.type for field in self.fields if field.name == name), None)
+
+    def __str__(self) -> str:
+        return f"STRUCT<{', '.join(map(str, self.fields))}>"
+
+
+def quoted(name: str) -> str:
+    """A name in backticks, as types print their fields.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def base_name(kind: SqlType) -> str:
+    """The name of a type without its parameters, as messages use it.
+
+    >>> base_name(DecimalType(3, 1)), base_name(ArrayType(STRING))
+    ('DECIMAL', 'ARRAY')
+    """
+    match kind:
+        case DecimalType():
+            return "DECIMAL"
+        case ArrayType():
+            return "ARRAY"
+        case MapType():
+            return "MAP"
+        case StructType():
+            return "STRUCT"
+    return str(kind)
+
+
+def is_numeric(kind: SqlType) -> bool:
+    """Whether a type is INTEGER, BIGINT, DECIMAL or DOUBLE."""
+    return kind in (INTEGER, BIGINT, DOUBLE) or isinstance(kind, DecimalType)

@@ -1,0 +1,137 @@
+"""The rows of a store, moved on by the next records of its changelog: a piece of any size, of columns."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from penstock.errors import StateError
+from penstock.state.base import CHANGES_SCHEMA
+from penstock.state.changelog import RECORDS_SCHEMA, ChangelogFormat, changelog_format
+from penstock.state.changelog.base import KeyedFormat
+from penstock.state.memory import MemoryMap
+
+if TYPE_CHECKING:
+    from penstock.state.overlay import ReadableMap
+    from penstock.topology.stores import StoreSpec
+
+__all__ = ["StoreFollower", "reading_changelog"]
+
+_COLUMNS = ["timestamp", "key", "value"]
+_SLICE_ROWS = 50_000
+_NOTHING = MemoryMap()
+_SCHEMA = pa.schema([RECORDS_SCHEMA.field(name) for name in _COLUMNS])
+
+
+class StoreFollower:
+    """The changes of one store's rows, from piece to piece of its changelog.
+
+    Args:
+        spec: The store.
+        before: The task's numbers that belong to the rows before the first piece.
+        meta: The task's numbers at the end of the last piece's last commit.
+    """
+
+    def __init__(self, spec: StoreSpec, before: Mapping[str, int], meta: Mapping[str, int]) -> None:
+        self._spec = spec
+        self._format = changelog_format(spec)
+        self._meta = meta
+        self._observed = before.get(self._observed_name, -1)
+
+    @property
+    def _observed_name(self) -> str:
+        return f"{self._spec.name}/observed-stream-time"
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Those of the task's numbers that the next piece builds on."""
+        return {self._observed_name: self._observed} if self._format.keeps_all else {}
+
+    def changes(self, pieces: Sequence[pa.RecordBatch], held: ReadableMap) -> tuple[Iterable[pa.RecordBatch], int]:
+        """Return the changes (``CHANGES_SCHEMA``) in the order of the rows' bytes, and the number of records.
+
+        The changes are slices, to be iterated over more than once, also when ``held`` has been closed.
+
+        Args:
+            pieces: The next records, in the order of the log.
+            held: The rows so far.
+
+        Raises:
+            StateError: A record is none of such a store; also in an iteration.
+        """
+        frames = [pl.from_arrow(each.select(_COLUMNS), rechunk=False) for each in pieces]
+        frame = pl.concat([each for each in frames if isinstance(each, pl.DataFrame)])
+        frame = frame.filter(pl.col("key").is_not_null())  # of a source topic that serves as changelog
+        count = len(frame)
+        if self._format.keeps_all:
+            with reading_changelog(self._spec.name):
+                changes = self._format.changes(_batch(frame), held, self.numbers)
+            newest = frame["timestamp"].max()
+            self._observed = max(self._observed, newest if isinstance(newest, int) else -1)
+            return [_ordered(changes)], count
+        in_order = isinstance(self._format, KeyedFormat) and self._format.in_key_order
+        frame = _last_in_key_order(frame) if in_order else frame.unique("key", keep="last", maintain_order=True)
+        if not len(held):
+            frame = frame.filter(pl.col("value").is_not_null())
+        if in_order:
+            return _Slices(self._spec.name, self._format, frame, self._meta), count
+        with reading_changelog(self._spec.name):
+            return [_ordered(self._format.changes(_batch(frame), held, self._meta))], count
+
+
+def _last_in_key_order(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the last record of each key in the order of the keys; much faster than ``unique`` and a sort."""
+    ordered = records.sort("key", maintain_order=True)
+    return ordered.filter(ordered["key"].ne_missing(ordered["key"].shift(-1)))
+
+
+class _Slices:
+    """The changes of records in the order of their keys, which is that of their rows; a slice in memory at a time."""
+
+    def __init__(self, store: str, form: ChangelogFormat, records: pl.DataFrame, meta: Mapping[str, int]) -> None:
+        self._store = store
+        self._format = form
+        self._records = records
+        self._meta = meta
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for piece in self._records.iter_slices(_SLICE_ROWS):
+            with reading_changelog(self._store):
+                changes = self._format.changes(_batch(piece), _NOTHING, self._meta)
+            yield _ordered(changes) if changes.column(1).null_count else changes
+
+
+@contextmanager
+def reading_changelog(store: str) -> Iterator[None]:
+    """Raise StateError for records that do not fit a store."""
+    try:
+        yield
+    except (LookupError, ValueError, OverflowError, struct.error, pa.ArrowException) as error:
+        raise StateError(
+            f"the changelog of store {store!r} has a record that is none of such a store: {error}",
+            hint="Another program has written to it, or it is of a store of another kind. In micro-batches, bring the "
+            "checkpoint back from a backup; in continuous mode nothing but this topic has the state. To start from "
+            "nothing: penstock app reset.",
+            store=store,
+        ) from error
+
+
+def _batch(frame: pl.DataFrame) -> pa.RecordBatch:
+    batches = frame.to_arrow().cast(_SCHEMA).combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=_SCHEMA)
+
+
+def _ordered(changes: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the last change of each row in the order of the rows."""
+    if not changes.num_rows:
+        return changes
+    frame = pl.from_arrow(changes)
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - for the type checker
+    if frame["value"].null_count():
+        frame = frame.unique("key", keep="last", maintain_order=True)
+    return frame.sort("key").to_arrow().cast(CHANGES_SCHEMA).combine_chunks().to_batches()[0]

@@ -1,0 +1,390 @@
+"""The local copy of a task's stores: one LMDB environment, one sub-database a store.
+
+A replica is only ever moved forward by whole batches: the rows of a batch, the task's numbers and the batch's own
+number and checksum go into one LMDB transaction. LMDB keeps that promise against a killed process, not against a
+machine that loses power (nothing is flushed: the segments are authoritative), so a replica from before the machine's
+last start is thrown away, as is one that does not open, belongs to another checkpoint, or is of another format.
+
+Two processes never use a replica at a time: the directory has numbered slots, each with a lock, and a process that
+finds one taken uses the next. Between batches a process lets go of the lock but keeps the environment open
+(`Replica.release`); when it takes the lock again it checks that the files are still the same, and reads how far others
+have moved the replica.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from penstock.errors import StateError
+from penstock.state.base import Entries
+from penstock.state.lmdb_environment import MAP_BYTES, open_environment
+from penstock.state.long_keys import are_plain, fold, fold_entry, read_folded, scan_folded, scan_plain, unfold
+from penstock.state.own_folder import open_lock, own_folder
+from penstock.state.replica_position import ReplicaPosition
+
+__all__ = [
+    "ABOUT",
+    "NUMBERS",
+    "STORE",
+    "Replica",
+    "ReplicaMap",
+    "ReplicaReader",
+    "replica_description",
+    "replica_place",
+]
+
+_FORMAT = 1
+_FIRST_SLOT = "slot-0"
+ABOUT = b"about"
+NUMBERS = b"numbers"
+STORE = b"store/"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Replica:
+    """The replica of one task, owned by this process.
+
+    Args:
+        root: The directory of the replicas of this task and checkpoint.
+        identity: The identity that the replica must have; a replica of another one is emptied.
+        stores: The stores that readers will ask for.
+        map_bytes: The size beyond which its file has to be mapped anew, for which all readers of this process must be
+            closed.
+    """
+
+    def __init__(self, root: Path, identity: str, stores: Iterable[str], *, map_bytes: int = MAP_BYTES) -> None:
+        self._directory, self._lock = _take_slot(root)
+        self.readable_stores = tuple(stores)
+        self.quiesce: Callable[[], None] = lambda: None  # waits until no other reader of this process is open
+        self._about = replica_description(identity)
+        self._map_bytes = map_bytes
+        self._stores: dict[str, Any] = {}
+        self._env: Any = None
+        self._opened: list[tuple[int, int]] = []
+        self.position = ReplicaPosition()
+        try:
+            self._open()
+            self.position = self._read_position()
+        except (lmdb.Error, OSError, ValueError, KeyError):
+            self.reset()
+        else:
+            if self._read_about() != self._about:
+                self.reset()
+
+    @property
+    def directory(self) -> Path:
+        """The directory of its files."""
+        return self._directory
+
+    def is_there(self) -> bool:
+        """Return whether its files are still in place (another process may have deleted the directory)."""
+        return (self._directory / "data.mdb").exists()
+
+    def reset(self) -> None:
+        """Empty the replica."""
+        self.quiesce()
+        self._close_env()
+        for name in ("data.mdb", "lock.mdb"):
+            (self._directory / name).unlink(missing_ok=True)
+        if not self._directory.exists():
+            self._lock.close()
+            self._directory, self._lock = _take_slot(self._directory.parent)
+        self.position = ReplicaPosition()
+        try:
+            self._open()
+            with self._env.begin(write=True) as transaction:
+                transaction.put(ABOUT, json.dumps(self._about).encode(), db=self._numbers)
+                self._write_position(transaction, self.position)
+        except (lmdb.Error, OSError) as error:
+            raise self.unusable(error) from error
+
+    def apply(
+        self,
+        stores: Sequence[str],
+        changes: Callable[[str], Iterable[tuple[list[bytes], list[bytes | None]]]],
+        position: ReplicaPosition,
+        *,
+        fresh: bool = False,
+    ) -> None:
+        """Apply these changes and move to ``position``, in one transaction; no reader may be open in this process.
+
+        Args:
+            stores: The stores that change.
+            changes: Returns for a store pieces of (keys in byte order, values); None deletes.
+            position: The position afterwards.
+            fresh: Whether the changes are the whole contents (a snapshot) and the replica is empty.
+        """
+        databases = [(store, self.database(store)) for store in stores]
+        while True:
+            try:
+                with self._env.begin(write=True) as transaction:
+                    for store, database in databases:
+                        _write(transaction, database, changes(store), append=fresh)
+                    self._write_position(transaction, position)
+            except lmdb.MapFullError:
+                self.quiesce()  # LMDB resizes only when no reader of this process is open
+                self._env.set_mapsize(self._env.info()["map_size"] * 2)
+            except (lmdb.DiskError, OSError) as error:
+                raise self.unusable(error) from error
+            else:
+                self.position = position
+                return
+
+    def clear(self, stores: Iterable[str], position: ReplicaPosition) -> None:
+        """Delete all rows of these stores and move to ``position``, in one transaction."""
+        databases = [self.database(store) for store in stores]
+        with self._env.begin(write=True) as transaction:
+            for database in databases:
+                transaction.drop(database, delete=False)
+            self._write_position(transaction, position)
+        self.position = position
+
+    def reader(self) -> ReplicaReader:
+        """Return a consistent view of the present contents; close it before the next `apply`."""
+        return ReplicaReader(self, self._env.begin())
+
+    @property
+    def transaction_number(self) -> int:
+        """The number of the last transaction, also of another process."""
+        return int(self._env.info()["last_txnid"])
+
+    def newest_reader(self) -> ReplicaReader:
+        """Return a view of the contents that another process may have written; ``position`` is theirs from now on."""
+        try:
+            transaction = self._env.begin()
+        except lmdb.MapResizedError:
+            self.quiesce()
+            self._env.set_mapsize(0)  # the size that the other process has set
+            transaction = self._env.begin()
+        self.position = ReplicaPosition.load(transaction.get(NUMBERS, None, self._numbers))
+        return ReplicaReader(self, transaction)
+
+    def database(self, store: str) -> Any:
+        """Return the sub-database of a store; to be called once before a reader that is to see the store."""
+        found = self._stores.get(store)
+        if found is None:
+            found = self._stores[store] = self._env.open_db(STORE + store.encode())
+        return found
+
+    def store_names(self) -> list[str]:
+        """Return the stores that it holds rows of."""
+        with self._env.begin() as transaction:
+            names = [bytes(key) for key in transaction.cursor().iternext(keys=True, values=False)]
+        return [name.removeprefix(STORE).decode() for name in names if name.startswith(STORE)]
+
+    def release(self) -> None:
+        """Let other processes use it; `retake` comes before the next use."""
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def retake(self) -> bool:
+        """Take its slot again; return False if another process has it, or the replica has been replaced."""
+        if self._directory.name != _FIRST_SLOT:  # a process that closes one of the others removes it
+            return False
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        try:
+            if self._identities() != self._opened:
+                return False
+            try:
+                self.position = self._read_position()
+            except lmdb.MapResizedError:
+                self.quiesce()
+                self._env.set_mapsize(0)  # the size that the other process has set
+                self.position = self._read_position()
+            self._env.reader_check()  # readers of killed processes keep LMDB from using old pages again
+        except (lmdb.Error, OSError, ValueError, KeyError):
+            return False
+        return True
+
+    def _identities(self) -> list[tuple[int, int]]:
+        """Return the identities of its open files, if those are still the ones in its directory."""
+        lock = os.fstat(self._lock.fileno())
+        files = [(self._directory / name).stat() for name in ("data.mdb", "owner.lock")]
+        return [(each.st_dev, each.st_ino) for each in (*files, lock)]
+
+    def close(self) -> None:
+        """Close it and let go of its slot; a slot besides the first is removed."""
+        self._close_env()
+        if self._directory.name != _FIRST_SLOT:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self._lock.close()
+
+    def _open(self) -> None:
+        flushes = self._about["boot"] == ""
+        self._env = open_environment(self._directory, self._map_bytes, len(self.readable_stores), flushes=flushes)
+        pages = self._env.info()["last_pgno"] + 1
+        if (self._directory / "data.mdb").stat().st_size < pages * self._env.stat()["psize"]:
+            raise lmdb.CorruptedError("the file has been cut short")  # reading on would end the process
+        self._stores = {}
+        self._opened = self._identities()
+        self._env.reader_check()
+        self._numbers = self._env.open_db(b"numbers")
+        for store in self.readable_stores:
+            self.database(store)
+
+    def _close_env(self) -> None:
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def _read_about(self) -> Any:
+        with self._env.begin(db=self._numbers) as transaction:
+            return json.loads(transaction.get(ABOUT) or b"{}")
+
+    def _read_position(self) -> ReplicaPosition:
+        with self._env.begin(db=self._numbers) as transaction:
+            found = transaction.get(NUMBERS)
+        return ReplicaPosition.load(found)
+
+    def _write_position(self, transaction: Any, position: ReplicaPosition) -> None:
+        transaction.put(NUMBERS, position.dump(), db=self._numbers)
+
+    def unusable(self, error: Exception) -> StateError:
+        """Return the error for a replica that cannot be written."""
+        return StateError(
+            f"the state replica in {self._directory} could not be written: {error}",
+            hint="Free space there, or set state.dir to a larger disk. Nothing is lost: it is rebuilt.",
+            directory=str(self._directory),
+        )
+
+
+class ReplicaReader:
+    """One consistent view of a replica."""
+
+    def __init__(self, replica: Replica, transaction: Any) -> None:
+        self._replica = replica
+        self._transaction = transaction
+
+    def map(self, store: str) -> ReplicaMap:
+        """Return the rows of one store."""
+        return ReplicaMap(self._transaction, self._replica.database(store))
+
+    def close(self) -> None:
+        self._transaction.abort()
+
+
+class ReplicaMap:
+    """The committed rows of one store: the reading half of a byte map."""
+
+    __slots__ = ("_database", "_get", "_transaction")
+
+    def __init__(self, transaction: Any, database: Any) -> None:
+        self._transaction = transaction
+        self._database = database
+        self._get = transaction.get
+
+    def __len__(self) -> int:
+        return int(self._transaction.stat(self._database)["entries"])
+
+    def get(self, key: bytes) -> bytes | None:
+        stored = fold(key)
+        value = self._get(stored, None, self._database)
+        return None if value is None else unfold(stored, value)[1]
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        if not are_plain(keys):
+            return [self.get(key) for key in keys]
+        get, database = self._get, self._database
+        return [get(key, None, database) for key in keys]
+
+    def scan(
+        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Return entries with start <= key < end in byte order."""
+        return scan_folded(self._transaction, self._database, start, end, reverse=reverse)
+
+    def scan_many(self, ranges: Iterable[tuple[bytes, bytes]]) -> list[list[tuple[bytes, bytes]]]:
+        """Return the entries of each range."""
+        ranges = list(ranges)
+        if not are_plain([bound for one in ranges for bound in one]):
+            return [list(self.scan(start, end)) for start, end in ranges]
+        cursor = self._transaction.cursor(self._database)
+        results = []
+        for start, end in ranges:
+            found = scan_plain(cursor, start, end)
+            results.append(list(self.scan(start, end)) if found is None else found)
+        return results
+
+    def read(self, start: bytes, end: bytes, limit: int) -> Entries | None:
+        """Return keys and values of `scan`; None when there are more than ``limit``."""
+        return read_folded(self._transaction, self._database, start, end, limit)
+
+
+def _write(
+    transaction: Any,
+    database: Any,
+    pieces: Iterable[tuple[list[bytes], list[bytes | None]]],
+    *,
+    append: bool,
+) -> None:
+    cursor = transaction.cursor(database)
+    for keys, values in pieces:
+        plain = are_plain(keys)
+        entries: Iterable[tuple[bytes, bytes | None]] = zip(keys, values, strict=True)
+        if None in values:
+            append = False
+            gone = [key for key, value in zip(keys, values, strict=True) if value is None]
+            delete = transaction.delete
+            for key in gone if plain else map(fold, gone):
+                delete(key, b"", database)
+            entries = [entry for entry in entries if entry[1] is not None]
+        if not plain:
+            append = False  # folded keys are not in the order of the keys
+            entries = [fold_entry(key, value) for key, value in entries if value is not None]
+        cursor.putmulti(entries, append=append)
+
+
+def _take_slot(root: Path) -> tuple[Path, Any]:
+    """Take the first slot that no living process holds; return it and its lock."""
+    number = 0
+    while True:
+        directory = root / f"slot-{number}"
+        try:
+            own_folder(directory)
+            lock = open_lock(directory / "owner.lock")
+        except OSError as error:
+            raise StateError(
+                f"the state directory {directory} cannot be used: {error}",
+                hint="Set state.dir to a directory that this process may write to.",
+                directory=str(directory),
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            number += 1
+        else:
+            for scratch in directory.glob(".section.*"):  # which earlier versions have left behind when killed
+                scratch.unlink(missing_ok=True)
+            return directory, lock
+
+
+def replica_place(root: str | Path, application_id: str, checkpoint: str, task_id: str) -> tuple[str, Path]:
+    """Return the identity of a task's replica, and the directory of its slots on this machine."""
+    identity = f"{application_id} {checkpoint} {task_id}"
+    place = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
+    return identity, Path(root) / f"{task_id}-{place}"
+
+
+def replica_description(identity: str) -> dict[str, Any]:
+    """Return the description of a replica of this machine that may be used."""
+    return {"format": _FORMAT, "identity": identity, "boot": _boot()}
+
+
+def _boot() -> str:
+    """Return an id of the machine's last start; empty where there is none, and LMDB must flush instead."""
+    with suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return ""

@@ -1,0 +1,104 @@
+"""Replicas on this machine of tasks that have moved to another one.
+
+A replica is worth its space as long as deltas can bring it up to date. Once the newest snapshot holds all that it
+lacks, a task that comes back is restored faster from that. So a replica is removed that no process has written for a
+while and that the newest snapshot is ahead of. The replica of a task that merely rests is never behind: its snapshots
+are made of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import lmdb
+
+from penstock.errors import StateError
+from penstock.state.lmdb_replica import replica_place
+from penstock.state.loading import read_segment
+from penstock.state.own_folder import open_lock
+from penstock.state.replica_folders import own_replicas, task_of
+from penstock.state.replica_position import ReplicaPosition
+from penstock.state.storage import open_storage
+from penstock.state.watched_replicas import WatchedReplica
+
+__all__ = ["remove_unused"]
+
+_log = logging.getLogger(__name__)
+
+
+def remove_unused(root: Path, application: str, checkpoint: str, unused_s: float) -> list[Path]:
+    """Remove the files of replicas that are of no use any more; return their slots.
+
+    The slots themselves stay, each with its lock: a process that takes one finds it empty. Replicas that a process
+    works on are left alone, as are those that this very process has open.
+
+    Args:
+        root: The directory of replicas, which several applications may share.
+        application: The ``application.id``.
+        checkpoint: Its checkpoint location.
+        unused_s: The time without a write after which a replica counts as unused.
+    """
+    removed = []
+    for folder in own_replicas(root, application, checkpoint, ()):
+        task = task_of(folder)
+        if task is None:
+            continue
+        identity, _ = replica_place(root, application, checkpoint, task)
+        for slot in sorted(folder.glob("slot-*")):
+            if not _is_old(slot, unused_s):
+                continue
+            with _locked(slot) as is_free, suppress(lmdb.Error, OSError, StateError):
+                if is_free and _is_old(slot, unused_s) and _is_behind(checkpoint, task, _position(slot, identity)):
+                    for name in ("data.mdb", "lock.mdb"):
+                        (slot / name).unlink(missing_ok=True)
+                    removed.append(slot)
+                    _log.info("Removed the replica %s: task %s has moved on elsewhere", slot, task)
+    return removed
+
+
+def _is_old(slot: Path, unused_s: float) -> bool:
+    try:
+        return time.time() - (slot / "data.mdb").stat().st_mtime > unused_s
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _locked(slot: Path) -> Iterator[bool]:
+    """Hold a slot's lock; yield whether no other process has it."""
+    with open_lock(slot / "owner.lock") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+
+
+def _position(slot: Path, identity: str) -> ReplicaPosition:
+    """Return its position; the beginning for one from before the machine was started, which no process would use."""
+    try:
+        replica = WatchedReplica(slot, identity, ())
+    except ValueError:
+        return ReplicaPosition()
+    try:
+        reader = replica.reader()
+        reader.close()
+        return reader.position
+    finally:
+        replica.close()
+
+
+def _is_behind(checkpoint: str, task: str, position: ReplicaPosition) -> bool:
+    """Return whether the newest snapshot holds segments that a replica lacks."""
+    storage = open_storage(checkpoint, task)
+    snapshots = [name for name in storage.names() if name.kind == "snapshot"]
+    if not snapshots or snapshots[-1].batch <= position.batch:
+        return False
+    snapshot = read_segment(storage, snapshots[-1])
+    return snapshot is not None and snapshot.head.previous > position.head

@@ -1,0 +1,115 @@
+"""Reading the replica of another process, without being in its way.
+
+LMDB lets a reader see one consistent state while the owner goes on writing: a reader costs the owner only that pages
+which it still needs are not used again until it is done. The owner may throw its replica away and make another one; so
+the files are checked before each use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from penstock.state.lmdb_replica import ABOUT, NUMBERS, STORE, ReplicaMap, replica_description
+from penstock.state.memory import MemoryMap
+from penstock.state.overlay import ReadableMap
+from penstock.state.replica_position import ReplicaPosition
+
+__all__ = ["WatchedReplica", "WatchingReader", "watch_replicas"]
+
+_MAP_BYTES = 1 << 38  # addresses, not memory: the owner's file may grow without being mapped anew
+_MAX_STORES = 1024
+
+
+class WatchedReplica:
+    """A replica that another process owns, opened to be read.
+
+    Args:
+        directory: One slot of a task's replicas.
+        identity: The identity that the replica must have.
+        stores: The stores that are to be read.
+
+    Raises:
+        lmdb.Error, OSError: It cannot be opened; or this very process has it open.
+        ValueError: It is a replica of something else, or from before the machine was started.
+    """
+
+    def __init__(self, directory: Path, identity: str, stores: Iterable[str]) -> None:
+        self._names = tuple(stores)
+        self._file = str(directory / "data.mdb")
+        found = os.stat(self._file)  # noqa: PTH116
+        self._inode = (found.st_dev, found.st_ino)
+        self._stores: dict[str, Any] = {}
+        self._env = lmdb.open(
+            str(directory), map_size=_MAP_BYTES, max_dbs=_MAX_STORES, readonly=True, create=False, readahead=False
+        )
+        try:
+            self._numbers = self._env.open_db(NUMBERS, create=False)
+            with self._env.begin(db=self._numbers) as transaction:
+                says: Mapping[str, Any] = json.loads(transaction.get(ABOUT) or b"{}")
+        except BaseException:
+            self._env.close()
+            raise
+        if says != replica_description(identity) or not self.is_there():
+            self._env.close()
+            raise ValueError(f"{directory} is not a replica of {identity}")
+
+    def is_there(self) -> bool:
+        """Return whether its files are still those that are open."""
+        try:
+            found = os.stat(self._file)  # noqa: PTH116 - cheaper than a Path, and every query asks
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._inode
+
+    def reader(self) -> WatchingReader:
+        """Return a view of its present contents; to be closed."""
+        for store in self._names:
+            if store not in self._stores:  # later would be too late: this reader would not know it
+                with suppress(lmdb.NotFoundError):
+                    self._stores[store] = self._env.open_db(STORE + store.encode(), create=False)
+        return WatchingReader(self, self._env.begin())
+
+    def position(self, transaction: Any) -> ReplicaPosition:
+        """Return the position that a transaction sees."""
+        found = transaction.get(NUMBERS, None, self._numbers)
+        return ReplicaPosition.load(found)
+
+    def database(self, store: str) -> Any:
+        """Return the rows of a store; None while there are none."""
+        return self._stores.get(store)
+
+    def close(self) -> None:
+        self._env.close()
+
+
+class WatchingReader:
+    """One consistent view of a watched replica."""
+
+    def __init__(self, replica: WatchedReplica, transaction: Any) -> None:
+        self._replica = replica
+        self._transaction = transaction
+        self.position = replica.position(transaction)
+
+    def map(self, store: str) -> ReadableMap:
+        """Return the rows of one store."""
+        database = self._replica.database(store)
+        return MemoryMap() if database is None else ReplicaMap(self._transaction, database)
+
+    def close(self) -> None:
+        self._transaction.abort()
+
+
+def watch_replicas(directory: Path, identity: str, stores: Iterable[str]) -> list[WatchedReplica]:
+    """Return all replicas of a task on this machine that can be read, that of the first slot first."""
+    found = []
+    for slot in sorted(directory.glob("slot-*")):
+        with suppress(lmdb.Error, OSError, ValueError):
+            found.append(WatchedReplica(slot, identity, stores))
+    return found

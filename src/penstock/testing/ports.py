@@ -1,0 +1,40 @@
+"""The protocols of a test driver that its topics and its queries use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from penstock.testing.queues import RawRecord
+    from penstock.topology.topology import Topology
+
+__all__ = ["RecordPort", "StatePort"]
+
+
+class RecordPort(Protocol):
+    """The input and output of records, as bytes."""
+
+    @property
+    def wall_clock_ms(self) -> int: ...
+
+    def pipe_raw(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()
+    ) -> None: ...
+
+    def read_raw(self, topic: str) -> RawRecord | None: ...
+
+    def peek_raw(self, topic: str) -> tuple[RawRecord, ...]: ...
+
+    def queue_size(self, topic: str) -> int: ...
+
+    def produced_topic_names(self) -> set[str]: ...
+
+
+class StatePort(Protocol):
+    """The stores, and the offsets up to which the sources have been read."""
+
+    topology: Topology
+
+    def get_state_store(self, name: str) -> Any: ...
+
+    def positions(self) -> dict[str, dict[int, int]]: ...

@@ -1,0 +1,30 @@
+"""Brokers for tests: of their own folder, on free ports of the loopback address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.broker.process import Broker
+from penstock.broker.settings import BrokerSettings, free_port
+
+__all__ = ["running_broker"]
+
+
+@contextmanager
+def running_broker(
+    directory: Path, users: Mapping[str, str] | None = None, *, acls: bool = False, partitions: int = 1
+) -> Iterator[Broker]:
+    """A broker that runs until the end of the block.
+
+    Args:
+        directory: Where its data goes.
+        users: User -> password; with any there are listeners for SASL and mTLS beside the plain one.
+        acls: Whether it asks for rights; "admin" and whoever uses the plain listener have all.
+        partitions: Of topics that do not say otherwise.
+    """
+    secured = {"sasl_port": free_port(), "tls_port": free_port(), "users": dict(users)} if users else {}
+    settings = BrokerSettings(directory, free_port(), free_port(), partitions=partitions, acls=acls, **secured)  # type: ignore[arg-type]
+    with Broker(settings) as running:
+        yield running

@@ -1,0 +1,32 @@
+"""The recorded transforms and converters of Kafka Connect, all of them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from connect_cases import load_cases
+from connect_pure import run_case
+
+CASES = [case for kind in ("transforms", "converters") for case in load_cases(kind=kind)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_recorded_case(case):
+    assert run_case(case) == []
+
+
+def test_the_runner_counts_and_fails(tmp_path):
+    case = next(case for case in CASES if case["name"] == "hoistfield-value")
+    (tmp_path / "good.json").write_text(json.dumps(case))
+    wrong = {**case, "name": "wrong", "steps": [{**case["steps"][0], "out": None}]}
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong))
+    (tmp_path / "rest.json").write_text(json.dumps({"kind": "rest", "name": "later", "steps": []}))
+    command = [sys.executable, str(Path(__file__).with_name("run.py")), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == "rest: not built yet, 1 cases left out"
+    assert lines[-1] == "1 passed, 1 failed"

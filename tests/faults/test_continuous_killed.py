@@ -1,0 +1,118 @@
+"""Continuous mode on Spark: processes that die at each step of the loop, of a start, of an epoch change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from brokers import running_broker
+from continuous_harness import PATIENCE_S, Process, Words
+from eventually import eventually
+from fault_sites import BOTH, DRIVER, STARTING
+from penstock.broker.process import Broker
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["embedded", "kafka"])
+def words(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Words]:
+    url = ""
+    if request.param == "kafka":
+        url = request.getfixturevalue("broker").settings.bootstrap_servers
+    made = Words(tmp_path_factory.mktemp("words"), url)
+    yield made
+    made.log.close()
+
+
+@pytest.fixture(scope="module")
+def app(words: Words) -> Iterator[Process]:
+    """One application that outlives all of them: each takes up what the one before has left."""
+    with Process(words) as running:
+        words.send(20)
+        words.check(running.facts)
+        yield running
+        assert running.process.poll() is None, running.said[-3000:]
+        running.stop()
+        assert running.process.returncode == 0, running.said[-3000:]
+        words.check(running.facts)
+
+
+@pytest.mark.parametrize("site", BOTH)
+def test_a_worker_that_dies_in_an_interval(words: Words, app: Process, site: str) -> None:
+    words.fault.arm(site)
+    words.send(40)
+    eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
+    words.send(20)
+    words.check(app.facts)
+
+
+@pytest.mark.parametrize("site", STARTING)
+def test_a_worker_that_dies_as_it_starts(words: Words, app: Process, site: str) -> None:
+    """One worker dies in an interval, and its successor, whose replicas have gone, in the start."""
+    words.fault.arm("processed")
+    words.send(10)
+    eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
+    shutil.rmtree(words.root / "state", ignore_errors=True)
+    words.fault.arm(site)
+    words.send(20)
+    eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
+    words.send(20)
+    words.check(app.facts)
+
+
+@pytest.fixture(scope="module")
+def others(words: Words, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Words]:
+    """Another application over the same log, which is started again and again."""
+    made = Words(tmp_path_factory.mktemp("others"), words.url)
+    yield made
+    made.log.close()
+
+
+@pytest.fixture(scope="module")
+def started(others: Words) -> Iterator[list[Process]]:
+    """The starts of that application; the last one runs."""
+    starts = [Process(others)]
+    others.send(20)
+    yield starts
+    others.check(starts[-1].facts)
+    starts[-1].stop()
+    assert starts[-1].process.returncode == 0, starts[-1].said[-3000:]
+
+
+def test_a_driver_dies_and_leaves_a_paused_worker(others: Words, started: list[Process]) -> None:
+    others.check(started[-1].facts)
+    others.fault.arm("before the transaction", "stop")
+    others.send(20)
+    zombie = eventually(lambda: others.fault.taken_by, PATIENCE_S, facts=started[-1].facts)
+    started[-1].process.kill()
+    started[-1].wait()
+    started.append(Process(others))
+    others.send(20)
+    others.check(started[-1].facts)
+    with suppress(ProcessLookupError):
+        os.kill(zombie, signal.SIGCONT)
+    eventually(lambda: not psutil.pid_exists(zombie), PATIENCE_S)
+    others.check(started[-1].facts)
+
+
+@pytest.mark.parametrize("site", DRIVER)
+def test_a_driver_that_dies_at_an_epoch_change(others: Words, started: list[Process], site: str) -> None:
+    """Only the driver dies; its JVM and workers find out by themselves, while the next one is starting already."""
+    others.check(started[-1].facts)
+    others.fault.arm(site)
+    started[-1].kill_a_worker()
+    others.send(20)
+    started[-1].wait()
+    started.append(Process(others))
+    others.send(20)
+    others.check(started[-1].facts)

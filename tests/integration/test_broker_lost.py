@@ -1,0 +1,80 @@
+"""One of three brokers is lost: a log goes on with the others. How soon it does is measured by bench/failover.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from eventually import eventually
+from penstock.broker.cluster import BrokerCluster
+from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.open import open_log
+
+PARTITIONS = 3
+PATIENCE_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    with BrokerCluster(tmp_path_factory.mktemp("brokers")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_log_leaves_a_lost_leader(cluster: BrokerCluster, how: signal.Signals) -> None:
+    """It knows only the lost one by its settings, and has connections to it that nobody closes when it is stalled."""
+    topic = f"lost-{how.name}"
+    with open_log(cluster.bootstrap_servers) as log:
+        log.create_topic(topic, PARTITIONS)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    broker = cluster.broker(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader)
+    others = ",".join(each.settings.bootstrap_servers for each in cluster.brokers if each is not broker)
+    witness = AdminClient({"bootstrap.servers": others, "log_level": 0})
+
+    def is_over() -> bool:
+        try:
+            topics = witness.list_topics(timeout=10).topics.values()
+        except KafkaException:
+            return False
+        return all(one.leader not in (-1, broker.settings.node) for each in topics for one in each.partitions.values())
+
+    with open_log(broker.settings.bootstrap_servers, {"task.timeout.ms": 180_000}) as log:
+        write(log, topic, b"before")
+        eventually(lambda: set(log.end_offsets([topic]).values()) == {2})  # the marker is one
+        known = log.end_offsets([topic])
+        assert log.wait_for_data(known, 0.1) == known
+        pid = broker.status().pid
+        assert pid is not None
+        os.kill(pid, how)
+        try:
+            write(log, topic, b"after")
+            eventually(is_over, PATIENCE_S)
+            assert log.wait_for_data(known, PATIENCE_S) != known
+            for number in range(PARTITIONS):
+                assert log.read(topic, number, 0).records.column("value").to_pylist() == [b"before", b"after"]
+            places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+            found = log.offsets_for_times(dict.fromkeys(places, 1))
+            assert {place: at.offset for place, at in found.items() if at is not None} == dict.fromkeys(places, 0)
+        finally:
+            if how is signal.SIGSTOP:
+                os.kill(pid, signal.SIGCONT)
+    if how is signal.SIGSTOP:
+        eventually(lambda: all_in_sync(admin), PATIENCE_S)
+
+
+def write(log: TopicLog, topic: str, value: bytes) -> None:
+    record = pa.RecordBatch.from_pydict({"timestamp": [1], "value": pa.array([value], pa.large_binary())})
+    with log.transaction(f"{topic}-writer") as transaction:
+        for number in range(PARTITIONS):
+            transaction.append(topic, number, record)
+
+
+def all_in_sync(admin: AdminClient) -> bool:
+    topics = admin.list_topics(timeout=10).topics.values()
+    return all(len(one.isrs) == len(one.replicas) for each in topics for one in each.partitions.values())

@@ -1,0 +1,176 @@
+"""Continuous mode on Spark, over the embedded log and over Kafka."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from eventually import eventually
+from penstock import KafkaStreams, Materialized, StreamsBuilder
+from penstock.app import State
+from penstock.errors import ConfigError, ProcessingError
+
+from .conftest import Place, long
+
+
+def counting(words: str, counts: str) -> Any:
+    """A word count through a repartition topic."""
+    builder = StreamsBuilder()
+    grouped = builder.stream(words).group_by(lambda _, value: value)
+    grouped.count(Materialized("word-counts")).to_stream().to(counts)
+    return builder.build()
+
+
+def newest(place: Place, topic: str) -> dict[str | None, int]:
+    return dict(place.read(topic, long))
+
+
+def words(n: int, kinds: int = 5) -> list[tuple[str | None, str | None, int]]:
+    return [("k", f"w{i % kinds}", i) for i in range(n)]
+
+
+def counted(*rows: list[tuple[str | None, str | None, int]]) -> dict[str | None, int]:
+    return dict(Counter(value for each in rows for _, value, _ in each))
+
+
+GUARANTEES = [
+    {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 10},
+    {"processing.guarantee": "at_least_once"},
+]
+
+
+@pytest.mark.parametrize("settings", GUARANTEES, ids=["exactly-once", "at-least-once"])
+def test_word_count_runs_to_the_latest_stops_and_goes_on(place: Place, settings: dict[str, Any]) -> None:
+    source, sink = place.topic("words"), place.topic("counts")
+    place.write(source, words(100), 0)
+    place.write(source, words(57), 1)
+    place.run(counting(source, sink), **settings)
+    assert newest(place, sink) == counted(words(100), words(57))
+    place.write(source, words(10), 1)
+    seen = []
+    app = place.app(counting(source, sink), **settings)
+    app.add_progress_listener(seen.append)
+    app.run(until="latest")
+    assert newest(place, sink) == counted(words(100), words(57), words(10))
+    assert sum(each.records_in for each in seen) == 20  # each word is read twice: the second time from the repartition
+    committed = place.log.committed_offsets(f"{place.prefix}app")
+    assert {tp.topic for tp in committed} == {source, f"{place.prefix}app-word-counts-repartition"}
+
+
+def test_a_running_application_joins_two_topics_and_stops_within_a_second(place: Place) -> None:
+    orders, users, named = place.topic("orders"), place.topic("users"), place.topic("named")
+    builder = StreamsBuilder()
+    table = builder.table(users, materialized=Materialized("users"))
+    by_user = builder.stream(orders).select_key(lambda _, value: value.split(":")[0])
+    by_user.join(table, lambda order, user: f"{order}={user}").to(named)
+    place.run(builder.build())  # an empty run creates what is missing
+    with place.app(builder.build()) as app:
+        eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
+        from penstock.serde.partitioner import partition_for
+
+        for user in ("ada", "bob", "cy"):
+            place.write(users, [(user, user.upper(), 0)], partition_for(user.encode(), 2))
+        eventually(lambda: app.figures().records_in >= 3)
+        place.write(orders, [(None, f"{user}:{i}", 10 + i) for i in range(4) for user in ("ada", "bob", "cy")], 1)
+        wanted = sorted((user, f"{user}:{i}={user.upper()}") for i in range(4) for user in ("ada", "bob", "cy"))
+        eventually(lambda: sorted(place.read(named)) == wanted, facts=lambda: (place.read(named), app.error))
+        ended = threading.Event()
+        threading.Thread(target=lambda: (app.close(), ended.set()), daemon=True).start()
+        assert ended.wait(3.0)  # a second on a machine without other work
+    assert app.state is State.NOT_RUNNING
+
+
+def test_a_function_that_raises_ends_the_application_and_names_the_record(embedded: Place) -> None:
+    source = embedded.topic("in")
+    builder = StreamsBuilder()
+    builder.stream(source).map_values(lambda value: 1 // (value != "w3")).to("never")
+    embedded.write(source, words(10))
+    app = embedded.app(builder.build())
+    with pytest.raises(ProcessingError, match=r"KSTREAM-MAPVALUES-0000000001.*ZeroDivisionError") as caught:
+        app.run(until="latest")
+    eventually(lambda: app.state is State.ERROR)
+    assert caught.value.facts["offset"] == 3
+    assert "test_continuous.py" in str(caught.value)
+
+
+def test_a_killed_worker_costs_an_epoch_and_nothing_is_lost_or_doubled(place: Place) -> None:
+    source, sink = place.topic("words"), place.topic("counts")
+    topology = counting(source, sink)
+    with place.app(topology, **{"commit.interval.ms": 10, "statestore.cache.max.bytes": 0}) as app:
+        eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
+        for round_ in range(5):
+            place.write(source, words(200), round_ % 2)
+            if round_ in (1, 3):
+                wait_for_epoch_after(app, kill_a_worker(app))
+        eventually(lambda: newest(place, sink) == counted(*[words(200)] * 5), facts=lambda: (app.error, app.state))
+    assert sorted(place.read(sink, long)) == sorted((f"w{i}", n) for i in range(5) for n in range(1, 201))
+
+
+def wait_for_epoch_after(app: KafkaStreams, number: int) -> None:
+    run: Any = app._run
+    eventually(lambda: run._engine._epoch.job.epoch > number, facts=lambda: app.error)
+
+
+def kill_a_worker(app: KafkaStreams) -> int:
+    """Kill the process of a thread once it runs; return the number of the epoch that this ends."""
+    run: Any = app._run
+    eventually(run._engine.has_running_tasks, facts=lambda: app.error)
+    number: int = run.lease.epoch
+    os.kill(run._engine._epoch.threads["thread-0"].pid, signal.SIGKILL)
+    return number
+
+
+def test_nothing_but_the_log_is_needed_to_go_on(place: Place) -> None:
+    source, sink = place.topic("words"), place.topic("counts")
+    place.write(source, words(100))
+    place.run(counting(source, sink))
+    shutil.rmtree(place.root / "state")
+    place.write(source, words(10))
+    place.run(counting(source, sink))
+    assert newest(place, sink) == counted(words(100), words(10))
+
+
+def test_a_topic_that_grows_is_read_whole_without_a_restart(place: Place) -> None:
+    source, sink = place.topic("words"), place.topic("counts")
+    with place.app(counting(source, sink), **{"metadata.max.age.ms": 500}) as app:
+        eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
+        place.write(source, words(20), 0)
+        place.log.create_partitions(source, 4)
+        place.write(source, words(30), 3)
+        eventually(lambda: newest(place, sink) == counted(words(20), words(30)), facts=lambda: app.error)
+        assert app.metadata()["epoch"] == 1  # the tasks have come to the running threads
+
+
+def test_fewer_threads_than_slots(embedded: Place) -> None:
+    source, sink = embedded.topic("words", 4), embedded.topic("counts")
+    for partition in range(4):
+        embedded.write(source, words(10), partition)
+    embedded.run(counting(source, sink), **{"num.stream.threads": 1})
+    assert newest(embedded, sink) == counted(*[words(10)] * 4)
+
+
+def test_changelogs_that_are_off_are_refused(embedded: Place) -> None:
+    source = embedded.topic("words")
+    with pytest.raises(ConfigError, match=r"penstock\.changelog\.enabled"):
+        embedded.run(counting(source, "counts"), **{"penstock.changelog.enabled": False})
+
+
+def test_a_query_that_is_stopped_from_outside_ends_with_everything_committed(embedded: Place) -> None:
+    source, sink = embedded.topic("words"), embedded.topic("counts")
+    app = embedded.app(counting(source, sink), **{"commit.interval.ms": 60_000})
+    app.start()
+    eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
+    embedded.write(source, words(50))
+    eventually(lambda: app.figures().records_in >= 50, facts=lambda: app.error)
+    run: Any = app._run
+    run._engine._query.stop()
+    assert app.wait(30_000)
+    assert app.state is State.NOT_RUNNING
+    committed = embedded.log.committed_offsets(f"{embedded.prefix}app")
+    assert sum(at for tp, at in committed.items() if tp.topic == source) == 50

@@ -1,0 +1,120 @@
+"""Two back ends, one meaning: what Polars computes of columns equals what the generated code computes of rows."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sql_rows import Rows
+
+from penstock.sql.evaluate import compile_rows
+from penstock.sql.evaluate.vectorised import back_end, compile_columns, explain
+from penstock.sql.functions import EvaluationErrors
+
+DECLARED = "I INT, J INT, B BIGINT, C BIGINT, D DOUBLE, E DOUBLE, S STRING, T STRING, P BOOLEAN, Q BOOLEAN, DAY DATE"
+INTS = st.integers(-(2**31), 2**31 - 1) | st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31)])
+LONGS = st.integers(-(2**63), 2**63 - 1) | INTS | st.sampled_from([2**63 - 1, -(2**63), 2**53 + 1])
+DOUBLES = st.floats() | st.sampled_from([0.0, -0.0, math.nan, math.inf, float(2**53)])
+TEXTS = st.text("ab%_.\\\n\r\u2028 ä\U0001f600", max_size=4)
+DAYS = st.dates(date(1900, 1, 1), date(2100, 1, 1))
+KINDS = [INTS, INTS, LONGS, LONGS, DOUBLES, DOUBLES, TEXTS, TEXTS, st.booleans(), st.booleans(), DAYS]
+DTYPES = [*[pl.Int32] * 2, *[pl.Int64] * 2, *[pl.Float64] * 2, *[pl.String] * 2, *[pl.Boolean] * 2, pl.Date]
+ROWS = st.lists(st.tuples(*(st.none() | kind for kind in KINDS)), min_size=1, max_size=8)
+
+SIGNS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+NUMBER = st.sampled_from(["I", "J", "B", "C", "D", "E", "1", "-2147483648", "9223372036854775807", "1.5E0", "0E0"])
+ARITHMETIC = st.recursive(
+    NUMBER,
+    lambda inner: (
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-*"), inner) | st.builds("(- ({}))".format, inner)
+    ),
+    max_leaves=6,
+)
+CONDITION = st.one_of(
+    st.builds("{} {} {}".format, NUMBER, SIGNS, NUMBER),
+    st.builds("{} {} {}".format, st.sampled_from(["S", "T", "'a'"]), st.sampled_from(["=", "<>"]), st.just("T")),
+    st.builds("{} {} {}".format, st.sampled_from(["P", "TRUE"]), st.sampled_from(["=", "<>"]), st.just("Q")),
+    st.builds("DAY {} '{}'".format, SIGNS, DAYS),
+    st.builds("{} BETWEEN {} AND {}".format, NUMBER, NUMBER, NUMBER),
+    st.builds("I IN ({}, NULL, {})".format, st.integers(-9, 9), st.integers(-9, 9)),
+    st.sampled_from(["S IN ('a', 'b', NULL)", "S NOT IN ('a')", "S IS NULL", "D IS NOT NULL", "TRUE"]),
+)
+CONDITIONS = st.recursive(
+    CONDITION,
+    lambda inner: (
+        st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner)
+        | st.builds("(NOT {})".format, inner)
+    ),
+    max_leaves=5,
+)
+LIKES = st.builds("S {}LIKE '{}'{}".format, st.sampled_from(["", "NOT "]), TEXTS, st.sampled_from(["", " ESCAPE '.'"]))
+SUMS = st.sampled_from(["S + T", "'x' + S", "S + 'ä' + T"])
+EXPRESSIONS = st.one_of(ARITHMETIC, CONDITIONS, LIKES, SUMS, st.sampled_from(["S", "DAY", "P"]))
+
+
+def shown(values):
+    """Values that compare as they print, so that NaN is itself and -0.0 is not 0.0."""
+    return [repr(value) for value in values]
+
+
+@settings(max_examples=200, deadline=None)
+@given(EXPRESSIONS, ROWS)
+def test_both_back_ends_are_equal(text, rows):
+    scope = Rows(DECLARED)
+    expression = scope.typed(text)
+    assert back_end(expression) == "Polars"
+    frame = pl.DataFrame({str(at): pl.Series([row[at] for row in rows], dtype=kind) for at, kind in enumerate(DTYPES)})
+    python, polars = EvaluationErrors(), EvaluationErrors()
+    by_row = compile_rows([expression], python, ["X"])
+    (column,) = compile_columns([expression], polars, ["X"])(frame)
+    assert shown(column.items()) == shown(by_row(row)[0] for row in rows)
+    assert polars.counts == python.counts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("I / J", "I % J", "D % E", "UCASE(S)", "CAST(B AS INT)", "S < T", "I + 1 > J", "P AND Q", "NOT P"),
+        *("IFNULL(I, 0)", "CASE WHEN P THEN 1 END", "1.0 + I", "S LIKE T", "I IN (J)", "S LIKE 'a' AND TRUE"),
+    ],
+)
+def test_forms_that_polars_would_compute_otherwise_are_python_s(text):
+    assert back_end(Rows(DECLARED).typed(text)) == "Python"
+
+
+def test_each_expression_takes_its_own_back_end():
+    scope = Rows("I INT, S STRING")
+    texts = ["I + 1", "UCASE(S)", "S", "S = 'a'"]
+    expressions = [scope.typed(text) for text in texts]
+    assert explain(expressions, texts) == [
+        "I + 1 INTEGER: Polars",
+        "UCASE(S) STRING: Python",
+        "S STRING: Polars",
+        "S = 'a' BOOLEAN: Polars",
+    ]
+    frame = pl.DataFrame({"x": pl.Series([1, None], dtype=pl.Int32), "y": ["a", None]})
+    found = compile_columns(expressions, scope.errors, texts)(frame)
+    assert [column.items() for column in found] == [[2, None], ["A", None], ["a", None], [True, False]]
+    assert scope.errors.counts == {"I + 1": 1}
+
+
+def test_constants_have_as_many_rows_as_the_frame():
+    scope = Rows("I INT")
+    (column,) = compile_columns([scope.typed("'x'")], scope.errors, ["X"])(pl.DataFrame({"I": [1, 2, 3]}))
+    assert column.items() == ["x", "x", "x"]
+
+
+@pytest.mark.parametrize("operator", ["=", "<>", "<", "<=", ">", ">="])
+def test_nan_and_nulls_in_comparisons(operator):
+    values = [math.nan, 0.0, -0.0, 1.5, math.inf, -math.inf, None]
+    pairs = [(one, two) for one in values for two in values]
+    scope = Rows("D DOUBLE, E DOUBLE")
+    expression = scope.typed(f"D {operator} E")
+    frame = pl.DataFrame(pairs, schema={"D": pl.Float64, "E": pl.Float64}, orient="row")
+    (column,) = compile_columns([expression], scope.errors, ["X"])(frame)
+    by_row = compile_rows([expression], scope.errors)
+    assert column.items() == [by_row(pair)[0] for pair in pairs]

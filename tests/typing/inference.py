@@ -1,0 +1,116 @@
+"""What mypy and pyright infer along chains of verbs: read by tests/unit/api/test_types.py, never run."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+from uuid import UUID
+
+import polars as pl
+
+from penstock import (
+    Consumed,
+    GlobalKTable,
+    KStream,
+    KTable,
+    Serdes,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    agg,
+)
+from penstock.api.branched import BranchedKStream
+from penstock.api.grouped import KGroupedStream
+from penstock.serde import Serde, Windowed
+
+builder = StreamsBuilder()
+
+# Serdes carry their type.
+assert_type(Serdes.string(), Serde[str])
+assert_type(Serdes.double(), Serde[float])
+assert_type(Serdes.uuid(), Serde[UUID])
+assert_type(Serdes.list(Serdes.long()), Serde[list[int]])
+assert_type(Serdes.time_windowed(Serdes.string(), 60_000), Serde[Windowed[str]])
+assert_type(Serdes.session_windowed(Serdes.string()), Serde[Windowed[str]])
+assert_type(Serdes.of("string"), Serde[Any])
+
+# So do the streams that are read with them; names say nothing.
+clicks = builder.stream("clicks", Consumed(key_serde=Serdes.string(), value_serde=Serdes.long()))
+assert_type(clicks, KStream[str, int])
+assert_type(builder.stream("pages", Consumed(key_serde=str, value_serde=bytes)), KStream[str, bytes])
+assert_type(builder.stream("half", Consumed(key_serde=Serdes.string(), value_serde="json")), KStream[str, Any])
+assert_type(builder.stream("untyped"), KStream[Any, Any])
+assert_type(builder.table("users", Consumed(key_serde=str, value_serde=float)), KTable[str, float])
+assert_type(builder.global_table("items", Consumed(key_serde=str, value_serde=int)), GlobalKTable[str, int])
+
+# Verbs hand the types on.
+assert_type(clicks.filter(lambda value: value > 1), KStream[str, int])
+assert_type(clicks.filter(lambda key, value: key != "" and value > 1), KStream[str, int])
+assert_type(clicks.filter_not(lambda value: value > 1), KStream[str, int])
+assert_type(clicks.filter(pl.col("value") > 1), KStream[str, int])
+assert_type(clicks.map_values(float), KStream[str, float])
+assert_type(clicks.map_values(lambda value: value / 2), KStream[str, float])
+assert_type(clicks.map_values(lambda key, value: (key, value)), KStream[str, tuple[str, int]])
+assert_type(clicks.map_values(pl.col("value") * 2), KStream[str, Any])
+assert_type(clicks.flat_map_values(lambda value: [value / 2]), KStream[str, float])
+assert_type(clicks.flat_map_values(lambda key, value: [key] * value), KStream[str, str])
+assert_type(clicks.select_key(lambda value: value + 1), KStream[int, int])
+assert_type(clicks.select_key(lambda key, value: f"{key}{value + 1}"), KStream[str, int])
+assert_type(clicks.group_by(lambda value: value + 1), KGroupedStream[int, int])
+assert_type(clicks.group_by(lambda key, value: key.upper()), KGroupedStream[str, int])
+assert_type(clicks.peek(lambda value: print(value + 1)), KStream[str, int])
+assert_type(clicks.peek(print), KStream[str, int])
+clicks.foreach(lambda value: print(value + 1))
+clicks.foreach(lambda key, value: print(key.upper(), value + 1))
+assert_type(clicks.split().branch(lambda value: value > 1), BranchedKStream[str, int])
+assert_type(clicks.split().branch(lambda key, value: key != "" and value > 1), BranchedKStream[str, int])
+
+
+async def halved(value: int) -> float:
+    return value / 2
+
+
+assert_type(clicks.map_values_async(halved), KStream[str, float])
+assert_type(clicks.map(lambda key, value: (value, key)), KStream[int, str])
+assert_type(clicks.group_by_key(), KGroupedStream[str, int])
+assert_type(clicks.to_table(), KTable[str, int])
+assert_type(clicks.to_table().to_stream(), KStream[str, int])
+assert_type(clicks.to_table().to_stream(lambda key, value: value), KStream[int, int])
+counts = clicks.group_by_key().count()
+assert_type(counts, KTable[str, int])
+assert_type(counts.filter(lambda value: value > 1), KTable[str, int])
+assert_type(counts.filter_not(lambda key, value: key != "" and value > 1), KTable[str, int])
+assert_type(counts.map_values(lambda value: value / 2), KTable[str, float])
+assert_type(counts.map_values(lambda key, value: (key, value)), KTable[str, tuple[str, int]])
+assert_type(counts.join(counts, lambda left, right: left / right), KTable[str, float])
+assert_type(counts.join(counts, lambda key, left, right: (key, left + right)), KTable[str, tuple[str, int]])
+assert_type(counts.join(counts, pl.col("left") + pl.col("right")), KTable[str, Any])
+ages = builder.table("ages", Consumed(key_serde=int, value_serde=float))
+assert_type(counts.join(ages, lambda n, age: n + age, foreign_key=lambda n: n + 1), KTable[str, float])
+assert_type(counts.left_join(ages, lambda n, age: age, foreign_key=lambda key, n: n + 1), KTable[str, float | None])
+assert_type(counts.outer_join(counts, lambda left, right: (left, right)), KTable[str, tuple[int | None, int | None]])
+assert_type(clicks.group_by_key().count().to_stream(), KStream[str, int])
+
+
+def counted(key: str, value: int, seen: dict[str, int]) -> dict[str, int]:
+    return {"n": seen["n"] + value}
+
+
+def added(key: str, value: int, total: float) -> float:
+    return total + value
+
+
+def larger(key: str, left: float, right: float) -> float:
+    return max(left, right)
+
+
+# Aggregates have the type that they start from.
+grouped = clicks.group_by_key()
+assert_type(grouped.aggregate(0.0, lambda key, value, total: total + value), KTable[str, float])
+assert_type(grouped.aggregate(lambda: {"n": 0}, counted), KTable[str, dict[str, int]])
+grouped.aggregate(lambda: {"n": 0}, lambda key, value, seen: {"n": seen["n"] + value}).to_stream().to("counted")
+assert_type(grouped.aggregate(agg.sum()), KTable[str, Any])
+minutes = grouped.windowed_by(TimeWindows.of("1 minute"))
+assert_type(minutes.count(), KTable[Windowed[str], int])
+assert_type(minutes.aggregate(lambda: 0.5, added), KTable[Windowed[str], float])
+sessions = grouped.windowed_by(SessionWindows.of("1 minute"))
+assert_type(sessions.aggregate(lambda: 0.5, added, larger), KTable[Windowed[str], float])

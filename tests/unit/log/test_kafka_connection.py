@@ -1,0 +1,172 @@
+"""What a connection takes from whoever answers there."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+
+from penstock.config import CONFIG_DEFS
+from penstock.errors import LogError
+from penstock.log.base import TopicPartition
+from penstock.log.kafka.failures import is_transient
+from penstock.log.kafka.wire import connection as connection_module
+from penstock.log.kafka.wire import fetch_session, waiting
+from penstock.log.kafka.wire.cluster import Cluster
+from penstock.log.kafka.wire.connection import BrokerConnection
+
+FETCHES = struct.pack(">ihihhh", 1, 0, 1, 1, 0, 12)
+VERSIONS = struct.pack(">ihihhh", 1, 0, 1, 3, 0, 9)  # the answer to request 1: metadata is known in versions 0 to 9
+
+
+@contextmanager
+def answering(*answers: bytes) -> Iterator[int]:
+    """A server that sends these, one after each request; gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                for answer in answers:
+                    (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+                    connection.recv(length, socket.MSG_WAITALL)
+                    connection.sendall(answer)
+                connection.recv(1)  # until the client has gone
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join(10)
+
+
+def framed(answer: bytes) -> bytes:
+    return struct.pack(">i", len(answer)) + answer
+
+
+@pytest.mark.parametrize("length", [-1, 0, 3, 600_000, 0x7FFFFFFF])
+def test_nobody_is_believed_a_large_answer_at_first(length: int) -> None:
+    with answering(struct.pack(">i", length)) as port, pytest.raises(KafkaException, match="is it Kafka"):
+        BrokerConnection("127.0.0.1", port, {})
+
+
+def ask_metadata(port: int, most_bytes: int) -> Callable[[], object]:
+    connection = BrokerConnection("127.0.0.1", port, {"receive_message_max_bytes": most_bytes})
+    return lambda: connection.ask(metadata())
+
+
+def metadata() -> Any:
+    from kafka.protocol.metadata import MetadataRequest
+
+    return MetadataRequest(topics=[], min_version=4, max_version=4)
+
+
+def test_answers_are_as_large_as_the_setting_allows() -> None:
+    with answering(framed(VERSIONS), struct.pack(">i", 2_000_001)) as port:
+        ask = ask_metadata(port, 2_000_000)
+        with pytest.raises(LogError, match=r"an answer of 2,000,001 bytes; the limit is 2,000,000") as caught:
+            ask()
+    assert "receive.message.max.bytes" in caught.value.hint
+
+
+@pytest.mark.parametrize("answer", [b"\0\0\0\2", b"\0\0\0\2\0\0\0\0\x7f\xff\xff\xff", b"\0\0\0\7" + bytes(40)])
+def test_answers_that_are_none_break_the_connection(answer: bytes) -> None:
+    with answering(framed(VERSIONS), framed(answer)) as port:
+        ask = ask_metadata(port, 2_000_000)
+        with pytest.raises(KafkaException, match=r"the connection to broker .* broke"):
+            ask()
+
+
+@contextmanager
+def silent(*, answer_after_s: float = 60.0, versions: bytes = VERSIONS) -> Iterator[int]:
+    """A server that agrees on versions, and answers the next request only later."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        over = threading.Event()
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(framed(versions))
+                connection.recv(1000)
+                over.wait(answer_after_s)
+                with suppress(OSError):
+                    connection.sendall(framed(struct.pack(">iiihii", 2, 0, 0, -1, -1, 0)))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        over.set()
+        thread.join(10)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_SILENCE_S", 0.05)
+
+
+def test_a_silent_broker_that_the_cluster_has_left_is_not_waited_for(impatient: None) -> None:
+    said = iter([False, False, True])
+    with silent() as port:
+        connection = BrokerConnection("127.0.0.1", port, {}, lambda: next(said))
+        began = time.monotonic()
+        with pytest.raises(KafkaException, match="has left the cluster"):
+            connection.ask(metadata())
+    assert time.monotonic() - began < 5
+    assert next(said, None) is None
+
+
+def test_a_slow_broker_that_is_one_still_is_waited_for(impatient: None) -> None:
+    asked = []
+    with silent(answer_after_s=0.3) as port:
+        connection = BrokerConnection("127.0.0.1", port, {}, lambda: asked.append(1) is not None)
+        with closing(connection):
+            assert connection.ask(metadata()).brokers == []
+    assert asked
+
+
+def test_nobody_is_waited_for_beyond_the_time_of_a_request(impatient: None) -> None:
+    with silent() as port:
+        connection = BrokerConnection("127.0.0.1", port, {"request_timeout_ms": 200})
+        with pytest.raises(KafkaException, match="timed out"):
+            connection.ask(metadata())
+
+
+def test_the_time_of_a_request_is_the_documented_one() -> None:
+    with silent() as port, closing(BrokerConnection("127.0.0.1", port, {})) as connection:
+        assert connection._timeout_s == CONFIG_DEFS["request.timeout.ms"].default / 1000 == 30
+
+
+def test_a_wait_for_records_leaves_a_broker_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or it would wait for ever where another leads by now: nobody closes the connection."""
+    monkeypatch.setattr(fetch_session, "_LATE_S", 0.1)
+    place = TopicPartition("t", 0)
+    with silent(versions=FETCHES) as port:
+        cluster = Cluster({"bootstrap_servers": ["127.0.0.1:1"]})
+        cluster._brokers, cluster._leaders = {1: ("127.0.0.1", port)}, {place: 1}
+        waiter = waiting.DataWaiter(cluster)
+        assert waiter.wait({place: 5}, 0.05) is False
+        time.sleep(0.2)
+        with pytest.raises(KafkaException, match="does not answer whether there are new records"):
+            waiter.wait({place: 5}, 0.05)
+        waiter.close()
+
+
+def test_a_tls_connection_that_just_ends_may_be_of_a_broker_that_goes_down() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def end() -> None:
+            server.accept()[0].close()
+
+        thread = threading.Thread(target=end, daemon=True)
+        thread.start()
+        with pytest.raises(KafkaException, match="is that listener TLS") as caught:
+            BrokerConnection("127.0.0.1", server.getsockname()[1], {"security_protocol": "SSL"})
+        thread.join(10)
+    assert is_transient(caught.value)

@@ -1,0 +1,86 @@
+"""Which of Kafka's errors pass, which end a transaction, and which are final: every code has its place."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from kafka import errors as of_kafka_python
+
+from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
+from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
+from penstock.log.kafka.failures import category_of, failure, may_pass, patience_for, persist
+
+KINDS = (ErrorCategory.PASSES, ErrorCategory.SETTLES)
+LAST_CODE = 133  # of Kafka 4.3
+# kafka-python takes them for final; Java's client for retriable, as they are.
+RETRIABLE_IN_JAVA = {
+    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88, 89, 100, 103, 106,
+    122, 123, 133,
+}  # fmt: skip
+
+
+def test_every_code_of_kafka_and_of_the_clients_has_a_kind() -> None:
+    of_client = {code for name, code in vars(KafkaError).items() if name.isupper() and isinstance(code, int)}
+    assert set(range(1, LAST_CODE + 1)) | {-1} == set(CODES)
+    assert {code for code in of_client if code > 0} <= set(CODES)
+    assert set(LOCAL_CODES) <= of_client
+
+
+def test_what_kafkas_clients_try_again_is_tried_again() -> None:
+    of_python = {
+        each.errno
+        for _, each in inspect.getmembers(of_kafka_python, inspect.isclass)
+        if getattr(each, "retriable", False) and getattr(each, "errno", 0) > 0
+    }
+    ours = {code for code, kind in CODES.items() if kind in KINDS}
+    assert of_python | RETRIABLE_IN_JAVA <= ours
+    # BROKER_NOT_AVAILABLE, TRANSACTION_COORDINATOR_FENCED, STALE_BROKER_EPOCH, NEW_LEADER_ELECTED and
+    # REBOOTSTRAP_REQUIRED pass too, though no client says so.
+    assert ours - of_python - RETRIABLE_IN_JAVA == {8, 52, 77, 108, 129}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "error"),
+    [
+        (KafkaError.TRANSACTION_ABORTABLE, ErrorCategory.ABORTABLE, LogUnavailableError),
+        (KafkaError.INVALID_TXN_STATE, ErrorCategory.ABORTABLE, LogUnavailableError),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, ErrorCategory.SETTLES, UnknownTopicError),
+        (KafkaError.INVALID_MSG, ErrorCategory.PASSES, LogUnavailableError),  # CORRUPT_MESSAGE
+        (KafkaError.PRODUCER_FENCED, ErrorCategory.FENCED, FencedError),
+        (KafkaError.MSG_SIZE_TOO_LARGE, ErrorCategory.REFUSED, ProductionError),
+        (KafkaError.INVALID_RECORD, ErrorCategory.REFUSED, ProductionError),
+        (KafkaError.UNSUPPORTED_VERSION, ErrorCategory.FINAL, LogError),
+        (KafkaError._TRANSPORT, ErrorCategory.PASSES, LogUnavailableError),
+        (KafkaError._UNKNOWN_PARTITION, ErrorCategory.SETTLES, UnknownTopicError),
+    ],
+)
+def test_what_becomes_of_an_error(code: int, kind: ErrorCategory, error: type[Exception]) -> None:
+    assert category_of(KafkaError(code)) is kind
+    assert type(failure(KafkaError(code), "writing to orders-0")) is error
+
+
+def test_a_fatal_error_of_a_producer_leaves_the_next_one_a_chance() -> None:
+    fatal = KafkaError(KafkaError.OFFSET_OUT_OF_RANGE, "lost", fatal=True)
+    assert category_of(fatal) is ErrorCategory.ABORTABLE
+    assert category_of(KafkaError(KafkaError._FATAL, "Producer fenced by newer", fatal=True)) is ErrorCategory.FENCED
+    assert category_of(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no", fatal=True)) is ErrorCategory.DENIED
+
+
+def test_a_topic_that_nobody_knows_is_waited_for_some_seconds_only() -> None:
+    unknown, busy = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), KafkaError(KafkaError.NOT_COORDINATOR)
+    assert may_pass(unknown)
+    assert (patience_for(unknown, 300), patience_for(unknown, 3), patience_for(busy, 300)) == (10, 3, 300)
+
+
+def test_a_topic_that_appears_was_only_not_known_yet() -> None:
+    answers = [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_OR_PART, 0]
+
+    def ask() -> str:
+        code = answers.pop(0)
+        if code:
+            raise KafkaException(KafkaError(code))
+        return "found"
+
+    assert persist(ask, "reading orders-0", patience_s=30) == "found"

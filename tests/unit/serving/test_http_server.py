@@ -1,0 +1,220 @@
+"""The guard of all HTTP servers, over real sockets: slow, many, large and foreign requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+
+import httpx
+import pytest
+
+from penstock.errors import ConfigError, EnvironmentProblemError
+from penstock.serving import AccessRules, Certificate, HttpServer, Limits, listen, parse_users
+
+LIMITS = Limits(connections=8, requests=2, header_bytes=4096, body_bytes=100, receive_s=1.0, idle_s=1.0, send_s=0.4)
+
+
+class Application:
+    """Answers with the request's body; ``/wait`` answers when it may, ``/fail`` fails, ``/large`` has no end."""
+
+    def __init__(self):
+        self.may_answer = threading.Event()
+
+    async def __call__(self, scope, receive, send):
+        if scope["path"] == "/fail":
+            raise RuntimeError("a mistake")
+        while scope["path"] == "/wait" and not self.may_answer.is_set():
+            await asyncio.sleep(0.01)
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+        if scope["path"] == "/large":
+            for _ in range(1000):
+                await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+        await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+def application():
+    return Application()
+
+
+@pytest.fixture
+def server(application):
+    made = HttpServer(
+        application, listen("127.0.0.1", 0, "server"), access=AccessRules(frozenset({"known.example"})),
+        limits=LIMITS,
+    )  # fmt: skip
+    made.start()
+    yield made
+    application.may_answer.set()
+    made.close()
+
+
+@pytest.fixture
+def http(server):
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as client:
+        yield client
+
+
+def connect(server, sent=b""):
+    made = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    made.sendall(sent)
+    return made
+
+
+def is_closed(connection):
+    """Read until the server closes; a time-out of the test's own would be an error."""
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\nHost: 127", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: a/b+json\r\nContent-Length: 50\r\n\r\n{"],
+)  # fmt: skip
+def test_a_connection_that_sends_too_little_is_closed(server, sent):
+    with connect(server, sent) as connection:
+        assert is_closed(connection)
+
+
+def test_a_byte_now_and_then_does_not_put_the_deadline_off(server):
+    with connect(server, b"GET / HTTP/1.1\r\n") as connection:
+        connection.settimeout(0.05)
+        for _ in range(200):
+            try:
+                connection.sendall(b"a")
+                if not connection.recv(100):
+                    return
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return
+        pytest.fail("the connection stays open while bytes come")
+
+
+def test_an_answer_that_nobody_reads_is_given_up(server):
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(30)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        deadline = threading.Event()
+        deadline.wait(1.5)  # longer than send_s: the server has closed its end by then
+        assert is_closed(connection)
+
+
+def test_connections_are_limited_and_come_free_again(server, http):
+    held = [connect(server) for _ in range(20)]
+    assert sum(is_closed(one) for one in held) == 20
+    for one in held:
+        one.close()
+    assert http.get("/").status_code == 200
+
+
+def test_requests_are_limited(server, application, http):
+    line = b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connect(server, line) as first, connect(server, line) as second:
+        while (answer := http.get("/")).status_code == 200:
+            pass  # until both are being answered
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        application.may_answer.set()
+        assert first.recv(100).startswith(b"HTTP/1.1 200")
+        assert second.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_bodies_and_headers_are_limited(server, http):
+    as_json = {"content-type": "application/json"}
+    assert http.post("/", content=b"1" * 100, headers=as_json).status_code == 200
+    assert http.post("/", content=b"1" * 101, headers=as_json).status_code == 413
+    chunks = (b"1" * 60 for _ in range(5))  # without a length
+    assert http.post("/", content=chunks, headers=as_json).status_code == 413
+    assert http.get("/", headers={"x": "y" * 9000}).status_code == 431
+    assert http.get("/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\0\0\0\0", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\nHost: a\r\n\r\n", b"\x16\x03\x01" * 50, b"a" * 10_000]
+)
+def test_what_is_no_http(server, http, sent):
+    with connect(server, sent) as connection:
+        is_closed(connection)
+    assert http.get("/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:9", 200), ("localhost", 200), ("[::1]:80", 200), ("known.example:1", 200), (socket.gethostname(), 200),
+        ("rebound.example", 421), ("127.0.0.1.rebound.example", 421), ("", 421), ("[", 421),
+    ],
+)  # fmt: skip
+def test_hosts(http, host, status):
+    assert http.get("/", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-type": "application/json"}, 200),
+        ({"content-type": "application/vnd.schemaregistry.v1+json; charset=utf-8"}, 200),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({}, 415),
+        ({"content-type": "application/json", "origin": "http://elsewhere.example"}, 403),
+        ({"content-type": "application/json", "origin": "null"}, 403),
+        ({"content-type": "application/json", "sec-fetch-site": "cross-site"}, 403),
+        ({"content-type": "application/json", "sec-fetch-site": "same-origin"}, 200),
+    ],
+)
+def test_requests_of_other_sites(http, headers, status):
+    assert http.post("/", content=b"{}", headers=headers).status_code == status
+
+
+def test_a_mistake_of_the_application_is_answered_and_noted(http, caplog):
+    answer = http.get("/fail")
+    assert answer.status_code == 500
+    assert answer.json() == {"error": {"code": 500, "message": "an error of the server; its log has the cause"}}
+    assert "a mistake" in caplog.text
+
+
+def test_a_port_or_certificate_that_cannot_be_had(server, tmp_path, application):
+    with pytest.raises(EnvironmentProblemError, match="cannot listen"):
+        listen("127.0.0.1", server.port, "server")
+    with pytest.raises(EnvironmentProblemError, match="from 0 to 65535"):
+        listen("127.0.0.1", 70_000, "server")
+    bad = tmp_path / "server.pem"
+    bad.write_text("no certificate")
+    with pytest.raises(EnvironmentProblemError, match="certificate"):
+        HttpServer(application, listen("127.0.0.1", 0, "x"), access=AccessRules(), certificate=Certificate(str(bad)))
+
+
+def test_a_line_that_is_no_user_is_not_shown():
+    with pytest.raises(ConfigError, match=r"users.txt, line 2") as refused:
+        parse_users(["ann:1", "secret"], "users.txt")
+    assert "secret" not in str(refused.value).partition("Hint")[0]
+
+
+def test_users_are_asked_for_every_path(application):
+    access = AccessRules(users={"ann": "sécret"}, realm="registry")
+    made = HttpServer(application, listen("127.0.0.1", 0, "x"), access=access, limits=LIMITS)
+    made.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{made.port}", trust_env=False) as http:
+            for path in ("/", "/docs", "/openapi.json"):
+                refused = http.get(path)
+                assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Basic realm="registry"')
+                assert json.loads(refused.content)["error"]["code"] == 401
+            assert http.get("/", auth=("ann", "secret")).status_code == 401
+            assert http.get("/", auth=("ann", "sécret")).status_code == 200
+            assert http.get("/", headers={"authorization": "Basic ?"}).status_code == 401
+    finally:
+        made.close()

@@ -1,0 +1,36 @@
+"""How often a task may end epochs without getting further."""
+
+from __future__ import annotations
+
+from penstock.continuous.app import TaskId
+from penstock.log.base import TopicPartition
+from penstock.spark.continuous.crashes import CrashWatch
+
+ONE, TWO = TaskId(0, 0), TaskId(0, 1)
+IN, OTHER = TopicPartition("in", 0), TopicPartition("in", 1)
+
+
+def test_commits_of_others_do_not_count_as_progress() -> None:
+    watch = CrashWatch()
+    for number in range(1, 5):
+        assert watch.note({ONE: [IN]}, {IN: 7, OTHER: number}) == (number, ONE)
+
+
+def test_an_own_commit_does() -> None:
+    watch = CrashWatch()
+    for number in range(5):
+        assert watch.note({ONE: [IN], TWO: [OTHER]}, {IN: number, OTHER: number}) == (1, ONE)
+
+
+def test_of_several_the_worst_counts() -> None:
+    watch = CrashWatch()
+    watch.note({TWO: [OTHER]}, {})
+    assert watch.note({ONE: [IN], TWO: [OTHER]}, {}) == (2, TWO)
+
+
+def test_what_is_long_ago_is_forgotten() -> None:
+    now = [0.0]
+    watch = CrashWatch(lambda: now[0])
+    for _ in range(4):
+        assert watch.note({ONE: [IN]}, {IN: 7}) == (1, ONE)
+        now[0] += 700

@@ -1,0 +1,178 @@
+"""The driver's side of an epoch: who gets which tasks, as threads come, catch up and go."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from penstock.continuous.app import TaskId
+from penstock.continuous.placement import StateHolders
+from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
+from penstock.spark.continuous.control_server import Member
+from penstock.spark.continuous.epoch import Epoch
+from penstock.spark.continuous.job import ContinuousJob
+
+EPOCH = 4
+
+
+def plan_of_tasks(tasks: int, name: str = "in") -> PhysicalPlan:
+    sub = PlannedSubTopology(0, (), ("store",), (name,), (), (), tasks, (0,), True, False)
+    return PhysicalPlan("app", (sub,), {name: tasks}, ())
+
+
+class Driver:
+    """An epoch with threads that do as they are asked, at once or when they are let."""
+
+    def __init__(self, threads: int, tasks: int, before: StateHolders | None = None, **settings: Any) -> None:
+        self.now = 100.0
+        self.sent: dict[str, list[dict[str, Any]]] = {}
+        job = ContinuousJob(plan_of_tasks(tasks), b"", "", {}, "log", EPOCH, threads, "", **settings)
+        self.epoch = Epoch(job, self._send, before or StateHolders(), lambda: self.now)
+
+    def _send(self, member: Member, message: Any) -> bool:
+        self.sent.setdefault(member.thread, []).append(message)
+        return True
+
+    def hello(self, name: str, place: str, pid: int = 1) -> None:
+        facts = {"host": f"host-{place}", "pid": pid, "place": place}
+        self.epoch.on_message(Member(name, EPOCH), {"hello": facts})
+        self.look()
+
+    def look(self, seconds: float = 0.0) -> None:
+        self.now += seconds
+        self.epoch.look(15.0, 45.0)
+
+    def wanted(self, name: str) -> dict[str, Any]:
+        return next(each["assign"] for each in reversed(self.sent[name]) if "assign" in each)
+
+    def done(self, name: str, lag: int | None = 0, **more: Any) -> None:
+        """The thread has done what its newest list says."""
+        wanted = self.wanted(name)
+        standbys = dict.fromkeys(wanted["standby"], lag)
+        tasks = wanted["active"]
+        report = {
+            "state": "running",
+            "revision": wanted["revision"],
+            "owned": tasks,
+            "ready": tasks,
+            "standbys": standbys,
+        }
+        self.epoch.on_message(Member(name, EPOCH), {"report": {**report, **more}})
+
+    def tasks(self, name: str) -> tuple[list[str], list[str]]:
+        return self.wanted(name)["active"], self.wanted(name)["standby"]
+
+    def gone(self, name: str) -> None:
+        self.epoch.on_message(Member(name, EPOCH), {"gone": True})
+
+
+def test_tasks_are_assigned_when_all_threads_are_there() -> None:
+    driver = Driver(2, 3)
+    driver.hello("thread-0", "a")
+    assert "thread-0" not in driver.sent
+    driver.hello("thread-1", "a")
+    assert (driver.tasks("thread-0"), driver.tasks("thread-1")) == ((["0_0", "0_2"], []), (["0_1"], []))
+    assert not driver.epoch.is_running
+    driver.done("thread-0")
+    driver.done("thread-1")
+    assert driver.epoch.is_running
+
+
+def test_standbys_are_on_the_other_machine_and_take_over_once_the_lost_thread_is_fenced() -> None:
+    driver = Driver(2, 2, standbys=1)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "b")
+    assert (driver.tasks("thread-0"), driver.tasks("thread-1")) == ((["0_0"], ["0_1"]), (["0_1"], ["0_0"]))
+    driver.done("thread-0")
+    driver.done("thread-1")
+    assert driver.epoch.standbys() == {"0_0": {"host-b": 0}, "0_1": {"host-a": 0}}
+    driver.gone("thread-0")
+    assert driver.epoch.lost() == []  # a broken connection may come back
+    driver.look(1.0)
+    assert driver.epoch.lost() == ["thread-0"]
+    assert driver.tasks("thread-1") == (["0_1"], ["0_0"])  # not before it is fenced
+    driver.epoch.fenced("thread-0")
+    assert driver.tasks("thread-1") == (["0_0", "0_1"], [])
+    driver.done("thread-1")
+    assert driver.epoch.is_running
+
+
+def test_a_thread_that_spark_starts_elsewhere_is_warmed_before_tasks_move_to_it() -> None:
+    driver = Driver(2, 2, acceptable_lag=10, probing_s=5.0)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "b")
+    driver.done("thread-0")
+    driver.done("thread-1")
+    driver.gone("thread-1")
+    driver.look(1.0)
+    driver.epoch.fenced("thread-1")
+    driver.done("thread-0")
+    assert driver.tasks("thread-0") == (["0_0", "0_1"], [])
+    driver.hello("thread-1", "c", pid=2)
+    assert driver.tasks("thread-0")[0] == ["0_0", "0_1"]  # it goes on meanwhile
+    assert driver.tasks("thread-1") == ([], ["0_1"])
+    driver.done("thread-1", lag=500)
+    driver.look(6.0)
+    assert driver.tasks("thread-1") == ([], ["0_1"])
+    driver.done("thread-1", lag=3)
+    driver.look(6.0)
+    assert driver.tasks("thread-0") == (["0_0"], [])
+    assert driver.tasks("thread-1") == ([], ["0_1"])  # not before the other has let go
+    driver.done("thread-0")
+    assert driver.tasks("thread-1") == (["0_1"], [])
+
+
+def test_a_report_of_before_the_list_does_not_release_a_task() -> None:
+    driver = Driver(2, 2, acceptable_lag=10, probing_s=5.0)
+    held = {TaskId(0, 0): ["a"], TaskId(0, 1): ["a"]}
+    driver.epoch = Epoch(driver.epoch.job, driver._send, StateHolders({}, held), lambda: driver.now)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "b")
+    assert driver.tasks("thread-0") == (["0_0", "0_1"], [])
+    driver.done("thread-1")
+    early = driver.wanted("thread-0")["revision"]
+    driver.done("thread-0")
+    driver.look(6.0)
+    assert driver.tasks("thread-0") == (["0_0"], [])
+    driver.done("thread-0", revision=early, owned=["0_0"])
+    assert driver.tasks("thread-1")[0] == []
+    driver.done("thread-0")
+    assert driver.tasks("thread-1")[0] == ["0_1"]
+
+
+def test_a_thread_that_comes_late_gets_a_share_without_a_new_epoch(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver(2, 2)
+    driver.hello("thread-0", "a")
+    with caplog.at_level(logging.WARNING, "penstock"):
+        driver.look(16.0)
+    assert "1 of 2 stream threads" in caplog.text
+    driver.done("thread-0")
+    driver.hello("thread-1", "a")
+    assert driver.tasks("thread-0")[0] == ["0_0"]
+    driver.done("thread-0")
+    assert driver.tasks("thread-1")[0] == ["0_1"]
+
+
+def test_too_few_machines_for_standbys_are_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver(2, 2, standbys=1)
+    with caplog.at_level(logging.WARNING, "penstock"):
+        driver.hello("thread-0", "a")
+        driver.hello("thread-1", "a")
+        driver.hello("thread-1", "a", pid=7)
+    assert caplog.text.count("2 standby tasks have no place: num.standby.replicas is 1, and there is 1 machine") == 1
+
+
+def test_the_tasks_of_a_larger_plan_come_to_the_threads_that_run() -> None:
+    driver = Driver(2, 2)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "a")
+    driver.done("thread-0")
+    driver.done("thread-1")
+    job = ContinuousJob(plan_of_tasks(4), b"", "", {}, "log", EPOCH, 2, "")
+    driver.epoch.extend(job)
+    assert (driver.tasks("thread-0")[0], driver.tasks("thread-1")[0]) == (["0_0", "0_2"], ["0_1", "0_3"])
+    plans = [each["plan"] for each in driver.sent["thread-0"] if "plan" in each]
+    assert [plan["partitions"] for plan in plans] == [{"in": 4}]
+    assert not driver.epoch.is_running

@@ -1,0 +1,166 @@
+"""Builds the documentation site from docs/, the docstrings, the notebook and the project's own pages.
+
+    python tools/build_site.py
+
+Pages are assembled in build/site-pages, as the site has some that are not in docs/ (the changelog, the notebook with
+the outputs of its cells), and Zensical builds them to site/, strictly: a broken link or anchor fails. So does a page
+that the navigation of tools/zensical.toml does not have, a public name without a page or a docstring, and anything that
+a browser would fetch from elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from public_api import DIRECTIVE, PublicApi
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+CONFIG = ROOT / "tools" / "zensical.toml"
+BUILD = ROOT / "build"
+PAGES = BUILD / "site-pages"
+BUILT = BUILD / "site"
+SITE = ROOT / "site"
+NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
+OWN_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_LINK = re.compile(r"\]\((?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
+_FETCHED = re.compile(
+    r"""<(?:script|img|iframe)[^>]+src=["']?(https?://[^"'\s>]+)|<link[^>]+href=["']?(https?://[^"'\s>]+)"""
+)
+
+
+def assemble(api: PublicApi) -> None:
+    """Write all pages of the site to PAGES, and the configuration beside them."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    shutil.copytree(DOCS, PAGES)
+    config = CONFIG.read_text(encoding="utf-8").replace("@VERSION@", version("penstock"))
+    (BUILD / CONFIG.name).write_text(config, encoding="utf-8")
+    for name in OWN_PAGES:
+        (PAGES / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    (PAGES / "notebook.md").write_text(notebook_page(), encoding="utf-8")
+    for page in PAGES.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        text = DIRECTIVE.sub(lambda found: f"::: {api.path_of(found['name'])}", text)
+        origin = ROOT / page.name if page.name in OWN_PAGES else DOCS / page.relative_to(PAGES)
+        page.write_text(on_site(text, origin, page), encoding="utf-8")
+
+
+def on_site(text: str, origin: Path, page: Path) -> str:
+    """The text of a page with its links as they are on the site.
+
+    Args:
+        text: Of the page.
+        origin: The file that its links start from.
+        page: Where it stands in PAGES.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        target = Path(os.path.normpath(origin.parent / found["target"]))
+        if target.is_relative_to(DOCS):
+            there = PAGES / target.relative_to(DOCS)
+        elif target == NOTEBOOK:
+            there = PAGES / "notebook.md"
+        elif target.parent == ROOT and target.name in OWN_PAGES:
+            there = PAGES / target.name
+        elif target == ROOT / "README.md":
+            there = PAGES / "index.md"
+        else:  # a file of the repository that the site does not have: only its name stays
+            return f"] (`{target.relative_to(ROOT)}`)"
+        return f"]({os.path.relpath(there, page.parent)}{found['anchor'] or ''})"
+
+    return re.sub(r"\[([^\]]*)\] \(`([^`]+)`\)", _name_only, _LINK.sub(link, text))
+
+
+def _name_only(found: re.Match[str]) -> str:
+    words, path = found[1], found[2]
+    return words if path in words else f"{words} (`{path}`)"
+
+
+def notebook_page() -> str:
+    """The notebook as a page, run here, with what its cells show."""
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("IPYTHONDIR", f"{folder}/ipython")
+        quiet = ["--IPKernelApp.log_level=ERROR"]
+        place = {"metadata": {"path": folder}}
+        nbclient.NotebookClient(notebook, timeout=120, resources=place, extra_arguments=quiet).execute()
+    parts = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            data: dict[str, str] = output.get("data", {})
+            shown = data.get("text/html") or data.get("image/svg+xml")
+            parts.append(f'<div class="cell-output">\n{shown}\n</div>' if shown else f"```text\n{_text(output)}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _text(output: Any) -> str:
+    return str(output.get("text") or output.get("data", {}).get("text/plain", "")).rstrip()
+
+
+def not_in_navigation() -> Iterator[str]:
+    """Pages that nobody would find, and entries without a page."""
+    listed = set(_pages_of(tomllib.loads(CONFIG.read_text(encoding="utf-8"))["project"]["nav"]))
+    there = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} | {*OWN_PAGES, "notebook.md"}
+    yield from (
+        f"{page} is not in the navigation: add it to {CONFIG.relative_to(ROOT)}" for page in sorted(there - listed)
+    )
+    yield from (f"{CONFIG.relative_to(ROOT)} lists {page}, which is not there" for page in sorted(listed - there))
+
+
+def _pages_of(entries: Any) -> Iterator[str]:
+    for entry in entries:
+        for inner in entry.values():
+            yield from [inner] if isinstance(inner, str) else _pages_of(inner)
+
+
+def fetched_from_elsewhere() -> Iterator[str]:
+    """What a browser would fetch from other servers when it shows the site."""
+    for page in sorted(BUILT.rglob("*.html")):
+        for found in _FETCHED.finditer(page.read_text(encoding="utf-8")):
+            yield f"{page.relative_to(BUILT)} fetches {found[1] or found[2]}"
+
+
+def main() -> int:
+    """Build the site; print what is wrong with it."""
+    api = PublicApi()
+    findings = sorted(set(api.findings()))
+    if not findings:
+        findings = list(not_in_navigation())
+    if not findings:
+        assemble(api)
+        shutil.rmtree(BUILT, ignore_errors=True)
+        zensical = [str(Path(sys.executable).parent / "zensical"), "build", "--strict", "--clean"]
+        done = subprocess.run(zensical, cwd=BUILD, capture_output=True, text=True, check=False)
+        if done.returncode:
+            findings = [_COLOUR.sub("", done.stdout + done.stderr).partition("Traceback")[0].rstrip()]
+    findings = findings or list(fetched_from_elsewhere())
+    print(*findings, sep="\n", end="\n" if findings else "")
+    if findings:
+        print("site: not built")
+        return 1
+    shutil.rmtree(SITE, ignore_errors=True)
+    BUILT.rename(SITE)
+    print(f"site: {len(list(SITE.rglob('*.html')))} pages; open {SITE.relative_to(ROOT)}/index.html")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
