@@ -58,7 +58,15 @@ ONLY: dict[str, frozenset[str]] = {"datagen": frozenset({"errors", "log", "durat
 
 # Of the sub-packages of a package each may import those before it.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "connect": ("data", "config", "converters", "predicates", "transforms", "plugins"),
+    "connect": (
+        "data",
+        "config",
+        "api",
+        "converters",
+        "predicates",
+        "transforms",
+        "plugins",
+    ),
     "log": ("embedded", "kafka", "clients"),
     "query": ("committed", "http"),
     "runtime": ("functions", "tables", "joins", "suppress", "fold", "aggregate"),

@@ -3,7 +3,14 @@
 from penstock.connect.plugins.chain import Stage, TransformationChain, transformation_chain
 from penstock.connect.plugins.connector_definition import WorkerSettings
 from penstock.connect.plugins.enriching import enriched
-from penstock.connect.plugins.registry import KAFKA_VERSION, Plugin, PluginKind, Plugins, standard_plugins
+from penstock.connect.plugins.registry import (
+    KAFKA_VERSION,
+    Plugin,
+    PluginKind,
+    Plugins,
+    connector_plugin,
+    standard_plugins,
+)
 from penstock.connect.plugins.validating import plugin_settings, validate_connector
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     "Stage",
     "TransformationChain",
     "WorkerSettings",
+    "connector_plugin",
     "enriched",
     "plugin_settings",
     "standard_plugins",

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from penstock.connect.api import Connector, SinkConnector
 from penstock.connect.config import ConfigDef
 from penstock.connect.converters import CONVERTERS, SimpleHeaderConverter
 from penstock.connect.data import SettingError
 from penstock.connect.predicates import PREDICATES
 from penstock.connect.transforms import ABSTRACT, TRANSFORMS
 
-__all__ = ["KAFKA_VERSION", "Plugin", "PluginKind", "Plugins", "standard_plugins"]
+__all__ = ["KAFKA_VERSION", "Plugin", "PluginKind", "Plugins", "connector_plugin", "standard_plugins"]
 
 KAFKA_VERSION = "4.3.1"  # whose behaviour the plugins under Kafka's names have
 SUFFIXES = ("Connector", "Converter", "Transformation")
@@ -134,6 +135,21 @@ class Plugins:
         if not name or len(found) != 1:
             raise LookupError(name)
         return found[0]
+
+
+def connector_plugin(connector: type[Connector]) -> Plugin:
+    """The plugin of a connector's class; ``plugins.add(connector_plugin(MyConnector))`` registers it.
+
+    >>> from penstock.connect.api import SourceConnector
+    >>> class Clock(SourceConnector):
+    ...     java_class = "org.example.ClockConnector"
+    >>> plugins = standard_plugins()
+    >>> plugins.add(connector_plugin(Clock))
+    >>> plugins.connector("Clock").version
+    '1.0'
+    """
+    kind = PluginKind.SINK if issubclass(connector, SinkConnector) else PluginKind.SOURCE
+    return Plugin(connector.java_class, (kind,), connector, connector.config, connector.version)
 
 
 def standard_plugins() -> Plugins:
