@@ -13,9 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from connect_cases import ARCHIVE, KINDS, load_cases
+from connect_mirror import run_mirror
 from connect_pure import run_case
 
-BUILT = ("transform", "converter")
+BUILT = ("transform", "converter", "mirror")
 
 
 def main():
@@ -34,7 +35,7 @@ def main():
     results = []
     for case in cases:
         if case["kind"] in BUILT:
-            found = run_case(case)
+            found = run_mirror(case) if case["kind"] == "mirror" else run_case(case)
             results.append({"kind": case["kind"], "name": case["name"], "passed": not found, "differences": found})
             if found:
                 print(f"FAILED {case['kind']}/{case['name']}: {found[0][:600]}")

@@ -1,4 +1,4 @@
-"""The recorded transforms and converters of Kafka Connect, all of them."""
+"""The recorded transforms, converters and mirror's parts of Kafka Connect, all of them."""
 
 import json
 import subprocess
@@ -8,14 +8,23 @@ from pathlib import Path
 import pytest
 
 from connect_cases import load_cases
+from connect_mirror import run_mirror
 from connect_pure import run_case
 
 CASES = [case for kind in ("transforms", "converters") for case in load_cases(kind=kind)]
 
 
+MIRROR = load_cases(kind="mirror")
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_recorded_case(case):
     assert run_case(case) == []
+
+
+@pytest.mark.parametrize("case", MIRROR, ids=[case["name"] for case in MIRROR])
+def test_recorded_case_of_the_mirror(case):
+    assert run_mirror(case) == []
 
 
 def test_the_runner_counts_and_fails(tmp_path):
