@@ -66,6 +66,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "predicates",
         "transforms",
         "plugins",
+        "mirror",
     ),
     "log": ("embedded", "kafka", "clients"),
     "query": ("committed", "http"),
