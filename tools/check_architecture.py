@@ -85,7 +85,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "conversion",
         "driver",
     ),
-    "sql": ("parse", "types", "functions", "evaluate", "formats", "catalog", "analyse", "compile", "testing"),
+    "sql": (
+        "parse",
+        "types",
+        "functions",
+        "evaluate",
+        "formats",
+        "catalog",
+        "analyse",
+        "compile",
+        "queries",
+        "session",
+        "testing",
+    ),
     "state": ("views", "changelog"),
 }
 FLUENT = "penstock.api"  # streams make tables and tables streams

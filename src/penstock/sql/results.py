@@ -1,0 +1,149 @@
+"""The results of statements, for prompts, servers and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+__all__ = ["Described", "Explained", "Listing", "QueryStarted", "Rows", "StatementResult", "Status", "Stream"]
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementResult:
+    """What all results have.
+
+    Attributes:
+        statement: The text of the statement, variables put in.
+    """
+
+    statement: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status(StatementResult):
+    """One sentence: what a statement has done."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStarted(Status):
+    """A persistent query was made, and runs.
+
+    Attributes:
+        id: The id of the query, such as ``CSAS_CLICKS_1``.
+    """
+
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(StatementResult):
+    """Columns and rows that are complete.
+
+    Attributes:
+        columns: The names of the columns.
+        types: Their SQL types as text; empty where they have none, as in lists.
+        rows: The values, as Python has them.
+
+    >>> Rows(("ID", "N"), ("INTEGER", "BIGINT"), ((1, 10),)).to_dicts()
+    [{'ID': 1, 'N': 10}]
+    """
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Each row as a dictionary by column."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows as a Polars frame."""
+        import polars as pl
+
+        if not self.rows:
+            return pl.DataFrame({name: [] for name in self.columns})
+        return pl.DataFrame(list(self.rows), schema=list(self.columns), orient="row", infer_schema_length=None)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas frame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows), columns=list(self.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Rows):
+    """The answer of SHOW.
+
+    Attributes:
+        what: What is listed, such as ``STREAMS``.
+    """
+
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Described(StatementResult):
+    """The answer of DESCRIBE.
+
+    Attributes:
+        name: The name of the stream, table or function.
+        kind: ``STREAM``, ``TABLE`` or ``FUNCTION``.
+        columns: Name, type and role of each column; of a function its signatures.
+        facts: Further facts by name, such as topic, formats, queries; more of them with EXTENDED.
+    """
+
+    name: str
+    kind: str
+    columns: tuple[tuple[str, str, str], ...]
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explained(StatementResult):
+    """The answer of EXPLAIN.
+
+    Attributes:
+        id: The id of the query, if it runs.
+        topology: The topology as Kafka Streams describes it.
+        expressions: For each expression its text, its type and its back end.
+        plan: The logical plan as plain data.
+    """
+
+    id: str
+    topology: str
+    expressions: tuple[tuple[str, str, str], ...]
+    plan: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(StatementResult):
+    """Rows that go on to come: of PRINT and of SELECT ... EMIT CHANGES. Iterate over it, and close it.
+
+    Attributes:
+        columns: The names of the columns.
+        types: Their SQL types as text.
+        rows: Yields rows; None means that none came for a while, so that a caller can look at other things.
+        stop: Ends the rows.
+    """
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: Iterator[Row | None]
+    stop: Callable[[], None]
+
+    def __iter__(self) -> Iterator[Row]:
+        return (row for row in self.rows if row is not None)
+
+    def close(self) -> None:
+        """End the rows; safe to call twice."""
+        self.stop()

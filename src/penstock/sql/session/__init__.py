@@ -1,0 +1,14 @@
+"""Sessions: statements against a catalog that lasts, and the queries that run for them.
+
+A walk along one statement: `session` parses and dispatches, `changing`, `listing`, `describing` and the others do one
+family of statements each over a `workspace`; `journal` keeps the statements in the log, `running` runs queries as
+applications.
+"""
+
+from __future__ import annotations
+
+from penstock.sql.session.running import Query
+from penstock.sql.session.session import SqlSession
+from penstock.sql.session.settings import SessionSettings
+
+__all__ = ["Query", "SessionSettings", "SqlSession"]

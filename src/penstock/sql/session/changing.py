@@ -1,0 +1,210 @@
+"""Statements that change the catalog, topics or queries: what they do beside the catalog."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from penstock.errors import CheckpointMismatchError, PenstockError
+from penstock.log.base import TopicLog
+from penstock.serde.binding import bound, configured
+from penstock.serde.partitioner import partition_for
+from penstock.sql.analyse import InsertedRow, QueryPlan, apply, refusal
+from penstock.sql.catalog import Catalog
+from penstock.sql.compile import source_serdes
+from penstock.sql.parse import Parsed
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.results import QueryStarted, StatementResult, Status
+from penstock.sql.session.running import QueryRunner, topology_of
+from penstock.sql.session.settings import check_setting
+from penstock.sql.session.topics import delete_topic, ensure_sink, ensure_source
+from penstock.sql.session.workspace import Workspace
+
+__all__ = [
+    "change",
+    "create_as",
+    "create_source",
+    "drop",
+    "insert_into",
+    "insert_values",
+    "of_session",
+    "set_property",
+    "steer",
+]
+
+
+def change(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do a statement that changes the catalog alone: ALTER, CREATE TYPE, DROP TYPE."""
+    work.require_changes()
+    changed, applied = work.tried(parsed)
+    work.commit(changed, parsed.text)
+    return Status(applied.message, statement=parsed.text)
+
+
+def create_source(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do CREATE STREAM or TABLE over a topic, which is made if it is missing."""
+    work.require_changes()
+    assert isinstance(parsed.statement, s.CreateSource)  # noqa: S101 - dispatched by this type
+    changed, applied = work.tried(parsed)
+    if applied.source is None:
+        return Status(applied.message, statement=parsed.text)
+    note = ensure_source(work.log, applied.source, parsed.statement, work.catalog)
+    work.commit(changed, parsed.text)
+    return Status(f"{applied.message}{f' ({note})' if note else ''}", statement=parsed.text)
+
+
+def create_as(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do CREATE ... AS SELECT: make the topic, write the journal, start the query."""
+    work.require_changes()
+    assert isinstance(parsed.statement, s.CreateAs)  # noqa: S101 - dispatched by this type
+    changed, applied = work.tried(parsed)
+    if applied.query is None:
+        return Status(applied.message, statement=parsed.text)
+    return _begin(parsed, work, changed, applied.query)
+
+
+def insert_into(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do INSERT INTO ... SELECT."""
+    work.require_changes()
+    changed, applied = work.tried(parsed)
+    assert applied.query is not None  # noqa: S101 - it always has one
+    return _begin(parsed, work, changed, applied.query)
+
+
+def _begin(parsed: Parsed, work: Workspace, changed: Catalog, plan: QueryPlan) -> StatementResult:
+    topology_of(plan)  # refused here, not when it runs
+    properties = parsed.statement.properties if isinstance(parsed.statement, s.CreateAs) else ()
+    ensure_sink(work.log, plan, changed.topics.get(plan.target.topic, 1), properties)
+    if plan.replaces is None:
+        work.commit(changed, parsed.text)
+        query = work.runner.add(plan)
+        if work.runs:
+            work.runner.start(query)
+        return QueryStarted(f"Created query with ID {plan.id}", plan.id, statement=parsed.text)
+    _replace(work.runner, plan, parsed, runs=work.runs)
+    work.commit(changed, parsed.text)
+    return QueryStarted(f"Replaced query with ID {plan.id}, which goes on", plan.id, statement=parsed.text)
+
+
+def _replace(runner: QueryRunner, plan: QueryPlan, parsed: Parsed, *, runs: bool) -> None:
+    """Put a plan in the place of the one that runs under its id; it goes on with the state of that one."""
+    before = runner.queries.get(plan.id)
+    if before is not None:
+        runner.stop(before)
+    query = runner.add(plan)
+    if not runs:
+        return
+    try:
+        runner.start(query)
+    except PenstockError as error:
+        runner.stop(query)
+        if before is not None:
+            runner.queries[plan.id] = before
+            runner.start(before)
+        if isinstance(error, CheckpointMismatchError):
+            raise refusal(
+                parsed.statement.at,
+                f"{plan.sink} cannot be replaced with its state kept: {error.message}",
+                f"The query {plan.id} goes on as it was. To begin anew: DROP {plan.target.kind} {plan.sink}; then "
+                "create it.",
+            ) from error
+        raise
+
+
+def insert_values(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do INSERT ... VALUES: write one record."""
+    _, applied = work.tried(parsed)
+    assert applied.row is not None  # noqa: S101 - it always has one
+    write_row(work.log, applied.row, work)
+    return Status(applied.message, statement=parsed.text)
+
+
+def write_row(log: TopicLog, row: InsertedRow, work: Workspace) -> None:
+    """Write a row as a record of its topic.
+
+    Raises:
+        SqlError: The format cannot hold the values.
+    """
+    topic = row.source.topic
+    serdes = (configured(serde, work.settings.app) for serde in source_serdes(row.source))
+    key_serde, value_serde = (bound(serde, topic, part) for serde, part in zip(serdes, ("key", "value"), strict=True))
+    key, value = key_serde.serialize(row.key), value_serde.serialize(row.value)
+    count = log.partitions(topic)
+    now = time.time_ns() // 1_000_000
+    columns = {
+        "timestamp": pa.array([now if row.timestamp is None else row.timestamp], pa.int64()),
+        "key": pa.array([key], pa.large_binary()),
+        "value": pa.array([value], pa.large_binary()),
+    }
+    target = partition_for(key, count) if key is not None else now % count
+    log.append(topic, target, pa.RecordBatch.from_pydict(columns))
+
+
+def drop(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do DROP: end the query that writes it, and delete the topic if the statement says so."""
+    work.require_changes()
+    assert isinstance(parsed.statement, s.DropSource)  # noqa: S101 - dispatched by this type
+    source = work.catalog.sources.get(parsed.statement.name)
+    changed, applied = work.tried(parsed)
+    work.commit(changed, parsed.text)
+    if source is None:
+        return Status(applied.message, statement=parsed.text)
+    if source.query is not None:
+        work.runner.remove(source.query)
+    if parsed.statement.delete_topic:
+        delete_topic(work.log, source.topic)
+        return Status(f"{applied.message}, and its topic {source.topic} deleted", statement=parsed.text)
+    return Status(applied.message, statement=parsed.text)
+
+
+def steer(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do TERMINATE, PAUSE and RESUME of one query or all."""
+    work.require_changes()
+    assert isinstance(parsed.statement, c.Steer)  # noqa: S101 - dispatched by this type
+    statement = parsed.statement
+    if statement.query_id is not None and statement.query_id not in work.queries:
+        near = work.catalog.nearest(statement.query_id, work.queries)
+        hint = f"Did you mean {near}?" if near else "SHOW QUERIES lists the queries."
+        raise refusal(statement.at, f"Unknown queryId: {statement.query_id}", hint)
+    ids = [statement.query_id] if statement.query_id is not None else list(work.queries)
+    if statement.action == "TERMINATE":
+        changed, applied = work.tried(parsed)
+        work.commit(changed, parsed.text)
+        for query_id in ids:
+            work.paused.discard(query_id)
+            work.runner.remove(query_id)
+        return Status(applied.message, statement=parsed.text)
+    pauses = statement.action == "PAUSE"
+    work.commit(work.catalog, parsed.text)
+    for query_id in ids:
+        query = work.queries[query_id]
+        query.paused = pauses
+        (work.paused.add if pauses else work.paused.discard)(query_id)
+        if pauses:
+            work.runner.stop(query)
+        elif query.app is None and work.runs:
+            work.runner.start(query)
+    word = "paused" if pauses else "resumed"
+    named = f"Query {ids[0]}" if statement.query_id is not None else "Queries"
+    return Status(f"{named} {word}", statement=parsed.text)
+
+
+def set_property(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do SET, UNSET and ALTER SYSTEM: for this session and the queries that it makes from now on."""
+    statement = parsed.statement
+    assert isinstance(statement, c.SetProperty | c.UnsetProperty | s.AlterSystem)  # noqa: S101 - dispatched by these
+    if isinstance(statement, c.UnsetProperty):
+        return of_session(parsed, work)
+    try:
+        check_setting(statement.name, statement.value)
+    except PenstockError as error:
+        raise refusal(statement.at, error.message, error.hint) from error
+    work.catalog.settings[statement.name] = statement.value
+    return Status(f"{statement.name} is {statement.value}", statement=parsed.text)
+
+
+def of_session(parsed: Parsed, work: Workspace) -> StatementResult:
+    """Do UNSET, DEFINE and UNDEFINE, which last as long as the session."""
+    return Status(apply(parsed.statement, work.catalog, parsed.text).message, statement=parsed.text)

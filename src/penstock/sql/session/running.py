@@ -1,0 +1,196 @@
+"""Persistent queries as applications, all of a session in one Spark session."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.builder import StreamsBuilder
+from penstock.errors import PenstockError
+from penstock.sql.analyse import QueryPlan
+from penstock.sql.compile import compile_query
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.session.settings import SessionSettings
+from penstock.states import State
+
+if TYPE_CHECKING:
+    from penstock.app import KafkaStreams
+    from penstock.topology.topology import Topology
+
+__all__ = ["Query", "QueryRunner", "topology_of"]
+
+_log = logging.getLogger(__name__)
+STOP_MS = 30_000
+
+
+def topology_of(plan: QueryPlan, errors: EvaluationErrors | None = None) -> Topology:
+    """The topology of one query."""
+    builder = StreamsBuilder()
+    compile_query(plan, builder, errors)
+    return builder.build()
+
+
+class Query:
+    """A persistent query of a session: its plan, and the application that runs it.
+
+    Attributes:
+        plan: Its logical plan.
+        app: Its application; None until it has been started, and while it is paused.
+        paused: Whether PAUSE has stopped it.
+        errors: Counts the errors of its expressions in this process.
+    """
+
+    def __init__(self, plan: QueryPlan) -> None:
+        self.plan = plan
+        self.app: KafkaStreams | None = None
+        self.paused = False
+        self.errors = EvaluationErrors(plan.id)
+        self._error: PenstockError | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id, such as ``CSAS_CLICKS_1``."""
+        return self.plan.id
+
+    @property
+    def state(self) -> str:
+        """``PAUSED``, ``ERROR``, ``CREATED``, or the state of its application."""
+        if self.paused:
+            return "PAUSED"
+        if self.error is not None:
+            return State.ERROR.value
+        return State.CREATED.value if self.app is None else self.app.state.value
+
+    @property
+    def error(self) -> PenstockError | None:
+        """Why it failed; None while it has not."""
+        return self._error or (self.app.error if self.app is not None else None)
+
+    def failed(self, error: PenstockError | None) -> None:
+        """Note why it could not be started."""
+        self._error = error
+
+
+class QueryRunner:
+    """The running queries of a session, by id.
+
+    Args:
+        settings: The settings of the session.
+        spark: The Spark session to run in; by default one is started with the first query and stopped at the end.
+    """
+
+    def __init__(self, settings: SessionSettings, spark: Any = None) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._owns_spark = False
+        self._starting = threading.Lock()
+        self.queries: dict[str, Query] = {}
+
+    def add(self, plan: QueryPlan) -> Query:
+        """Add a query that is not started yet."""
+        found = self.queries[plan.id] = Query(plan)
+        return found
+
+    def application(self, query: Query) -> KafkaStreams:
+        """Make the application of a query.
+
+        Raises:
+            PenstockError: Its topology or settings cannot be run.
+        """
+        from penstock.app import KafkaStreams
+
+        settings = self._settings.app_settings(query.id, dict(query.plan.settings))
+        return KafkaStreams(topology_of(query.plan, query.errors), settings, session=self._spark)
+
+    def start(self, query: Query) -> None:
+        """Start a query and return; errors of its start are raised and noted."""
+        self._launch(query)
+
+    def catch_up(self, *, most_rounds: int = 20) -> None:
+        """Run all queries until they have processed all records that exist now, those that they write included.
+
+        Raises:
+            PenstockError: A query failed.
+        """
+        before: Mapping[str, Any] | None = None
+        for _ in range(most_rounds):
+            for query in self._waiting():
+                self._launch(query, until_latest=True)
+                assert query.app is not None  # noqa: S101 - launched
+                query.app.wait()
+                query.app = None
+            ends = self._ends()
+            if ends == before or not self._feeds_earlier():
+                return
+            before = ends
+
+    def _feeds_earlier(self) -> bool:
+        """Whether a query reads what a later one writes, so that one round in their order is not enough."""
+        plans = [query.plan for query in self._waiting()]
+        return any(
+            plan.target.topic in _topics(earlier) for place, plan in enumerate(plans) for earlier in plans[: place + 1]
+        )
+
+    def _ends(self) -> Mapping[str, Any]:
+        from penstock.log.open import open_log
+
+        topics = sorted({query.plan.target.topic for query in self._waiting()})
+        with open_log(self._settings.log, self._settings.app) as log:
+            return {f"{place.topic}-{place.partition}": end for place, end in log.end_offsets(topics).items()}
+
+    def _waiting(self) -> Iterator[Query]:
+        return (query for query in list(self.queries.values()) if not query.paused)
+
+    def _launch(self, query: Query, *, until_latest: bool = False) -> None:
+        query.failed(None)
+        try:
+            with self._starting:
+                self._start_spark()
+                query.app = self.application(query)
+                query.app.start(until="latest" if until_latest else "stopped")
+        except PenstockError as error:
+            query.failed(error)
+            raise
+
+    def _start_spark(self) -> None:
+        if self._spark is not None:
+            return
+        from penstock.spark.session.session import session_for
+
+        settings = {name: value for name, value in self._settings.app.items() if name.startswith("spark.")}
+        settings = {"spark.scheduler.mode": "FAIR", **settings}
+        self._spark, self._owns_spark = session_for(settings, f"{self._settings.service}sql", "")
+
+    def stop(self, query: Query) -> None:
+        """Stop a query; its state stays."""
+        if query.app is not None:
+            query.app.close(STOP_MS)
+            query.app = None
+
+    def remove(self, query_id: str) -> None:
+        """Stop a query and delete its state and internal topics."""
+        query = self.queries.pop(query_id, None)
+        if query is None:
+            return
+        self.stop(query)
+        try:
+            self.application(query).reset()
+        except PenstockError as error:
+            _log.warning("the state of %s stays where it is: %s", query_id, error)
+
+    def close(self) -> None:
+        """Stop all queries, and Spark if it was started here."""
+        for query in list(self.queries.values()):
+            self.stop(query)
+        if self._owns_spark and self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+
+def _topics(plan: QueryPlan) -> set[str]:
+    """The topics that a query reads."""
+    from penstock.sql.session.walking import reads_of
+
+    return {read.source.topic for read in reads_of(plan)}

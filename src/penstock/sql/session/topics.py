@@ -1,0 +1,97 @@
+"""The topics of streams and tables: found, made, deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import TopicExistsError, UnknownTopicError
+from penstock.log.base import TopicLog
+from penstock.sql.analyse import refusal
+from penstock.sql.analyse.plans import Aggregate, QueryPlan
+from penstock.sql.analyse.properties import Properties
+from penstock.sql.catalog import Catalog, Source
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.session.walking import steps_below
+
+__all__ = ["delete_topic", "ensure_sink", "ensure_source", "known_topics"]
+
+
+def known_topics(log: TopicLog) -> dict[str, int]:
+    """The partition counts of all topics."""
+    return {topic.name: topic.partitions for topic in log.topics()}
+
+
+def ensure_source(log: TopicLog, source: Source, statement: s.CreateSource, catalog: Catalog) -> str:
+    """Make the topic of a stream or table if there is none and the statement says its partitions.
+
+    Returns:
+        A note about it, or nothing.
+
+    Raises:
+        SqlError: There is none, or it has another number of partitions.
+    """
+    there = known_topics(log).get(source.topic)
+    if there is not None:
+        if source.partitions is not None and source.partitions != there:
+            raise refusal(
+                statement.at,
+                f"A topic '{source.topic}' exists already with {there} partition(s), not {source.partitions}.",
+                f"Leave PARTITIONS out, or write PARTITIONS={there}.",
+            )
+        return ""
+    if source.partitions is None:
+        near = catalog.nearest(source.topic, known_topics(log))
+        meant = f"Did you mean '{near}'? " if near else ""
+        raise refusal(
+            statement.at,
+            f"Topic '{source.topic}' does not exist.",
+            f"{meant}To make the topic, add PARTITIONS=1 to the WITH clause.",
+        )
+    make_topic(log, source.topic, source.partitions, _config(statement.properties, {}))
+    return f"topic {source.topic} made"
+
+
+def ensure_sink(log: TopicLog, plan: QueryPlan, partitions: int, properties: tuple[s.Property, ...]) -> None:
+    """Make the topic that a query writes if there is none: compacted for tables, with the retention of windows."""
+    topic = plan.target.topic
+    if topic in known_topics(log):
+        return
+    config: dict[str, str] = {}
+    if plan.target.is_table:
+        config["cleanup.policy"] = "compact"
+        if plan.target.window is not None:
+            config["cleanup.policy"] = "compact,delete"
+            if (kept := _retention_ms(plan)) is not None:
+                config["retention.ms"] = str(kept)
+    make_topic(log, topic, partitions, _config(properties, config))
+
+
+def _retention_ms(plan: QueryPlan) -> int | None:
+    found = [step.times.retention_ms for step in steps_below(plan.root) if isinstance(step, Aggregate) and step.times]
+    return max((kept for kept in found if kept), default=None)
+
+
+def _config(properties: tuple[s.Property, ...], otherwise: dict[str, str]) -> dict[str, str]:
+    given: dict[str, Any] = dict(Properties.of(properties).values)
+    found = dict(otherwise)
+    if given.get("RETENTION_MS") is not None:
+        found["retention.ms"] = str(given["RETENTION_MS"])
+    if given.get("CLEANUP_POLICY") is not None:
+        found["cleanup.policy"] = str(given["CLEANUP_POLICY"]).lower()
+    return found
+
+
+def make_topic(log: TopicLog, name: str, partitions: int, config: dict[str, str]) -> None:
+    """Make a topic; another process may have done it meanwhile."""
+    try:
+        log.create_topic(name, partitions, config)
+    except TopicExistsError:
+        return
+
+
+def delete_topic(log: TopicLog, name: str) -> None:
+    """Delete a topic, if it is there."""
+    try:
+        log.delete_topic(name)
+    except UnknownTopicError:
+        return

@@ -1,0 +1,42 @@
+"""Walks over the steps of a plan: its sources and its expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from penstock.sql.analyse.plans import Expression, QueryPlan, Read, Step
+
+__all__ = ["expressions_of", "reads_of", "steps_below"]
+
+
+def steps_below(step: Step) -> Iterator[Step]:
+    """A step and those above it, sources last."""
+    yield step
+    for name in ("above", "left", "right"):
+        other = getattr(step, name, None)
+        if isinstance(other, Step):
+            yield from steps_below(other)
+
+
+def reads_of(plan: QueryPlan) -> Iterator[Read]:
+    """The sources that a plan reads."""
+    return (step for step in steps_below(plan.root) if isinstance(step, Read))
+
+
+def expressions_of(plan: QueryPlan) -> Iterator[Expression]:
+    """The expressions of a plan, sources first."""
+    for step in reversed(list(steps_below(plan.root))):
+        yield from _expressions(step, top=True)
+
+
+def _expressions(value: Any, *, top: bool = False) -> Iterator[Expression]:
+    if isinstance(value, Expression):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _expressions(item)
+    elif is_dataclass(value) and (top or not isinstance(value, Step)) and type(value).__module__.endswith(".plans"):
+        for part in fields(value):
+            yield from _expressions(getattr(value, part.name))

@@ -1,0 +1,149 @@
+"""What the statements of a session work on: log, catalog, journal, running queries."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.errors import FencedError, InvalidStateError, PenstockError
+from penstock.log.base import Lease, TopicLog
+from penstock.sql.analyse import Applied, apply
+from penstock.sql.catalog import Catalog
+from penstock.sql.parse import Parsed, parse_script
+from penstock.sql.parse.command_nodes import Steer
+from penstock.sql.session.inferring import inference
+from penstock.sql.session.journal import Entry, Journal
+from penstock.sql.session.running import Query, QueryRunner
+from penstock.sql.session.settings import SessionSettings
+from penstock.sql.session.topics import known_topics
+
+__all__ = ["Workspace"]
+
+_log = logging.getLogger(__name__)
+LEASE_MS = 30_000
+BEAT_S = 5.0
+
+
+class Workspace:
+    """What the statements of a session work on.
+
+    One session at a time may change a catalog, and runs its queries: it has the lease ``<service id>sql`` of the log.
+    Others may look at it.
+
+    Args:
+        settings: The settings of the session.
+        log: The log; closed with the workspace.
+        spark: The Spark session to run in.
+
+    Attributes:
+        catalog: Streams, tables, types, settings.
+        runner: The persistent queries.
+        paused: The ids of queries that PAUSE has stopped.
+        runs: Whether queries run as soon as they are made.
+        holder: The session that may change the catalog, if it is not this one.
+    """
+
+    def __init__(self, settings: SessionSettings, log: TopicLog, spark: Any = None) -> None:
+        self.settings = settings
+        self.log = log
+        self.runner = QueryRunner(settings, spark)
+        self.holder: str | None = None
+        self.paused: set[str] = set()
+        self.runs = False
+        self.journal = Journal(log, f"_penstock-{settings.service}sql-statements")
+        self.catalog = Catalog(infer=inference(settings.app))
+        self._lease: Lease | None = None
+        self._closed = threading.Event()
+        self._take_lease()
+        self._restore()
+        self.catalog.settings.update(settings.statements)
+
+    def _take_lease(self) -> None:
+        name = f"{self.settings.service}sql"
+        try:
+            self._lease = self.log.acquire_lease(name, f"sql@{socket.gethostname()}", LEASE_MS)
+        except FencedError:
+            held = self.log.lease(name)
+            self.holder = f"process {held.pid} on {held.host}" if held is not None else "another process"
+            return
+        threading.Thread(target=self._beat, name="penstock-sql-lease", daemon=True).start()
+
+    def _beat(self) -> None:
+        while not self._closed.wait(BEAT_S):
+            try:
+                if self._lease is not None:
+                    self.log.renew_lease(self._lease)
+            except FencedError:
+                self.holder = "another process"
+                return
+            except PenstockError:
+                continue  # the log is away; the next beat may reach it
+
+    def _restore(self) -> None:
+        """Apply the statements of the journal to the empty catalog."""
+        for entry in self.journal.read():
+            self.catalog.topics = known_topics(self.log)
+            self.catalog.settings = dict(entry.settings)
+            self.catalog.made = entry.made
+            for parsed in parse_script(entry.text):
+                self.replay(parsed)
+        self.catalog.settings = {}
+        for plan in self.catalog.queries.values():
+            query = self.runner.add(plan)
+            query.paused = plan.id in self.paused
+        self.catalog.topics = known_topics(self.log)
+
+    def replay(self, parsed: Parsed) -> None:
+        """Apply a statement of the journal."""
+        statement = parsed.statement
+        if isinstance(statement, Steer) and statement.action != "TERMINATE":
+            ids = self.catalog.queries if statement.query_id is None else {statement.query_id}
+            self.paused = self.paused | set(ids) if statement.action == "PAUSE" else self.paused - set(ids)
+            return
+        apply(statement, self.catalog, parsed.text)
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        """The persistent queries by id."""
+        return self.runner.queries
+
+    def start_all(self, queries: Iterable[Query]) -> None:
+        """Start queries one after the other; those that fail have their error."""
+        for query in queries:
+            try:
+                if not self._closed.is_set():
+                    self.runner.start(query)
+            except PenstockError as error:
+                _log.error("query %s did not start: %s", query.id, error)
+
+    def require_changes(self) -> None:
+        """Refuse to change a catalog that another session holds."""
+        if self.holder is not None:
+            raise InvalidStateError(
+                f"the catalog of service {self.settings.service!r} is in use by {self.holder}",
+                hint="Run the statement there, end that session, or give this one another ksql.service.id.",
+            )
+
+    def tried(self, parsed: Parsed) -> tuple[Catalog, Applied]:
+        """A statement's effect on a copy of the catalog, which is not yet in use."""
+        changed = self.catalog.copy()
+        changed.topics = known_topics(self.log)
+        return changed, apply(parsed.statement, changed, parsed.text)
+
+    def commit(self, changed: Catalog, text: str) -> None:
+        """Write a statement to the journal, and use the catalog that it has made."""
+        self.journal.append(Entry(f"{text};", dict(self.catalog.settings), self.catalog.made))
+        self.catalog = changed
+
+    def close(self) -> None:
+        """Stop queries, release the lease, close the log."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self.runner.close()
+        if self._lease is not None:
+            self.log.release_lease(self._lease)
+        self.log.close()
