@@ -18,18 +18,21 @@ from penstock.sql.functions.errors import EvaluationErrors
 __all__ = ["compile_query"]
 
 
-def compile_query(plan: p.QueryPlan, builder: StreamsBuilder, errors: EvaluationErrors | None = None) -> None:
+def compile_query(
+    plan: p.QueryPlan, builder: StreamsBuilder, errors: EvaluationErrors | None = None, prefix: str = ""
+) -> None:
     """Add a query to a topology.
 
     Args:
         plan: The query.
         builder: The builder of the topology.
         errors: Counts the errors of the query's expressions.
+        prefix: Before the names of its stores, where one topology has several queries.
     """
     counted = errors if errors is not None else EvaluationErrors(plan.id)
     settings = dict(plan.settings)
     throws = settings.get("ksql.timestamp.throw.on.invalid", "").lower() == "true"
-    made = _Compiler(Compiling(builder, counted, throws=throws))
+    made = _Compiler(Compiling(builder, counted, throws=throws, prefix=prefix))
     _write(made, plan, made.step(plan.root))
 
 

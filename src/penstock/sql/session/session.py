@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from penstock.errors import InvalidStateError, SqlError, SqlSyntaxError
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
-from penstock.sql.analyse import located
+from penstock.sql.analyse import located, refusal
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import command_nodes as c
@@ -17,7 +18,7 @@ from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.query_nodes import Query as QueryNode
 from penstock.sql.queries import select
 from penstock.sql.results import StatementResult
-from penstock.sql.session import changing
+from penstock.sql.session import asserting, changing, describing, listing, printing
 from penstock.sql.session.running import Query
 from penstock.sql.session.settings import SessionSettings
 from penstock.sql.session.workspace import Workspace
@@ -25,6 +26,7 @@ from penstock.sql.session.workspace import Workspace
 __all__ = ["SqlSession"]
 
 Handler = Callable[[Parsed, Workspace], StatementResult]
+MOST_SCRIPTS = 10
 HANDLERS: dict[type, Handler] = {
     s.CreateSource: changing.create_source,
     s.CreateAs: changing.create_as,
@@ -40,6 +42,16 @@ HANDLERS: dict[type, Handler] = {
     c.UnsetProperty: changing.set_property,
     c.Define: changing.of_session,
     c.Undefine: changing.of_session,
+    c.Show: listing.show,
+    c.Describe: describing.describe,
+    c.DescribeAll: describing.describe_all,
+    c.Explain: describing.explain,
+    c.Print: printing.print_topic,
+    c.AssertTopic: asserting.assert_topic,
+    c.AssertSchema: asserting.assert_schema,
+    c.AssertValues: asserting.assert_of_tests,
+    c.AssertTombstone: asserting.assert_of_tests,
+    c.AssertSource: asserting.assert_of_tests,
 }
 
 
@@ -54,6 +66,7 @@ class SqlSession:
             language (``ksql.``), and settings of the applications that run queries, as `StreamsConfig` has them.
         queries: "run" runs persistent queries from now on; "wait" only notes them, for `catch_up` or another session.
         spark: The Spark session to run in; by default one of its own, started with the first query.
+        scripts: Whether RUN SCRIPT may read files; not for statements that come from elsewhere.
 
     Raises:
         ConfigError: A setting is wrong.
@@ -72,7 +85,9 @@ class SqlSession:
         *,
         queries: Literal["run", "wait"] = "run",
         spark: Any = None,
+        scripts: bool = False,
     ) -> None:
+        self._scripts, self._runs_scripts = 0, scripts
         self.settings = SessionSettings.of(config)
         self._lock = threading.RLock()
         self._work = Workspace(self.settings, open_log(self.settings.log, self.settings.app), spark)
@@ -124,15 +139,37 @@ class SqlSession:
         with self._lock:
             if self._closed:
                 raise InvalidStateError("the session is closed", hint="Make a new SqlSession.")
-            return [self._located(text, parsed) for parsed in parse_script(text, self.catalog.variables)]
+            found = parse_script(text, self.catalog.variables, tests=True)
+            return [result for parsed in found for result in self._located(text, parsed)]
 
-    def _located(self, text: str, parsed: Parsed) -> StatementResult:
+    def _located(self, text: str, parsed: Parsed) -> list[StatementResult]:
         try:
-            return self._one(parsed)
+            if isinstance(parsed.statement, c.RunScript):
+                return self._script(parsed.statement)
+            return [self._one(parsed)]
         except SqlSyntaxError:
             raise
         except SqlError as error:
             raise located(text, error, parsed.at) from error
+
+    def _script(self, statement: c.RunScript) -> list[StatementResult]:
+        if self._scripts >= MOST_SCRIPTS:
+            raise refusal(statement.at, f"RUN SCRIPT: more than {MOST_SCRIPTS} scripts run each other")
+        path = Path(statement.path).expanduser()
+        if not self._runs_scripts:
+            raise refusal(statement.at, "RUN SCRIPT is for prompts and files", "Send the statements of the file.")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise refusal(statement.at, f"The script {path} cannot be read: {reason}") from error
+        self._scripts += 1
+        try:
+            return self.execute(text)
+        except SqlError as error:
+            raise SqlError(f"{path}: {error.message}", hint=error.hint) from error
+        finally:
+            self._scripts -= 1
 
     def _one(self, parsed: Parsed) -> StatementResult:
         statement = parsed.statement
@@ -140,7 +177,11 @@ class SqlSession:
             return select(statement, parsed.text, self)
         handler = HANDLERS.get(type(statement))
         if handler is None:
-            raise SqlError(f"{type(statement).__name__} cannot be run here yet")
+            raise refusal(
+                statement.at,
+                "Connectors are not run by Penstock SQL",
+                "`penstock topics produce` and Kafka Connect write topics; see docs/sql/from-ksqldb.md.",
+            )
         return handler(parsed, self._work)
 
     def catch_up(self) -> None:

@@ -1,0 +1,155 @@
+"""DESCRIBE and EXPLAIN."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+
+from penstock.groups.lag import lag
+from penstock.sql.analyse import QueryPlan, apply, refusal
+from penstock.sql.analyse.statements import library_of
+from penstock.sql.catalog import Source
+from penstock.sql.compile.back_ends import back_end
+from penstock.sql.parse import Parsed
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.query_nodes import Query as QueryNode
+from penstock.sql.parse.tokens import Position
+from penstock.sql.results import Described, Explained, Listing
+from penstock.sql.session.listing import functions_of
+from penstock.sql.session.running import topology_of
+from penstock.sql.session.walking import expressions_of
+from penstock.sql.session.workspace import Workspace
+
+__all__ = ["describe", "describe_all", "explain", "explained"]
+
+Facts = list[tuple[str, str]]
+
+
+def describe(parsed: Parsed, work: Workspace) -> Described:
+    """Answer DESCRIBE of a stream, table or function.
+
+    Raises:
+        SqlError: There is none of this name.
+    """
+    statement = parsed.statement
+    assert isinstance(statement, c.Describe)  # noqa: S101 - dispatched by this type
+    if statement.kind == "CONNECTOR":
+        raise refusal(statement.at, "DESCRIBE CONNECTOR: connectors are not run by Penstock SQL")
+    if statement.kind == "FUNCTION":
+        return replace(_function(statement.name, statement.at, work), statement=parsed.text)
+    source = work.catalog.sources.get(statement.name)
+    if source is None:
+        near = work.catalog.nearest(statement.name)
+        hint = f"Did you mean {near}?" if near else "SHOW STREAMS and SHOW TABLES list what there is."
+        raise refusal(statement.at, f"Could not find STREAM/TABLE '{statement.name}' in the catalog", hint)
+    return replace(_source(source, work, extended=statement.extended), statement=parsed.text)
+
+
+def describe_all(parsed: Parsed, work: Workspace) -> Listing:
+    """Answer DESCRIBE STREAMS and DESCRIBE TABLES: the columns of each."""
+    statement = parsed.statement
+    assert isinstance(statement, c.DescribeAll)  # noqa: S101 - dispatched by this type
+    kind = statement.what.removesuffix("S")
+    rows = [
+        (source.name, column.name, str(column.type), _role(column.role))
+        for source in sorted(work.catalog.sources.values(), key=lambda source: source.name)
+        if source.kind == kind
+        for column in source.columns
+    ]
+    return Listing((kind.capitalize(), "Column", "Type", "Role"), ("",) * 4, tuple(rows), statement=parsed.text)
+
+
+def _role(role: str) -> str:
+    return "" if role == "VALUE" else role.lower()
+
+
+def _source(source: Source, work: Workspace, *, extended: bool) -> Described:
+    columns = tuple((column.name, str(column.type), _role(column.role)) for column in source.columns)
+    facts: Facts = [("topic", source.topic), ("formats", f"{source.key_format.name}, {source.value_format.name}")]
+    if source.window is not None:
+        size = "" if source.window.size_ms is None else f" of {source.window.size_ms} ms"
+        facts.append(("windows", f"{source.window.kind.lower()}{size}"))
+    if source.timestamp is not None:
+        facts.append(("time", source.timestamp.name))
+    if extended:
+        facts += _extended(source, work)
+    return Described(source.name, source.kind, columns, tuple(facts))
+
+
+def _extended(source: Source, work: Workspace) -> Facts:
+    facts: Facts = [("statement", " ".join(source.text.split()))]
+    try:
+        topic = work.log.topic(source.topic)
+        ends = work.log.end_offsets([source.topic])
+        facts += [("partitions", str(topic.partitions)), ("offsets", f"{sum(ends.values()):,}")]
+        facts += [(f"topic {name}", value) for name, value in sorted(topic.config.items())]
+    except Exception as error:  # noqa: BLE001 - what is known of it is shown all the same
+        facts.append(("topic", str(error).splitlines()[0]))
+    for word, ids in (
+        ("read by", work.catalog.readers(source.name)),
+        ("written by", work.catalog.writers(source.name)),
+    ):
+        for query_id in ids:
+            query = work.queries.get(query_id)
+            behind = sum(each.lag for each in lag(work.log, work.settings.application_id(query_id)))
+            facts.append((word, f"{query_id} ({query.state if query else 'unknown'}, {behind:,} records behind)"))
+    return facts
+
+
+def _function(name: str, at: Position, work: Workspace) -> Described:
+    library = library_of(work.catalog)
+    for registry in (library.scalars, library.tables, library.aggregates):
+        found = registry.get(name)
+        if found is None:
+            continue
+        signatures = tuple((str(signature), "", "") for signature in found.signatures)
+        facts = [("meaning", " ".join(found.meaning.split()))]
+        examples = getattr(found, "examples", ())
+        facts += [("example", f"{example.call} is {example.result}") for example in examples]
+        return Described(found.name, "FUNCTION", signatures, tuple(facts))
+    near = get_close_matches(name.upper(), [known for known, _ in functions_of(work)], 1, 0.6)
+    hint = f"Did you mean {near[0]}?" if near else "SHOW FUNCTIONS lists the functions."
+    raise refusal(at, f"Can't find any functions with the name '{name}'", hint)
+
+
+def explain(parsed: Parsed, work: Workspace) -> Explained:
+    """Answer EXPLAIN of a running query, or of a statement, which is not run.
+
+    Raises:
+        SqlError: There is no such query, or the statement is refused.
+    """
+    statement = parsed.statement
+    assert isinstance(statement, c.Explain)  # noqa: S101 - dispatched by this type
+    subject = statement.subject
+    if isinstance(subject, str):
+        query = work.queries.get(subject)
+        if query is None:
+            near = work.catalog.nearest(subject, work.queries)
+            hint = f"Did you mean {near}?" if near else "SHOW QUERIES lists the queries."
+            raise refusal(statement.at, f"Query with id:{subject} does not exist", hint)
+        return replace(explained(query.plan), id=subject, statement=parsed.text)
+    return replace(explained(plan_of(subject, work)), statement=parsed.text)
+
+
+def plan_of(statement: c.Statement, work: Workspace) -> QueryPlan:
+    """The plan of a statement that has a query; a SELECT is planned as one that writes a stream or table."""
+    changed = work.catalog.copy()
+    if isinstance(statement, QueryNode):
+        from penstock.sql.analyse.queries import analyse_query
+
+        is_table = analyse_query(statement, "EXPLAINED", changed, library_of(changed)).step.is_table
+        statement = s.CreateAs("TABLE" if is_table else "STREAM", "EXPLAINED", statement, at=statement.at)
+    if not isinstance(statement, s.CreateAs | s.InsertInto):
+        raise refusal(statement.at, "EXPLAIN takes a statement with a query, or the id of a running query")
+    applied = apply(statement, changed)
+    if applied.query is None:
+        raise refusal(statement.at, applied.message)
+    return applied.query
+
+
+def explained(plan: QueryPlan) -> Explained:
+    """The topology of a plan, and the back end of each of its expressions."""
+    described = str(topology_of(plan).describe())
+    expressions = tuple((each.text, str(each.type), back_end(each)) for each in expressions_of(plan))
+    return Explained("", described, expressions, plan.to_json())

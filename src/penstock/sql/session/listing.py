@@ -1,0 +1,121 @@
+"""SHOW (or LIST): streams, tables, topics, queries, functions, settings, types, variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.config.secrets import shown
+from penstock.groups.lag import lag
+from penstock.sql.analyse import refusal
+from penstock.sql.analyse.statements import library_of
+from penstock.sql.catalog import Source
+from penstock.sql.parse import Parsed
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.results import Listing
+from penstock.sql.session.running import Query
+from penstock.sql.session.settings import KNOWN
+from penstock.sql.session.workspace import Workspace
+
+__all__ = ["functions_of", "show"]
+
+INTERNAL = ("-changelog", "-repartition", "-penstock-formats")
+Table = tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]
+
+
+def show(parsed: Parsed, work: Workspace) -> Listing:
+    """Answer SHOW.
+
+    Raises:
+        SqlError: Connectors are asked for, which are not part of SQL here.
+    """
+    statement = parsed.statement
+    assert isinstance(statement, c.Show)  # noqa: S101 - dispatched by this type
+    match statement.what:
+        case "STREAMS" | "TABLES" as what:
+            found = _sources(work, what.removesuffix("S"))
+        case "TOPICS":
+            found = _topics(work, internal=statement.internal, extended=statement.extended)
+        case "QUERIES":
+            found = _queries(work, extended=statement.extended)
+        case "FUNCTIONS":
+            found = ("Function", "Category"), functions_of(work)
+        case "PROPERTIES":
+            found = _properties(work)
+        case "TYPES":
+            found = ("Type", "Schema"), [(name, str(kind)) for name, kind in sorted(work.catalog.types.items())]
+        case "VARIABLES":
+            found = ("Variable", "Value"), sorted(work.catalog.variables.items())
+        case _:
+            raise refusal(
+                statement.at,
+                f"SHOW {statement.what}: connectors are not run by Penstock SQL",
+                "See docs/sql/from-ksqldb.md; `penstock topics produce` and Kafka Connect write topics.",
+            )
+    columns, rows = found
+    return Listing(columns, ("",) * len(columns), tuple(rows), statement.what, statement=parsed.text)
+
+
+def _sources(work: Workspace, kind: str) -> Table:
+    columns = (kind.capitalize(), "Topic", "Key format", "Value format", "Windowed")
+    found = sorted((s for s in work.catalog.sources.values() if s.kind == kind), key=lambda source: source.name)
+    return columns, [
+        (s.name, s.topic, s.key_format.name, s.value_format.name, "yes" if s.window is not None else "no")
+        for s in found
+    ]
+
+
+def _topics(work: Workspace, *, internal: bool, extended: bool) -> Table:
+    by_topic: dict[str, list[Source]] = {}
+    for source in work.catalog.sources.values():
+        by_topic.setdefault(source.topic, []).append(source)
+    rows = []
+    for topic in work.log.topics():
+        name = topic.name
+        if not internal and (name.startswith("_") or (name.endswith(INTERNAL) and name not in by_topic)):
+            continue
+        row: tuple[Any, ...] = (name, topic.partitions)
+        if extended:
+            records = sum(work.log.end_offsets([name]).values()) - sum(work.log.beginning_offsets([name]).values())
+            row = (*row, records, ", ".join(source.name for source in by_topic.get(name, ())))
+        rows.append(row)
+    return ("Topic", "Partitions", *(("Offsets", "Streams and tables") if extended else ())), rows
+
+
+def _queries(work: Workspace, *, extended: bool) -> Table:
+    more = ("Behind", "Errors") if extended else ()
+    columns = ("Query", "State", "Writes", "Topic", *more, "Statement")
+    return columns, [_query(query, work, extended=extended) for query in work.queries.values()]
+
+
+def _query(query: Query, work: Workspace, *, extended: bool) -> tuple[Any, ...]:
+    plan = query.plan
+    text = " ".join(plan.text.split())
+    state = query.state if work.holder is None else f"in {work.holder}"
+    row = (query.id, state, plan.sink, plan.target.topic)
+    if not extended:
+        return (*row, text)
+    behind = sum(each.lag for each in lag(work.log, work.settings.application_id(query.id)))
+    error = query.error
+    counts = ", ".join(f"{where}: {count}" for where, count in query.errors.counts.items())
+    return (*row, behind, error.message if error is not None else counts or "none", text)
+
+
+def functions_of(work: Workspace) -> list[tuple[str, str]]:
+    """Names and categories of all functions, by name."""
+    library = library_of(work.catalog)
+    found = [(function.name, function.family) for function in library.scalars]
+    found += [(function.name, function.family) for function in library.tables]
+    found += [(function.name, "aggregates") for function in library.aggregates]
+    return sorted(found)
+
+
+def _properties(work: Workspace) -> Table:
+    rows: list[tuple[str, str, str]] = [("bootstrap.servers", work.settings.log, "session")]
+    own: Mapping[str, str] = work.catalog.settings
+    for name, (default, _) in KNOWN.items():
+        if name not in own:
+            rows.append((name, default, "default"))
+    rows += [(name, str(shown(name, value)), "session") for name, value in work.settings.app.items()]
+    rows += [(name, str(shown(name, value)), "SET") for name, value in own.items()]
+    return ("Property", "Value", "Set by"), sorted(rows)

@@ -1,0 +1,112 @@
+"""PRINT: the records of a topic as they come."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.log.clients.consumer import Consumer
+from penstock.log.consumer_interface import ConsumerRecord
+from penstock.serde.binding import bound, configured
+from penstock.serde.windowed import Windowed
+from penstock.sql.analyse import refusal
+from penstock.sql.catalog import Source
+from penstock.sql.compile import source_serdes
+from penstock.sql.parse import Parsed
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.results import Stream
+from penstock.sql.session.topics import known_topics
+from penstock.sql.session.workspace import Workspace
+
+__all__ = ["print_topic"]
+
+COLUMNS = ("ROWTIME", "KEY", "VALUE", "PARTITION", "OFFSET")
+TYPES = ("BIGINT", "STRING", "STRING", "INTEGER", "BIGINT")
+WAIT_S = 0.25
+Decode = Callable[[bytes | None], Any]
+
+
+def print_topic(parsed: Parsed, work: Workspace) -> Stream:
+    """Answer PRINT with a stream of records: keys and values as the first stream or table over the topic reads them.
+
+    Raises:
+        SqlError: There is no such topic.
+    """
+    statement = parsed.statement
+    assert isinstance(statement, c.Print)  # noqa: S101 - dispatched by this type
+    topics = known_topics(work.log)
+    if statement.topic not in topics:
+        near = work.catalog.nearest(statement.topic, topics)
+        hint = f"Did you mean {near}? Names of topics keep their case." if near else "SHOW TOPICS lists the topics."
+        raise refusal(statement.at, f"Could not find topic '{statement.topic}'", hint)
+    source = next((each for each in work.catalog.sources.values() if each.topic == statement.topic), None)
+    stopped = threading.Event()
+    rows = _rows(statement, work, _decoders(source, work), stopped)
+    return Stream(COLUMNS, TYPES, rows, stopped.set, statement=parsed.text)
+
+
+def _rows(
+    statement: c.Print, work: Workspace, decoders: tuple[Decode, Decode], stopped: threading.Event
+) -> Iterator[tuple[Any, ...] | None]:
+    key, value = decoders
+    left, seen = statement.limit, -1
+    reset: Any = "earliest" if statement.from_beginning else "latest"
+    with Consumer(work.log, auto_offset_reset=reset) as consumer:
+        consumer.subscribe([statement.topic])
+        while not stopped.is_set() and left != 0:
+            found = False
+            for record in consumer.poll(timeout_s=WAIT_S):
+                seen += 1
+                if seen % (statement.interval or 1):
+                    continue
+                if stopped.is_set() or left == 0:
+                    return
+                left = None if left is None else left - 1
+                found = True
+                yield _row(record, key, value)
+            if not found:
+                yield None
+
+
+def _row(record: ConsumerRecord, key: Decode, value: Decode) -> tuple[Any, ...]:
+    return record.timestamp, key(record.key), value(record.value), record.partition, record.offset
+
+
+def _decoders(source: Source | None, work: Workspace) -> tuple[Decode, Decode]:
+    if source is None:
+        return _as_text, _as_text
+    key, value = (
+        bound(configured(serde, work.settings.app), source.topic, part)
+        for serde, part in zip(source_serdes(source), ("key", "value"), strict=True)
+    )
+    key_names, value_names = ([column.name for column in part] for part in (source.keys, source.values))
+    return _row_text(key, key_names), _row_text(value, value_names)
+
+
+def _row_text(serde: Any, names: list[str]) -> Decode:
+    def decode(data: bytes | None) -> Any:
+        try:
+            row = serde.deserialize(data)
+        except Exception:  # noqa: BLE001 - a record of another format is shown as it is
+            return _as_text(data)
+        if row is None:
+            return None
+        window = f" in {row.window}" if isinstance(row, Windowed) else ""
+        values = row.key if isinstance(row, Windowed) else row
+        if len(names) == 1 and not isinstance(values[0], dict | list):
+            return f"{values[0]}{window}"
+        return json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False, default=str) + window
+
+    return decode
+
+
+def _as_text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    return text if text.isprintable() else f"0x{data.hex()}"
