@@ -144,6 +144,9 @@ def get(
     encoding: Annotated[
         str, typer.Option(help="The form of the key: auto, string, long, double, json, hex, base64.")
     ] = "auto",
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Read the nearest copy, a standby's too, however far it is behind.")
+    ] = False,
     options: QueryOptions,
     as_json: Json = False,
 ) -> None:
@@ -154,7 +157,7 @@ def get(
     key = rest[0] if rest else None
     with closing(options.client(target)) as client:
         kind = client.kind(store)
-        wanted = StoreQuery(store, "get", encoding=encoding, reverse=reverse, limit=limit)
+        wanted = StoreQuery(store, "get", encoding=encoding, reverse=reverse, limit=limit, stale=stale)
         if kind in ("window", "session"):
             low, high = _between(window or key_range or "..")
             since, until = instant_ms(low, "--window"), instant_ms(high, "--window")
@@ -195,6 +198,58 @@ def stores(
         ["store", "kind", "partitions#", "key", "value"],
         ([one[name] for name in columns] for one in found),
         empty="no stores: the application has not run yet",
+    )
+
+
+@app.command("where")
+@grouped
+def where(
+    words: Annotated[list[str], typer.Argument(metavar="[MODULE:TOPOLOGY] STORE KEY", help="The store and the key.")],
+    *,
+    encoding: Annotated[
+        str, typer.Option(help="The form of the key: auto, string, long, double, json, hex, base64.")
+    ] = "auto",
+    options: QueryOptions,
+    as_json: Json = False,
+) -> None:
+    """Show the partition of a key, and the hosts that answer for it."""
+    target, (store, *rest) = options.split(words, most=2)
+    if not rest:
+        raise ConfigError("no key is named", hint="penstock query where MODULE:TOPOLOGY STORE KEY")
+    with closing(options.client(target)) as client:
+        found = client.metadata(store, rest[0], encoding)
+    if as_json:
+        print_json(found)
+        return
+    machines = [f"{name} ({_behind(lag)})" for name, lag in found["standby_machines"].items()]
+    rows: list[list[Any]] = [
+        ["partition", found["partition"]],
+        ["active host", found["active_host"] or "none runs"],
+        ["standby hosts", ", ".join(found["standby_hosts"]) or "none"],
+    ]
+    if found["active_machine"]:
+        rows += [["runs on", found["active_machine"]], ["standbys on", ", ".join(machines) or "none"]]
+    print_table(["", ""], rows)
+
+
+@app.command("lags")
+@grouped
+def lags(
+    target: _Topology = "",
+    *,
+    options: QueryOptions,
+    as_json: Json = False,
+) -> None:
+    """Show how far the copies of stores on this machine, or on that of --url, are behind."""
+    with closing(options.client(target)) as client:
+        found = client.lags()
+    if as_json:
+        print_json(found)
+        return
+    names = ("current_offset_position", "end_offset_position", "offset_lag")
+    rows = [[s, int(p), *(lag[name] for name in names)] for s, parts in found.items() for p, lag in parts.items()]
+    print_table(
+        ["store", "partition#", "at#", "end#", "lag#"], rows, empty="there is no copy of a store on this machine"
     )
 
 
@@ -262,6 +317,9 @@ def _show(answer: dict[str, Any]) -> None:
     batch, staleness = answer["batch"], answer["staleness_ms"]
     # In continuous mode there are no batches, and the time is that of the look into the log.
     facts = [f"batch {batch}", f"committed {_ago(staleness)}"] if batch >= 0 else [f"as of {_ago(staleness)}"]
+    read_from = answer.get("read_from")
+    if read_from and batch < 0:
+        facts += [f"from {', '.join(read_from) if isinstance(read_from, list) else read_from}"]
     facts += [f"{behind:,} records behind"] if behind is not None else []
     facts += ["there are more: --limit"] if answer.get("next") else []
     out.print(", ".join(facts), style="dim")
@@ -275,6 +333,10 @@ def _cell(name: str, value: Any) -> Any:
     if name in ("start", "end", "timestamp", "valid_to"):
         return time_of(int(value), short=name != "timestamp")
     return json.dumps(value)
+
+
+def _behind(lag: int | None) -> str:
+    return "restoring" if lag is None else f"{lag:,} behind"
 
 
 def _ago(staleness_ms: int | None) -> str:

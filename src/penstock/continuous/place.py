@@ -12,7 +12,7 @@ from penstock.continuous.app import TaskId
 from penstock.continuous.backing import continuous_replicas
 from penstock.state.own_folder import own_folder
 
-__all__ = ["place_of", "tasks_on_disk"]
+__all__ = ["known_place", "place_of", "tasks_on_disk"]
 
 _FILE = "place"
 
@@ -36,6 +36,14 @@ def place_of(root: str | None) -> str:
         return path.read_text()
     except OSError:  # whoever opens a replica there says why
         return socket.gethostname()
+
+
+def known_place(root: str | None) -> str:
+    """Return the identity of a folder of replicas, without making one; that of the machine if it has none."""
+    with suppress(OSError):
+        if root is not None:
+            return (Path(root) / _FILE).read_text()
+    return socket.gethostname()
 
 
 def tasks_on_disk(root: str | None, application_id: str, identity: str) -> list[TaskId]:

@@ -32,7 +32,6 @@ RUNNING: dict[str, dict[str, str]] = {
     "KafkaStreams": {
         "addStreamThread": _NO_THREADS,
         "removeStreamThread": _NO_THREADS,
-        "allLocalStorePartitionLags": 'figures().lag, or "penstock groups describe"',
         "allMetadata": "metadata_for_all_streams_clients()",
         "allMetadataForStore": "streams_metadata_for_store(store)",
         "cleanUp": "reset()",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from penstock.query.placement import LagInfo
 from penstock.query.position import Position, PositionBound
 from penstock.query.queries import (
     KeyQuery,
@@ -20,6 +21,7 @@ from penstock.query.results import FailureReason, QueryResult, StateQueryRequest
 __all__ = [
     "FailureReason",
     "KeyQuery",
+    "LagInfo",
     "MultiVersionedKeyQuery",
     "Position",
     "PositionBound",

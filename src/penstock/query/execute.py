@@ -141,6 +141,7 @@ def _answer(
     else:
         answer = _executed(reading.views[number], request)
     answer.position, answer.batch = position, reading.batch
+    answer.read_from = reading.sources.get(number, "")
     if request.has_execution_info:
         spent = (time.perf_counter() - started) * 1e6
         where = reading.sources.get(number, "nothing")

@@ -13,14 +13,15 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.java_names import with_java_names
-from penstock.query.source import GLOBAL, StoreInfo
+from penstock.query.placement import TaskPlaces
+from penstock.query.source import GLOBAL, CommittedStores, StoreInfo
 from penstock.serde.partitioner import partition_for
 from penstock.state.documents import delete_document, list_documents, read_document, write_document
 
@@ -74,6 +75,7 @@ class Instance:
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     heartbeat_ms: int = 0
     serves_http: bool = True
+    place: str = ""
 
     @property
     def host_info(self) -> HostInfo:
@@ -145,10 +147,17 @@ class Instances:
 
 
 class Registration:
-    """The registration of an instance, kept up to date until `close`."""
+    """The registration of an instance, kept up to date until `close`.
 
-    def __init__(self, checkpoint: str, instance: Instance) -> None:
+    Args:
+        checkpoint: The checkpoint location.
+        instance: The instance.
+        place: Returns the identity of the folder of replicas on its machine; empty if there is none.
+    """
+
+    def __init__(self, checkpoint: str, instance: Instance, place: Callable[[], str] = str) -> None:
         self._checkpoint = checkpoint
+        self._place = place
         self._instance = instance
         self._stop = threading.Event()
         self._write()
@@ -158,7 +167,7 @@ class Registration:
         self._thread.start()
 
     def _write(self) -> None:
-        beating = replace(self._instance, heartbeat_ms=time.time_ns() // 1_000_000)
+        beating = replace(self._instance, heartbeat_ms=time.time_ns() // 1_000_000, place=self._place())
         write_document(self._checkpoint, self._instance.document, json.dumps(asdict(beating)))
 
     def _beat(self) -> None:
@@ -179,11 +188,23 @@ class Registration:
 @with_java_names
 @dataclass(frozen=True, slots=True)
 class KeyQueryMetadata:
-    """Kafka's ``KeyQueryMetadata``: the partition of a key and its hosts."""
+    """Kafka's ``KeyQueryMetadata``: the partition of a key and its hosts.
+
+    Attributes:
+        active_host: The instance that runs the application.
+        standby_hosts: The other instances that answer. In continuous mode those with a replica of the partition on
+            their machine, if there are any: the others would have to restore one.
+        partition: The partition; -1 for a global store.
+        active_machine: In continuous mode the machine of the thread that has the partition; else empty.
+        standby_machines: In continuous mode the machines with standbys, and the records that these lacked at their last
+            look (None before the first one).
+    """
 
     active_host: HostInfo
     standby_hosts: frozenset[HostInfo]
     partition: int
+    active_machine: str = ""
+    standby_machines: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @with_java_names
@@ -198,9 +219,23 @@ class StreamsMetadata:
     standby_topic_partitions: frozenset[tuple[str, int]] = frozenset()
 
 
-def key_metadata(info: StoreInfo, key: bytes, alive: Iterable[Instance]) -> KeyQueryMetadata:
-    """Return the partition of a key's bytes, by Kafka's partitioner, and its hosts."""
+def key_metadata(state: CommittedStores, info: StoreInfo, key: bytes, alive: Iterable[Instance]) -> KeyQueryMetadata:
+    """Return the partition of a key's bytes, by Kafka's partitioner, and its hosts.
+
+    Args:
+        state: The application's state.
+        info: The store.
+        key: The bytes of the key.
+        alive: The live instances.
+    """
     hosts = list(alive)
     active = next((one.host_info for one in hosts if one.role == "active"), HostInfo.unavailable())
-    standbys = frozenset(one.host_info for one in hosts if one.host_info != active)
-    return KeyQueryMetadata(active, standbys, GLOBAL if info.is_global else partition_for(key, info.partitions))
+    others = [one for one in hosts if one.host_info != active]
+    if info.is_global:
+        return KeyQueryMetadata(active, frozenset(one.host_info for one in others), GLOBAL)
+    partition = partition_for(key, info.partitions)
+    places = state.places(info.spec.name, partition) or TaskPlaces()
+    near = [one for one in others if one.place in places.all]
+    standbys = frozenset(one.host_info for one in near or others)
+    lags = {each.host: each.lag for each in places.standbys}
+    return KeyQueryMetadata(active, standbys, partition, places.host, lags)

@@ -90,5 +90,5 @@ class StoreQueryParameters:
         return replace(self, partition=partition)
 
     def enable_stale_stores(self) -> StoreQueryParameters:
-        """Allow reads while the application does not run: the last committed state."""
+        """Allow older state: while the application does not run, and of the nearest copy in continuous mode."""
         return replace(self, stale_stores=True)

@@ -86,7 +86,18 @@ class StateQueryRequest:
 @with_java_names
 @dataclass(slots=True)
 class QueryResult:
-    """The result of one partition, or its failure."""
+    """The result of one partition, or its failure.
+
+    Attributes:
+        result: The answer.
+        failure_reason: The reason why there is none.
+        failure_message: The same for people.
+        position: The position of the state.
+        batch: The batch at whose end the state is; -1 in continuous mode.
+        execution_info: How the partition was read, if that was asked for.
+        read_from: The copy that has answered: "worker" (that of the task), "standby", "own" (a copy of this process),
+            or "memory"; empty if none has.
+    """
 
     result: Any = None
     failure_reason: FailureReason | None = None
@@ -94,6 +105,7 @@ class QueryResult:
     position: Position = field(default_factory=Position)
     batch: int = -1
     execution_info: list[str] = field(default_factory=list)
+    read_from: str = ""
 
     @classmethod
     def for_result(cls, result: Any) -> QueryResult:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from penstock.errors import StateError
+from penstock.query.placement import LagInfo, TaskPlaces
 from penstock.query.position import Position
 from penstock.topology.stores import StoreSpec
 
@@ -57,7 +58,8 @@ class StoreSnapshot:
         committed_ms: The time of its commit; 0 before the first. In continuous mode: the time at which the views held
             all that was committed.
         position: The position of the state.
-        sources: The replica that each partition is read from: "worker", "own" or "memory".
+        sources: The copy that each partition is read from: "worker" (that of the task), "standby", "own" (a copy of
+            this process) or "memory".
         is_shared: Whether it blocks other readers of the store, so that it should end soon.
     """
 
@@ -131,6 +133,22 @@ class CommittedStores(StateSource, Protocol):
 
     def store(self, name: str) -> StoreInfo:
         """Return one store; raises StateError, with similar names, if it does not exist."""
+        ...
+
+    def stale(self) -> CommittedStores:
+        """Return the same state, read from the nearest copy however far it is behind; micro-batches have no such."""
+        ...
+
+    def places(self, store: str, partition: int) -> TaskPlaces | None:
+        """Return the places with the state of a partition; None if they are not known."""
+        ...
+
+    def place(self) -> str:
+        """Return the identity of the folder of replicas on this machine; empty if there is none."""
+        ...
+
+    def lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
+        """Return by store and partition how far this machine's copy is behind; those without one are left out."""
         ...
 
     def close(self) -> None:

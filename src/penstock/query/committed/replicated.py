@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.continuous.app import TaskId
+from penstock.continuous.place import known_place
 from penstock.errors import InvalidStateError, StateError
 from penstock.log.base import TopicPartition
 from penstock.query.committed.log_commits import LogCommits, position_at
 from penstock.query.committed.queryable_stores import QueryableStores, typed_view
 from penstock.query.committed.replicated_task import ReplicatedTask, ReplicatedView, RetiredError
+from penstock.query.placement import LagInfo, Placements, TaskPlaces
 from penstock.query.source import GLOBAL, StoreInfo, StoreSnapshot
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.query.committed.log_commits import LogCommit
     from penstock.topology.stores import StoreSpec
 
-__all__ = ["GlobalStoresReader", "ReplicatedState", "ReplicatedStores"]
+__all__ = ["GlobalStoresReader", "ReplicatedState", "ReplicatedStores", "StaleReads"]
 
 _PLAN_REFRESH_S = 5.0  # topics may grow, and a restart may add stores
 
@@ -53,6 +55,7 @@ class ReplicatedStores:
         own: The directory for replicas of this process.
         specs: The stores by name, with serdes.
         global_reader: The reader of global stores; None: they cannot be read.
+        replica_root: The folder of the threads' replicas on this machine.
     """
 
     application_id: str
@@ -60,6 +63,7 @@ class ReplicatedStores:
     own: str | Path
     specs: Mapping[str, StoreSpec]
     global_reader: GlobalStoresReader | None = None
+    replica_root: str | None = None
 
 
 class _Application:
@@ -122,6 +126,8 @@ class ReplicatedState(QueryableStores):
         self._planned: _Application | None = None
         self._looked = float("-inf")
         self._closed = False
+        self._replica_root = stores.replica_root
+        self._placements = Placements(stores.checkpoint)
 
     @property
     def commits(self) -> ReplicatedState:
@@ -145,9 +151,46 @@ class ReplicatedState(QueryableStores):
             return None
         return StoreInfo(self._specs[name], sub.tasks, sub.external_topics, not sub.internal_topics)
 
-    @contextmanager
-    def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:
+    def stale(self) -> StaleReads:
+        """Return the same state, read from the nearest copy however far it is behind."""
+        return StaleReads(self)
+
+    def places(self, store: str, partition: int) -> TaskPlaces | None:
+        """Return the places with the state of a partition; None if they are not known."""
+        found = self._application()
+        sub = None if found is None else found.subs.get(store)
+        return None if sub is None else self._placements.of(str(TaskId(sub.id, partition)))
+
+    def place(self) -> str:
+        """Return the identity of the folder of replicas on this machine."""
+        return known_place(self._replica_root)
+
+    def lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return by store and partition how far the copy on this machine is behind the changelog."""
+        found = self._application()
+        commit = None if found is None else found.commits.newest()
+        if found is None or commit is None:
+            return {}
+        lags: dict[str, dict[int, LagInfo]] = {}
+        for store, sub in found.subs.items():
+            for partition in range(sub.tasks) if store in self._specs else ():
+                lag = found.task(store, partition).lag(store, commit)
+                if lag is not None:
+                    lags.setdefault(store, {})[partition] = lag
+        return lags
+
+    def reading(self, store: str, partitions: Collection[int] | None = None) -> AbstractContextManager[StoreSnapshot]:
         """Open a store at the newest commit of each partition."""
+        return self.opened(store, partitions, ReplicatedTask.view)
+
+    @contextmanager
+    def opened(
+        self,
+        store: str,
+        partitions: Collection[int] | None,
+        view: Callable[[ReplicatedTask, str, LogCommit], ReplicatedView],
+    ) -> Iterator[StoreSnapshot]:
+        """Open a store; ``view`` opens the state of each task."""
         info = self.store(store)
         with ExitStack() as opened:
             while True:
@@ -163,21 +206,26 @@ class ReplicatedState(QueryableStores):
                 views: dict[int, ReplicatedView] = {}
                 try:
                     for number in wanted:
-                        views[number] = planned.task(store, number).view(store, commit)
+                        views[number] = view(planned.task(store, number), store, commit)
                         opened.callback(views[number].close)
                 except RetiredError:  # planned anew meanwhile
                     opened.close()
                 else:
                     break
-            position = position_at({place: at for view in views.values() for place, at in view.inputs.items()})
-            if not info.is_direct and all(view.is_current for view in views.values()):
+            position = position_at({place: at for each in views.values() for place, at in each.inputs.items()})
+            if not info.is_direct and all(each.is_current for each in views.values()):
                 position = position.merge(commit.position)
             yield StoreSnapshot(
-                {number: typed_view(self._specs[store], view) for number, view in views.items()},
-                committed_ms=min((view.held_ms for view in views.values()), default=0),
+                {number: typed_view(self._specs[store], each) for number, each in views.items()},
+                committed_ms=min((each.held_ms for each in views.values()), default=0),
                 position=position,
-                sources={number: view.source for number, view in views.items()},
+                sources={number: self._source(planned, store, number, each) for number, each in views.items()},
             )
+
+    def _source(self, planned: _Application, store: str, number: int, view: ReplicatedView) -> str:
+        places = self._placements.of(str(TaskId(planned.subs[store].id, number)))
+        is_standby = view.source == "worker" and places is not None and places.is_standby_at(self.place())
+        return "standby" if is_standby else view.source
 
     @contextmanager
     def _global_reading(self, planned: _Application, store: str, commit: LogCommit) -> Iterator[StoreSnapshot]:
@@ -231,3 +279,31 @@ class ReplicatedState(QueryableStores):
     def __del__(self) -> None:
         with suppress(Exception):  # it was never closed; the interpreter may be ending
             self.close()
+
+
+class StaleReads:
+    """The `CommittedStores` of `ReplicatedState.stale`: the same state, read from the nearest copy.
+
+    Args:
+        state: The state.
+    """
+
+    def __init__(self, state: ReplicatedState) -> None:
+        self._state = state
+        self.checkpoint = state.checkpoint
+        self.application_id = state.application_id
+        self.commits = state.commits
+        self.stores = state.stores
+        self.store = state.store
+        self.places = state.places
+        self.place = state.place
+        self.lags = state.lags
+        self.close = state.close
+
+    def stale(self) -> StaleReads:
+        """Return this."""
+        return self
+
+    def reading(self, store: str, partitions: Collection[int] | None = None) -> AbstractContextManager[StoreSnapshot]:
+        """Open a store in the copies of this machine, however far they are behind."""
+        return self._state.opened(store, partitions, ReplicatedTask.nearest)

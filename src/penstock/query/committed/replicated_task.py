@@ -25,6 +25,7 @@ from penstock.continuous.restoring import Restorer
 from penstock.errors import OffsetOutOfRangeError, StateError
 from penstock.log.base import TopicPartition
 from penstock.query.committed.shared_replica import SharedReplica
+from penstock.query.placement import LagInfo
 from penstock.state.lmdb_replica import Replica
 from penstock.state.watched_replicas import watch_replicas
 
@@ -132,6 +133,45 @@ class ReplicatedTask:
                 raise RetiredError
             found = self._of_worker(store, commit)
             return self._of_own(store, commit) if found is None else found
+
+    def nearest(self, store: str, commit: LogCommit) -> ReplicatedView:
+        """Open the newest copy on this machine, however far it is behind; without one, as `view`."""
+        deadline = time.monotonic() + _PATIENCE_S
+        with self._lock:
+            if self._closed:
+                raise RetiredError
+            while True:
+                self._look_for_workers()
+                found = [self._opened(each, store, commit) for each in self._worker]
+                views = [(position.noted_ms, view) for view, position in found if view is not None]
+                views.sort(key=lambda each: each[0])
+                for _, view in views[:-1]:
+                    view.close()
+                if views:
+                    return views[-1][1]
+                if not self._worker or time.monotonic() > deadline:  # it applies the records of a commit just now
+                    return self._of_own(store, commit)
+                time.sleep(_POLL_S)
+
+    def lag(self, store: str, commit: LogCommit) -> LagInfo | None:
+        """Return how far the newest copy on this machine is behind the changelog; None if there is none."""
+        topic = self._sources[store]
+        end = self._end(store, commit)
+        with self._lock:
+            self._look_for_workers()
+            found: list[LagInfo] = []
+            for each in (*self._worker, *([self._own] if self._own is not None else ())):
+                try:
+                    reader, noted = each.reader()
+                except (lmdb.Error, OSError, ValueError):
+                    continue
+                each.release(reader)
+                position = _position(noted)
+                at = position.stores.get(store)
+                if topic and at is not None and at.topic == topic:
+                    is_current = self._is_sound(store, position, commit) and self._is_current(store, position, commit)
+                    found.append(LagInfo(end if is_current else at.following, end))
+        return min(found, key=lambda each: each.offset_lag, default=None)
 
     def close(self) -> None:
         """Close the files after the last view is closed."""

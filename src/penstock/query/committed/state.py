@@ -18,6 +18,7 @@ from penstock.errors import InvalidStateError, StateError
 from penstock.query.committed.commits import Commit, CommitLog
 from penstock.query.committed.queryable_stores import QueryableStores, typed_view
 from penstock.query.committed.tasks import AheadError, ReplicaFolders, TaskReader, TaskView
+from penstock.query.placement import LagInfo
 from penstock.query.position import Position
 from penstock.query.source import GLOBAL, StoreInfo, StoreSnapshot
 from penstock.state.documents import document_time_ms, read_document
@@ -107,6 +108,23 @@ class CommittedState(QueryableStores):
             return StoreInfo(self._specs[name], 1, is_global=True)
         sub = self._tasks().get(name)
         return None if sub is None else StoreInfo(self._specs[name], sub.tasks, sub.topics, sub.is_direct)
+
+    def stale(self) -> CommittedState:
+        """Return this: all copies are read at the end of the newest batch."""
+        return self
+
+    def places(self, store: str, partition: int) -> None:
+        """Return None: replicas of micro-batches are caches, and any process reads the segments."""
+
+    def place(self) -> str:
+        """Return nothing, see `places`."""
+        return ""
+
+    def lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return by store and partition the number of batches; answers lack none of them."""
+        commit = self.commits.newest()
+        at = LagInfo(0, 0) if commit is None else LagInfo(commit.batch + 1, commit.batch + 1)
+        return {name: dict.fromkeys(range(info.partitions), at) for name, info in self.stores().items()}
 
     @contextmanager
     def reading(self, store: str, partitions: Collection[int] | None = None) -> Iterator[StoreSnapshot]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.errors import StateError
 from penstock.query.http.codec import Encoding, plain
+from penstock.query.placement import LagInfo
 from penstock.query.position import PositionBound
 from penstock.query.source import StoreInfo
 from penstock.serde.base import Serde
@@ -21,6 +22,7 @@ __all__ = [
     "described",
     "from_cursor",
     "key_of_cursor",
+    "lag_of",
     "now_ms",
     "refused",
     "to_cursor",
@@ -128,6 +130,12 @@ def count_of(cursor: str | None) -> int:
 
 def _bad_cursor(cursor: str | None) -> StateError:
     return refused(f"{cursor!r} is not a cursor", "Pass `next` of the page before unchanged.", "BAD_CURSOR", 400)
+
+
+def lag_of(lag: LagInfo) -> dict[str, int]:
+    """Return the lag of a copy as plain data."""
+    at, end = lag.current_offset_position, lag.end_offset_position
+    return {"current_offset_position": at, "end_offset_position": end, "offset_lag": lag.offset_lag}
 
 
 def now_ms() -> int:

@@ -32,6 +32,7 @@ class StoreQuery:
         encoding: The form in which keys are written.
         reverse: Whether the last entries come first; sessions have one order.
         limit: The largest number of entries.
+        stale: Whether the nearest copy answers, however far it is behind.
     """
 
     store: str
@@ -43,6 +44,7 @@ class StoreQuery:
     encoding: str = "auto"
     reverse: bool = False
     limit: int = 100
+    stale: bool = False
 
 
 class QueryClient(Protocol):
@@ -51,6 +53,8 @@ class QueryClient(Protocol):
     def stores(self) -> list[Answer]: ...
     def kind(self, store: str) -> str: ...
     def query(self, query: StoreQuery) -> Answer: ...
+    def metadata(self, store: str, key: str, encoding: str) -> Answer: ...
+    def lags(self) -> Answer: ...
     def close(self) -> None: ...
 
 
@@ -67,7 +71,7 @@ class LocalClient:
         return self._service.state.store(store).spec.kind
 
     def query(self, query: StoreQuery) -> Answer:
-        q, service = query, self._service
+        q, service = query, self._service.stale() if query.stale else self._service
         paging = Paging(_encoding(q.encoding), q.reverse, q.limit)
         match q.form:
             case "get":
@@ -80,6 +84,12 @@ class LocalClient:
                 return service.windows(q.store, q.key, q.low, q.high, paging)
             case "sessions":
                 return service.sessions(q.store, q.key, q.low, q.high, paging)
+
+    def metadata(self, store: str, key: str, encoding: str) -> Answer:
+        return self._service.metadata(store, key, _encoding(encoding))
+
+    def lags(self) -> Answer:
+        return self._service.lags()
 
     def close(self) -> None:
         self._service.close()
@@ -103,7 +113,7 @@ class RemoteClient:
 
     def query(self, query: StoreQuery) -> Answer:
         q = query
-        parameters: dict[str, Any] = {"encoding": q.encoding}
+        parameters: dict[str, Any] = {"encoding": q.encoding, "stale": q.stale or None}
         if q.form == "get":
             parameters["as_of"] = q.as_of
         else:
@@ -118,6 +128,13 @@ class RemoteClient:
         path = f"keys/{quote(q.key or '', safe='')}" if q.form == "get" else q.form
         given = {name: value for name, value in parameters.items() if value is not None}
         return cast("Answer", self._ask(f"/stores/{quote(q.store, safe='')}/{path}", given))
+
+    def metadata(self, store: str, key: str, encoding: str) -> Answer:
+        path = f"/metadata/{quote(store, safe='')}/{quote(key, safe='')}"
+        return cast("Answer", self._ask(path, {"encoding": encoding}))
+
+    def lags(self) -> Answer:
+        return cast("Answer", self._ask("/lags"))
 
     def close(self) -> None:
         self._client.close()

@@ -54,7 +54,14 @@ def _either_way(
     return Paging(encoding, reverse, limit, cursor)
 
 
+def _asked(request: Request, *, stale: bool = False) -> QueryService:
+    """Return the service that answers: with ``stale`` from the nearest copy, however far it is behind."""
+    service: QueryService = request.app.state.service
+    return service.stale() if stale else service
+
+
 Forward: TypeAlias = Annotated[Paging, Depends(_forward)]
+Asked: TypeAlias = Annotated[QueryService, Depends(_asked)]
 EitherWay: TypeAlias = Annotated[Paging, Depends(_either_way)]
 
 
@@ -68,6 +75,7 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
     """
     app = FastAPI(title=f"Penstock queries: {service.state.application_id}", version=__version__, redoc_url=None)
 
+    app.state.service = service
     waiting = 0
 
     async def fresh(
@@ -116,32 +124,40 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
         return service.store(name)
 
     @app.get(store + "/keys/{key:path}", dependencies=freshly)
-    def get(name: str, key: str, encoding: Encoding = "auto", as_of: Instant = None) -> dict[str, Any]:
-        return service.get(name, key, encoding, as_of)
+    def get(name: str, key: str, asked: Asked, encoding: Encoding = "auto", as_of: Instant = None) -> dict[str, Any]:
+        return asked.get(name, key, encoding, as_of)
 
     @app.get(store + "/versions/{key:path}", dependencies=freshly)
-    def versions(name: str, key: str, *, low: Since = None, high: Until = None, paging: Forward) -> dict[str, Any]:
-        return service.versions(name, key, low, high, paging)
+    def versions(
+        name: str, key: str, *, low: Since = None, high: Until = None, paging: Forward, asked: Asked
+    ) -> dict[str, Any]:
+        return asked.versions(name, key, low, high, paging)
 
     @app.get(store + "/range", dependencies=freshly)
-    def key_range(name: str, *, low: Lower = None, high: Upper = None, paging: EitherWay) -> dict[str, Any]:
-        return service.range(name, low, high, paging)
+    def key_range(
+        name: str, *, low: Lower = None, high: Upper = None, paging: EitherWay, asked: Asked
+    ) -> dict[str, Any]:
+        return asked.range(name, low, high, paging)
 
     @app.get(store + "/prefix", dependencies=freshly)
-    def prefix(name: str, prefix: str, *, paging: Forward) -> dict[str, Any]:
-        return service.prefix(name, prefix, paging)
+    def prefix(name: str, prefix: str, *, paging: Forward, asked: Asked) -> dict[str, Any]:
+        return asked.prefix(name, prefix, paging)
 
     @app.get(store + "/windows", dependencies=freshly)
     def windows(
-        name: str, *, key: str | None = None, low: Since = None, high: Until = None, paging: EitherWay
+        name: str, *, key: str | None = None, low: Since = None, high: Until = None, paging: EitherWay, asked: Asked
     ) -> dict[str, Any]:
-        return service.windows(name, key, low, high, paging)
+        return asked.windows(name, key, low, high, paging)
 
     @app.get(store + "/sessions", dependencies=freshly)
     def sessions(
-        name: str, *, key: str | None = None, low: Since = None, high: Until = None, paging: Forward
+        name: str, *, key: str | None = None, low: Since = None, high: Until = None, paging: Forward, asked: Asked
     ) -> dict[str, Any]:
-        return service.sessions(name, key, low, high, paging)
+        return asked.sessions(name, key, low, high, paging)
+
+    @app.get("/lags")
+    def lags() -> dict[str, dict[str, dict[str, int]]]:
+        return service.lags()
 
     @app.get("/metadata/{name}/{key:path}")
     def metadata(name: str, key: str, encoding: Encoding = "auto") -> dict[str, Any]:

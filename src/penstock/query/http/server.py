@@ -94,7 +94,7 @@ class QueryServer:
 
     def _register(self) -> None:
         instance = Instance(self._advertised.host, self._advertised.port, self._role)
-        self._registration = Registration(self._service.state.checkpoint, instance)
+        self._registration = Registration(self._service.state.checkpoint, instance, self._service.state.place)
 
     def close(self) -> None:
         """Stop serving; the service stays open."""

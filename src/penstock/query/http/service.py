@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from itertools import islice
 from typing import Any
 
@@ -16,6 +17,7 @@ from penstock.query.http.answers import (
     described,
     from_cursor,
     key_of_cursor,
+    lag_of,
     now_ms,
     refused,
     to_cursor,
@@ -106,12 +108,27 @@ class QueryService:
             "partition": found.partition,
             "active_host": str(found.active_host) if found.active_host.port >= 0 else None,
             "standby_hosts": sorted(map(str, found.standby_hosts)),
+            "active_machine": found.active_machine or None,
+            "standby_machines": dict(found.standby_machines),
         }
 
     def key_metadata(self, store: str, key: Any) -> KeyQueryMetadata:
         """Return the partition and the hosts of a key that is not text."""
         info = self.state.store(store)
-        return key_metadata(info, key_bytes(info.spec, key), self.instances.alive())
+        return key_metadata(self.state, info, key_bytes(info.spec, key), self.instances.alive())
+
+    def lags(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Return by store and partition how far the copies on this machine are behind."""
+        return {
+            store: {str(number): lag_of(lag) for number, lag in sorted(parts.items())}
+            for store, parts in sorted(self.state.lags().items())
+        }
+
+    def stale(self) -> QueryService:
+        """Return the service that answers from the nearest copy, however far it is behind."""
+        found = copy(self)
+        found.state = self.state.stale()
+        return found
 
     # Queries
 
@@ -329,7 +346,9 @@ class QueryService:
     def _about(self, reading: StoreSnapshot, partition: int | None, info: StoreInfo) -> dict[str, Any]:
         position = reading.position if partition is None else position_of(reading, partition, info)
         facts = self._freshness(reading.batch, reading.committed_ms, position.to_json())
-        return facts if partition is None or partition < 0 else {"partition": partition, **facts}
+        if partition is None or partition < 0:
+            return {**facts, "read_from": sorted(set(reading.sources.values()))}
+        return {"partition": partition, **facts, "read_from": reading.sources.get(partition)}
 
     def _freshness(self, batch: int, committed_ms: int, position: Mapping[str, Any]) -> dict[str, Any]:
         return {

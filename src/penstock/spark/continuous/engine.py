@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from penstock.log.base import TopicLog
     from penstock.log.thread_clients import ThreadClients
+    from penstock.query.placement import PlacementNote
     from penstock.spark.batch.progress import BatchProgress
     from penstock.spark.continuous.job import ContinuousJob
 
@@ -84,6 +85,7 @@ class ContinuousEngine:
 
     Attributes:
         restores: The restores of all threads.
+        note: The note of the places of all tasks, for queries; None: they are not noted.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class ContinuousEngine:
         self._reported = self._asked = 0.0
         self._has_reached_end = False
         self.restores = RestoreWatch()
+        self.note: PlacementNote | None = None
 
     def start(self, job: ContinuousJob) -> None:
         """Open the control channel, start the query, and begin the first epoch."""
@@ -259,6 +262,8 @@ class ContinuousEngine:
                 _log.debug("the query did not stop cleanly: %s", error)
         if self._server is not None:
             self._server.close()
+        if self.note is not None:
+            self.note.remove()
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def committed(self) -> tuple[int, Mapping[TopicPartition, int]] | None:
@@ -343,6 +348,8 @@ class ContinuousEngine:
     def _report(self, epoch: Epoch) -> bool:
         """Report the progress of the threads; return whether there was any."""
         self.restores.look(epoch.threads)
+        if self.note is not None:
+            self.note.write(epoch.places())
         progress = self._counter.progress(epoch.job.epoch, epoch.threads)
         if progress is not None:
             self._on_batch(progress)

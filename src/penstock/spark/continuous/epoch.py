@@ -12,6 +12,7 @@ from penstock.continuous.app import TaskId
 from penstock.continuous.ownership import Ownership, TaskList
 from penstock.continuous.placement import Placement, PlacementLimits, StateHolders, place_tasks
 from penstock.errors import AppFailedError, PenstockError
+from penstock.query.placement import Standby, TaskPlaces
 from penstock.spark.batch.signed_errors import unseal_error
 from penstock.spark.continuous.control_server import Member
 from penstock.spark.continuous.thread_state import ThreadState, caught_up_places, followed_places, places_on_disk
@@ -175,6 +176,20 @@ class Epoch:
         with self._lock:
             threads = self.threads
             return {str(task): threads[name].host for task, name in self._owners.owners.items() if name in threads}
+
+    def places(self) -> dict[str, TaskPlaces]:
+        """Return for each task the places with its state."""
+        with self._lock:
+            found: dict[str, TaskPlaces] = {}
+            standbys: dict[TaskId, list[Standby]] = {}
+            for each in self.threads.values():
+                for task, lag in each.lags.items():
+                    standbys.setdefault(task, []).append(Standby(*each.spot, lag))
+            owners = {task: name for task, name in self._owners.owners.items() if name in self.threads}
+            for task in sorted({*owners, *standbys}):
+                host, place = self.threads[owners[task]].spot if task in owners else ("", "")
+                found[str(task)] = TaskPlaces(host, place, tuple(standbys.get(task, ())))
+            return found
 
     @property
     def is_running(self) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import LogError, PenstockError
 from penstock.plan.plan import changed
+from penstock.query.placement import PlacementNote
 from penstock.spark import faults
 from penstock.spark.app_log import open_app_log
 from penstock.spark.checkpoint.locations import Locations
@@ -195,6 +196,7 @@ class Run:
         folder = Path(self.places.replicas).with_name("query")
         engine = ContinuousEngine(session, self.log, self._batch_done, folder, session_s)
         engine.restores = RestoreWatch(self.restore_listener)
+        engine.note = PlacementNote(self.places.checkpoint)
         job = self._next_epoch()
         self._engine = engine
         engine.start(job)

@@ -73,7 +73,9 @@ def _replicated(topology: Topology, config: StreamsConfig, refresh_s: float | No
     log = open_app_log(config.with_settings({"task.timeout.ms": min(given, _PATIENCE_MS)}))
     places = Locations.of(config, log)
     reader = _GlobalReader(typed, config) if typed.global_stores else None
-    stores = ReplicatedStores(config["application.id"], places.checkpoint, places.queries, typed.stores, reader)
+    stores = ReplicatedStores(
+        config["application.id"], places.checkpoint, places.queries, typed.stores, reader, places.replicas
+    )
     planner = _Planner(typed, config, log, places)
     return ReplicatedState(stores, planner.planned, log, refresh_s)
 

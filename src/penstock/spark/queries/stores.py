@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.query.http.server import QueryServer
     from penstock.query.http.service import QueryService
     from penstock.query.metadata import HostInfo, KeyQueryMetadata, Registration, StreamsMetadata
+    from penstock.query.placement import LagInfo
     from penstock.query.source import CommittedStores
     from penstock.query.stores import ReadOnlyStore
     from penstock.topology.topology import Topology
@@ -61,7 +62,7 @@ class InteractiveQueries:
         wanted = StoreQueryParameters(parameters) if isinstance(parameters, str) else parameters
         if not wanted.stale_stores:
             self._require_running("store")
-        return open_store(self._committed(), wanted)
+        return open_store(self._committed().stale() if wanted.stale_stores else self._committed(), wanted)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
         """Answer a request partition by partition; Kafka's ``query`` (interactive queries, version 2).
@@ -104,6 +105,17 @@ class InteractiveQueries:
             for one in service.instances.alive()
         ]
 
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return by store and partition how far the copies on this machine are behind (``allLocalStorePartitionLags``).
+
+        In continuous mode the replicas of threads and standbys of this machine, and copies that this process has made
+        for queries, by offsets of the changelog. In micro-batches all answers are those of the newest batch.
+
+        Example:
+            streams.all_local_store_partition_lags()["os-counts"][0].offset_lag
+        """
+        return {store: dict(parts) for store, parts in self._committed().lags().items()}
+
     @property
     def query_url(self) -> str | None:
         """The URL of this application's query server; None if it has none."""
@@ -145,7 +157,7 @@ class InteractiveQueries:
                 service = self._service()
                 service.host = advertised
                 instance = Instance(advertised.host, advertised.port, "active", serves_http=False)
-                self._noted = Registration(service.state.checkpoint, instance)
+                self._noted = Registration(service.state.checkpoint, instance, service.state.place)
             return
         from penstock.query.http.server import QueryServer
 
