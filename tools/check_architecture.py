@@ -36,7 +36,7 @@ HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("json_depth", "masking", "states"),
     ("errors", "version"),
-    ("durations", "given", "java_names", "java_text", "broker", "serving", "terminal"),
+    ("durations", "given", "java_names", "java_text", "broker", "serving", "terminal", "user_code"),
     ("config", "registry"),
     ("serde",),
     ("state", "log", "topology"),

@@ -24,6 +24,7 @@
     │   └── FencedError            a newer instance or attempt has taken over
     ├── ConnectError           a connector, converter or transformation of Connect
     ├── SqlError               a statement of Penstock SQL
+    │   ├── SqlFunctionError       a Python function cannot become one of SQL
     │   └── SqlSyntaxError         its text is not of the language: line, column, what was expected
     ├── EnvironmentProblemError  Java, PySpark, a port, a directory: the machine lacks something
     └── AppFailedError         the running application stopped with an error
@@ -61,6 +62,7 @@ __all__ = [
     "SchemaRegistryError",
     "SerializationError",
     "SqlError",
+    "SqlFunctionError",
     "SqlSyntaxError",
     "StateError",
     "TopicExistsError",
@@ -354,6 +356,15 @@ class SqlSyntaxError(SqlError):
 
     Remedy: Correct the place under the caret; the message names what was expected there. Reserved words are
     names in backticks.
+    """
+
+
+class SqlFunctionError(SqlError):
+    """A Python function or class that cannot become a function of Penstock SQL.
+
+    Cause: A parameter without a type that SQL has, an aggregate without one of its methods, a name that is taken.
+
+    Remedy: Correct the function; the message names its file and line.
     """
 
 

@@ -13,6 +13,9 @@ import warnings
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import java_functions
+
+from penstock.sql.functions import UserFunctions
 from penstock.sql.testing import Outcome, load_cases, run_case
 
 
@@ -30,9 +33,11 @@ def main(arguments: list[str]) -> int:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     outcomes: list[Outcome] = []
+    functions = UserFunctions()
+    functions.add(java_functions)
     for case in load_cases(given.folder):
         if given.k.lower() in f"{case.area} - {case.name}".lower():
-            outcomes.append(run_case(case))
+            outcomes.append(run_case(case, functions))
             if given.v and not outcomes[-1].passed:
                 print(f"{case.area} | {case.name} | {outcomes[-1].reason}")
     report(outcomes)

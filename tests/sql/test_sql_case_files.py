@@ -3,22 +3,24 @@
 import os
 from pathlib import Path
 
+import java_functions
 import pytest
 
+from penstock.sql.functions import UserFunctions
 from penstock.sql.testing import load_cases, run_case
 
 OWN = Path(__file__).parent / "cases"
 SHARED = Path(os.environ.get("PENSTOCK_SHARED", Path(__file__).resolve().parents[3] / "shared")) / "sql" / "cases"
-# Functions of the model's test jars, which are not part of the language.
-JARS = ("_UDF", "_UDAF", "_UDTF", "WHENCONDITION", "_ARG")
 REGISTRY = ("AVRO", "PROTOBUF", "JSON_SR")
 SAMPLE = 3  # every third: the whole takes some 20 s; tests/sql/run.py runs all
 CASES = list(load_cases(OWN))
+FUNCTIONS = UserFunctions()
+FUNCTIONS.add(java_functions)  # of the model's test jars
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.area}-{case.name}".replace(" ", "-") for case in CASES])
 def test_a_case_of_this_project(case):
-    outcome = run_case(case)
+    outcome = run_case(case, FUNCTIONS)
     assert outcome.passed, outcome.reason
     if case.refused is not None:
         assert case.refused["message"] in outcome.reason
@@ -32,8 +34,8 @@ def test_the_names_of_cases_are_unique():
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared cases are not here")
 def test_the_shared_cases_of_formats_without_registry_pass():
-    chosen = [case for case in load_cases(SHARED) if not any(word in case.script.upper() for word in REGISTRY + JARS)]
-    outcomes = [run_case(case) for case in chosen[::SAMPLE] if case.refused is None]
+    chosen = [case for case in load_cases(SHARED) if not any(word in case.script.upper() for word in REGISTRY)]
+    outcomes = [run_case(case, FUNCTIONS) for case in chosen[::SAMPLE] if case.refused is None]
     failed = [f"{o.case.area} - {o.case.name}: {o.reason[:200]}" for o in outcomes if not o.passed]
     assert len(outcomes) > 200
     assert len(failed) <= len(outcomes) // 100, "\n".join(failed)
@@ -42,7 +44,7 @@ def test_the_shared_cases_of_formats_without_registry_pass():
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared cases are not here")
 def test_statements_that_the_model_refuses_are_refused_with_the_same_cause():
     refused = [case for case in load_cases(SHARED) if case.refused is not None]
-    outcomes = [run_case(case) for case in refused[::SAMPLE]]
+    outcomes = [run_case(case, FUNCTIONS) for case in refused[::SAMPLE]]
     missed = [f"{o.case.area} - {o.case.name}: {o.reason[:200]}" for o in outcomes if not o.passed]
     assert len(missed) <= len(outcomes) // 10, "\n".join(missed)
     assert sum(o.same_cause for o in outcomes) >= len(outcomes) * 8 // 10

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import importlib
-import importlib.util
 import sys
-import traceback
 from collections.abc import Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigError, PenstockError, TopologyError
+from penstock.errors import ConfigError
+from penstock.user_code import load_module
 
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology
@@ -67,52 +64,3 @@ def _is_application(found: object) -> bool:
 def _config_of(module: ModuleType) -> dict[str, Any]:
     config = getattr(module, "config", None)
     return dict(config) if isinstance(config, Mapping) else {}
-
-
-def load_module(name: str) -> ModuleType:
-    """Load a module by its name (also from the working directory) or by the path of its file."""
-    if name.endswith(".py") or "/" in name:
-        return _from_file(Path(name))
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        return importlib.import_module(name)
-    except PenstockError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ConfigError(
-                f"there is no module {name!r}", hint=f"Is the file here? Try {name.replace('.', '/')}.py:topology"
-            ) from error
-        raise _broken(name, error) from error
-    except Exception as error:
-        raise _broken(name, error) from error
-
-
-def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ConfigError(f"there is no file {path}", hint="Give the path of a Python file, or a module's name.")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # the file may import its neighbours
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{path} is not a Python file", hint="Its name must end with .py.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except PenstockError:
-        raise
-    except Exception as error:
-        raise _broken(str(path), error) from error
-    return module
-
-
-def _broken(name: str, error: Exception) -> TopologyError:
-    """Make the error of a failed import, with the line of the user's code."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1] if frames else None
-    where = f" at {last.filename}:{last.lineno}" if last else ""
-    return TopologyError(f"{name} cannot be imported: {type(error).__name__}: {error}{where}")

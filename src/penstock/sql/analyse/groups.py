@@ -83,10 +83,10 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
         raise refusal(
             query.group_by.at, "A query with GROUP BY needs aggregate functions in SELECT or HAVING, and has none."
         )
-    if step.is_table:
-        _check_undo(calls, library)
     grouping = tuple(typed_expression(node, names, library) for node in nodes)
     made = tuple(_aggregate(call, names, library) for call in calls)
+    if step.is_table:
+        _check_undo(calls, made)
     fields = [Field(f"KSQL_GROUP_{i}", e.type, None, "COMPUTED") for i, e in enumerate(grouping)]
     replaced: dict[Any, Any] = {node: x.Column(field.name) for node, field in zip(nodes, fields, strict=True)}
     for number, (call, bound) in enumerate(zip(calls, made, strict=True)):
@@ -151,8 +151,8 @@ def _aggregate(call: x.Call, names: Names, library: Library) -> AggregateCall:
     return AggregateCall(function, tuple(arguments[: function.columns]))
 
 
-def _check_undo(calls: Sequence[x.Call], library: Library) -> None:
-    wrong = [c for c in calls if (known := library.aggregates.get(c.name)) is not None and not known.can_undo]
+def _check_undo(calls: Sequence[x.Call], made: Sequence[AggregateCall]) -> None:
+    wrong = [call for call, bound in zip(calls, made, strict=True) if bound.function.steps.undo is None]
     if wrong:
         many = "s" if len(wrong) > 1 else ""
         raise refusal(

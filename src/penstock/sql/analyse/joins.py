@@ -23,6 +23,7 @@ from penstock.sql.analyse.reads import milliseconds, read
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Catalog, DataFormat
 from penstock.sql.evaluate import columns_in
+from penstock.sql.formats import format_info
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
 from penstock.sql.parse.format_expressions import format_expression
@@ -339,7 +340,8 @@ class _Joined:
                 f"Windowed sources are incompatible: the left source is {left.kind}, the right source {right.kind}. "
                 "SESSION windows join with SESSION windows alone",
             )
-        if left and right and left.size_ms != right.size_ms:
+        moved = format_info(self.left.key_format.name).infers  # keys with schemas are written anew for a join anyhow
+        if left and right and left.size_ms != right.size_ms and not moved:
             raise refusal(self.join.at, "A windowed source would need repartitioning, which windowed keys rule out.")
 
     def _check_partitions(self, one: Step, two: Step) -> None:

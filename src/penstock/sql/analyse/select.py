@@ -126,8 +126,10 @@ def _star(item: q.AllColumns, step: Step, naming: _Naming, moved: Sequence[Any] 
         if joined and item.source is None and step.key_names:
             own = [name for name in step.key_names[0] if isinstance(name, x.Column) and name.source is None]
             yield from (Item(name.name, name, item.at) for name in own)
-        shown = [f for f in fields if f.role in ("KEY", "VALUE", "HEADER") and item.source in (None, f.source)]
-        yield from map(one, shown)
+        for source in naming.names.sources:
+            if item.source in (None, source):
+                own_fields = [field for field in fields if field.source == source]
+                yield from map(one, _with_bounds(own_fields) if joined else _columns(own_fields))
         return
     for node in moved:
         if isinstance(node, x.Column) and joined:
@@ -142,6 +144,19 @@ def _star(item: q.AllColumns, step: Step, naming: _Naming, moved: Sequence[Any] 
         for field in (*rest, *pseudo, *keys):
             if x.Column(field.name, field.source) not in moved:
                 yield one(field)
+
+
+def _columns(fields: Sequence[Field]) -> list[Field]:
+    return [field for field in fields if field.role in ("KEY", "VALUE", "HEADER")]
+
+
+def _with_bounds(fields: Sequence[Field]) -> list[Field]:
+    """The columns of a source of a join: the bounds of its windows stand behind its key."""
+    bounds = [field for field in fields if field.role == "BOUND"]
+    if not bounds:
+        return _columns(fields)
+    keys = [field for field in fields if field.role == "KEY"]
+    return [*keys, *bounds, *(field for field in _columns(fields) if field.role != "KEY")]
 
 
 def _fields_of(item: q.AllFields, names: Names, library: Library) -> Iterator[Item]:

@@ -47,14 +47,21 @@ class Applied:
 
 
 def library_of(catalog: Catalog) -> Library:
-    """The functions, with the limits that the settings set."""
+    """The functions, those of users too, with what the settings say."""
 
     def limit(name: str) -> int | None:
         text = catalog.setting(f"ksql.functions.{name}.limit")
         return int(text) if text.lstrip("-").isdigit() else None
 
     aggregates = aggregate_functions(limit("collect_list"), limit("collect_set"))
-    return Library(scalar_functions(), aggregates, table_functions())
+    users, settings = catalog.functions, catalog.settings
+    if not users.declared:
+        return Library(scalar_functions(), aggregates, table_functions())
+    return Library(
+        scalar_functions().extended(users.scalars(settings)),
+        aggregates.extended(users.aggregates(settings)),
+        table_functions().extended(users.tables(settings)),
+    )
 
 
 def apply(statement: c.Statement, catalog: Catalog, text: str = "") -> Applied:

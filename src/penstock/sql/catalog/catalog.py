@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from penstock.sql.catalog.source import DataFormat, Source
+from penstock.sql.functions import UserFunctions
 from penstock.sql.types import SqlType
 
 __all__ = ["Catalog"]
@@ -27,6 +28,7 @@ class Catalog:
         infer: Finds the columns of a topic's keys or values in a registry, by topic, ``key`` or ``value``, and format;
             None without a schema.
         queries: The plans of persistent queries by id, in the order in which they were made.
+        functions: The functions that users have written.
     """
 
     sources: dict[str, Source] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class Catalog:
     queries: dict[str, Any] = field(default_factory=dict)
     made: int = 0
     infer: Callable[[str, str, DataFormat], Sequence[tuple[str, SqlType]] | None] | None = None
+    functions: UserFunctions = field(default_factory=UserFunctions)
 
     def copy(self) -> Catalog:
         """A copy that can be changed without changing this one: a script is applied whole or not at all."""
@@ -49,6 +52,7 @@ class Catalog:
             dict(self.queries),
             self.made,
             self.infer,
+            self.functions.copy(),
         )
 
     def setting(self, name: str, otherwise: str = "") -> str:

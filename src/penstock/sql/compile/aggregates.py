@@ -12,6 +12,7 @@ from penstock.sql.analyse.plans import Aggregate, AggregateCall, WindowTimes
 from penstock.sql.compile.functions import KeyOf, Select
 from penstock.sql.compile.serdes import RowsSerde, StateSerde, step_key_serde
 from penstock.sql.compile.steps import Compiling
+from penstock.sql.functions.errors import EvaluationErrors, FunctionFailed
 
 __all__ = ["aggregate"]
 
@@ -29,7 +30,7 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
     )
     keys = [place for place, field in enumerate(step.above.fields) if field.role == "KEY"]
     key = KeyOf(step.grouping, errors, keys, len(step.above.fields), whole=True)
-    states = _States(step.calls)
+    states = _States(step.calls, errors)
     retention = step.times.retention_ms if step.times is not None else None
     kept = Materialized(
         compiling.name("Aggregate-Aggregate-Materialize"),
@@ -46,7 +47,7 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
         else:
             groups = above.select_key(key).map_values(values).group_by_key(grouped)
         table = _folded(groups, step, states, kept)
-    return table.map_values(_Result(step.calls, bounds=step.times is not None))
+    return table.map_values(_Result(step.calls, errors, bounds=step.times is not None))
 
 
 def _folded(groups: Any, step: Aggregate, states: _States, kept: Materialized) -> Any:
@@ -88,10 +89,13 @@ class _Regroup:
 class _States:
     """The states of several aggregates as one list.
 
-    Lists and dicts are copied before a step may change them: results that were sent before hold them too.
+    Lists and dicts are copied before a step may change them: results that were sent before hold them too. A step of a
+    user's function that fails leaves its state as it is, and its error is reported.
     """
 
-    def __init__(self, calls: Sequence[AggregateCall]) -> None:
+    def __init__(self, calls: Sequence[AggregateCall], errors: EvaluationErrors) -> None:
+        self._errors = errors
+        self._names = [call.function.name for call in calls]
         self._steps = [call.function.steps for call in calls]
         self._widths = [len(call.arguments) for call in calls]
 
@@ -112,13 +116,23 @@ class _States:
     def merge(self, key: Any, left: list[Any], right: list[Any]) -> list[Any]:
         """The states of two sessions."""
         del key
-        pairs = zip(self._steps, left, right, strict=True)
-        return [steps.merge(_copy(one), _copy(two)) for steps, one, two in pairs]
+        found = []
+        for name, steps, one, two in zip(self._names, self._steps, left, right, strict=True):
+            try:
+                found.append(steps.merge(_copy(one), _copy(two)))
+            except FunctionFailed as error:
+                self._errors.report(name, error)
+                found.append(one)
+        return found
 
     def _each(self, value: Row, states: list[Any], steps: Sequence[Any]) -> list[Any]:
         found, place = [], 0
-        for step, width, state in zip(steps, self._widths, states, strict=True):
-            found.append(step(_copy(state), *value[place : place + width]))
+        for at, (step, width, state) in enumerate(zip(steps, self._widths, states, strict=True)):
+            try:
+                found.append(step(_copy(state), *value[place : place + width]))
+            except FunctionFailed as error:
+                self._errors.report(self._names[at], error)
+                found.append(state)
             place += width
         return found
 
@@ -134,12 +148,21 @@ def _copy(state: Any) -> Any:
 class _Result:
     """The row behind an aggregation: the key's columns, the results, the bounds of the window."""
 
-    def __init__(self, calls: Sequence[AggregateCall], *, bounds: bool) -> None:
+    def __init__(self, calls: Sequence[AggregateCall], errors: EvaluationErrors, *, bounds: bool) -> None:
+        self._errors = errors
+        self._names = [call.function.name for call in calls]
         self._results = [call.function.steps.result for call in calls]
         self._bounds = bounds
 
     def __call__(self, key: Any, states: list[Any]) -> Row:
         plain = key.key if isinstance(key, Windowed) else key
-        results = [result(state) for result, state in zip(self._results, states, strict=True)]
+        results = [self._of(at, state) for at, state in enumerate(states)]
         bounds = (key.window.start, key.window.end) if self._bounds else ()
         return (*plain, *results, *bounds)
+
+    def _of(self, at: int, state: Any) -> Any:
+        try:
+            return self._results[at](state)
+        except FunctionFailed as error:
+            self._errors.report(self._names[at], error)
+            return None

@@ -5,10 +5,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-__all__ = ["EvaluationErrors"]
+from penstock.sql.types import SqlValueError
+
+__all__ = ["EvaluationErrors", "FunctionFailed"]
 
 LOGGER = logging.getLogger("penstock.sql")
 LOGGED_EACH = 10  # of one function; all are counted
+
+
+class FunctionFailed(SqlValueError):  # noqa: N818
+    """A function of a user has raised, or returned what is no value of its type."""
 
 
 class EvaluationErrors:

@@ -1,7 +1,8 @@
 """Signatures as text, such as ``ARRAY_JOIN(array ARRAY<T>, delimiter STRING) STRING``, and how arguments match them.
 
 One capital letter stands for any type and must mean the same everywhere in a signature; ``ANY`` stands for any type;
-``DECIMAL`` for one of any precision; ``(T) => R`` for a lambda; ``STRING...`` for any number of arguments.
+``DECIMAL`` for one of any precision, ``DECIMAL(10, 2)`` for one; ``(T) => R`` for a lambda; ``STRING...`` for any
+number of arguments.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = ["Argument", "LambdaArgument", "LambdaPattern", "Match", "Parameter", 
 
 TOKEN = re.compile(r"\s*(=>|\.\.\.|[A-Za-z_0-9]+|[(),<>])")
 PRIMITIVES = {str(kind): kind for kind in vars(sql_type).values() if isinstance(kind, Primitive)}
+ALIASES = {"INT": "INTEGER", "VARCHAR": "STRING"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +175,22 @@ class _Reader:
         if word == "STRUCT":
             self._next("<")
             return StructType.of([(self._next(), self._type()) for _ in self._listed(">")])
+        word = ALIASES.get(word, word)
         if word in PRIMITIVES:
             return PRIMITIVES[word]
+        if word == "DECIMAL" and self._peek() == "(":
+            return self._decimal()
         if len(word) == 1 or word in ("ANY", "DECIMAL"):
             return Variable(word)
         raise ValueError(f"{word} is no type")
+
+    def _decimal(self) -> DecimalType:
+        self._next("(")
+        precision, _, scale, _ = self._next(), self._next(","), self._next(), self._next(")")
+        try:
+            return DecimalType(int(precision), int(scale))
+        except SqlTypeError as error:
+            raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +243,9 @@ def _unify(pattern: SqlType, given: SqlType, bound: dict[str, SqlType], *, widen
             return _unify(inner, element, bound, widen=widen)
         case MapType(key, value), MapType(given_key, given_value):
             return _unify(key, given_key, bound, widen=widen) and _unify(value, given_value, bound, widen=widen)
+        case StructType(fields), StructType(given_fields) if len(fields) == len(given_fields):
+            pairs = zip(fields, given_fields, strict=True)
+            return all(one.name == two.name and _unify(one.type, two.type, bound, widen=widen) for one, two in pairs)
     return pattern == given or (widen and widens(given, pattern))
 
 

@@ -11,7 +11,7 @@ from penstock.sql.functions.patterns import Argument, LambdaArgument, Match, Sig
 from penstock.sql.types import NULL, SqlType, SqlTypeError, SqlValueError
 from penstock.sql.types.coercion import widening
 
-__all__ = ["COMPUTATION_ERRORS", "Bound", "Example", "Family", "Overload", "Registry", "ScalarFunction"]
+__all__ = ["COMPUTATION_ERRORS", "About", "Bound", "Example", "Family", "Overload", "Registry", "ScalarFunction"]
 
 # What a function raises for values that it cannot compute with.
 COMPUTATION_ERRORS = (
@@ -37,6 +37,20 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What DESCRIBE FUNCTION says of a function that a user wrote.
+
+    Attributes:
+        origin: The file and line.
+    """
+
+    description: str = ""
+    author: str = ""
+    version: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Overload:
     """One implementation with the signatures that it serves.
 
@@ -44,6 +58,7 @@ class Overload:
         nulls: whether the function is called with null arguments; otherwise the result is null at once.
         typed: whether the implementation takes the types of the arguments and returns the function.
         returns: the result's type where the signature cannot say it.
+        by_result: whether the implementation takes the type of the result and returns the function.
     """
 
     signatures: tuple[Signature, ...]
@@ -51,6 +66,7 @@ class Overload:
     nulls: bool = False
     typed: bool = False
     returns: ResultRule | None = None
+    by_result: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,7 @@ class ScalarFunction:
     examples: tuple[Example, ...]
     aliases: tuple[str, ...]
     overloads: tuple[Overload, ...]
+    about: About | None = None
 
     @property
     def signatures(self) -> tuple[Signature, ...]:
@@ -157,6 +174,12 @@ class Registry:
                         raise ValueError(f"two functions are called {name}")
                     self._functions[name] = function
 
+    def extended(self, functions: Iterable[ScalarFunction]) -> Registry:
+        """This registry and further functions."""
+        found = Registry(())
+        found._functions = {**self._functions, **{function.name: function for function in functions}}
+        return found
+
     def __iter__(self) -> Iterator[ScalarFunction]:
         unique = {function.name: function for function in self._functions.values()}
         return iter(sorted(unique.values(), key=lambda function: function.name))
@@ -209,7 +232,9 @@ def _matches(
 def _bind(name: str, overload: Overload, given: Sequence[Argument], matched: Match) -> Bound:
     targets = [NULL if isinstance(kind, LambdaArgument) else kind for kind in matched.arguments]
     result = matched.result if overload.returns is None else overload.returns(targets)
-    call = overload.implementation(targets) if overload.typed else overload.implementation
+    call = overload.implementation
+    if overload.typed or overload.by_result:
+        call = call(targets if overload.typed else result)
     steps = [
         None if isinstance(source, LambdaArgument) else widening(source, target)
         for source, target in zip(given, targets, strict=True)

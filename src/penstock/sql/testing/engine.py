@@ -15,6 +15,7 @@ from penstock.sql.analyse import InsertedRow, QueryPlan, steps_of
 from penstock.sql.analyse.definitions import create_source
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.compile import compile_query, source_serdes
+from penstock.sql.functions import UserFunctions
 from penstock.sql.parse import parse_script
 from penstock.sql.parse.statement_nodes import CreateSource
 from penstock.sql.testing.cases import Case
@@ -191,10 +192,10 @@ class Run:
         yield from differences(expected.get("headers") or [], headers, "headers")
 
 
-def run_case(case: Case) -> Outcome:
-    """Run a case and compare."""
+def run_case(case: Case, functions: UserFunctions | None = None) -> Outcome:
+    """Run a case and compare; its statements may call functions that users have written."""
     with CaseSchemas() as schemas:
-        return _run(case, Run(case, schemas))
+        return _run(case, Run(case, schemas, Catalog(functions=functions or UserFunctions())))
 
 
 def _run(case: Case, run: Run) -> Outcome:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.sql.functions.patterns import Signature, match
+from penstock.sql.functions.registry import About
 from penstock.sql.types import SqlType, SqlTypeError
 from penstock.sql.types.coercion import widening
 
@@ -74,6 +75,7 @@ class AggregateFunction:
     Attributes:
         constants: the number of trailing parameters that must be literals, such as the K of TOPK, by signature.
         example: rows of arguments, and the result over them; the tests run it.
+        others: further implementations for other arguments, under the same name.
     """
 
     name: str
@@ -83,6 +85,8 @@ class AggregateFunction:
     factory: Factory
     can_undo: bool
     example: tuple[tuple[Any, ...], Any] = field(default=((), None))
+    others: tuple[AggregateFunction, ...] = ()
+    about: About | None = None
 
 
 class AggregateRegistry:
@@ -91,7 +95,11 @@ class AggregateRegistry:
     def __init__(self, functions: Iterable[AggregateFunction]) -> None:
         self._functions = {function.name: function for function in functions}
 
-    def __iter__(self) -> Any:
+    def extended(self, functions: Iterable[AggregateFunction]) -> AggregateRegistry:
+        """This registry and further functions."""
+        return AggregateRegistry((*self._functions.values(), *functions))
+
+    def __iter__(self) -> Iterator[AggregateFunction]:
         return iter(sorted(self._functions.values(), key=lambda function: function.name))
 
     def get(self, name: str) -> AggregateFunction | None:
@@ -109,19 +117,37 @@ class AggregateRegistry:
             raise SqlTypeError(f"No function has the name '{name}'")
         given = f"({', '.join(map(str, kinds))})"
         for widen in (False, True):
-            for signature, wanted in zip(function.signatures, function.constants, strict=True):
-                found = match(signature, kinds, widen=widen)
-                if found is None:
-                    continue
-                if len(constants) < wanted or any(value is None for value in constants[len(constants) - wanted :]):
-                    raise SqlTypeError(f"Parameter {len(kinds)} of function '{name}' must be a literal")
-                targets = [kind for kind in found.arguments if isinstance(kind, SqlType)]
-                values = list(constants[len(constants) - wanted :]) if wanted else []
-                columns = len(kinds) - wanted
-                steps = function.factory(targets[:columns], values)
-                return BoundAggregate(function.name, columns, _widened(steps, kinds[:columns], targets[:columns]))
-        valid = "; ".join(map(str, function.signatures))
+            for each in (function, *function.others):
+                for signature, wanted in zip(each.signatures, each.constants, strict=True):
+                    found = match(signature, kinds, widen=widen)
+                    if found is not None:
+                        targets = [kind for kind in found.arguments if isinstance(kind, SqlType)]
+                        columns = len(kinds) - _literals(signature, wanted, len(kinds))
+                        return _bound(each, columns, (kinds, targets), constants)
+        valid = "; ".join(str(known) for each in (function, *function.others) for known in each.signatures)
         raise SqlTypeError(f"Function '{name}' has no signature for the parameters {given}. It takes: {valid}")
+
+
+def _literals(signature: Signature, wanted: int, given: int) -> int:
+    """The number of trailing arguments that must be literals."""
+    fixed = len(signature.parameters) - wanted
+    variadic = any(parameter.variadic for parameter in signature.parameters[fixed:])
+    return given - fixed if variadic else wanted
+
+
+def _bound(
+    function: AggregateFunction,
+    columns: int,
+    types: tuple[Sequence[SqlType], Sequence[SqlType]],
+    constants: Sequence[Any],
+) -> BoundAggregate:
+    kinds, targets = types
+    wanted = len(kinds) - columns
+    values = list(constants[len(constants) - wanted :]) if wanted else []
+    if len(values) < wanted or None in values:
+        raise SqlTypeError(f"Parameter {len(kinds)} of function '{function.name}' must be a literal")
+    steps = function.factory(targets[:columns], values)
+    return BoundAggregate(function.name, columns, _widened(steps, kinds[:columns], targets[:columns]))
 
 
 def _widened(steps: Aggregate, sources: Sequence[SqlType], targets: Sequence[SqlType]) -> Aggregate:

@@ -1,0 +1,181 @@
+"""The functions that users have written, beside the built-in ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+from penstock.errors import SqlFunctionError
+from penstock.sql.functions.aggregates.builtin import aggregate_functions
+from penstock.sql.functions.aggregates.definition import AggregateFunction
+from penstock.sql.functions.builtin import scalar_functions
+from penstock.sql.functions.patterns import Signature
+from penstock.sql.functions.registry import Overload, ScalarFunction
+from penstock.sql.functions.tables import table_functions
+from penstock.sql.functions.user.aggregate_calls import AggregateFactory
+from penstock.sql.functions.user.calls import Call, Rows
+from penstock.sql.functions.user.declarations import NOTE, Declaration
+from penstock.sql.types import SqlType
+
+__all__ = ["ROWS_SHOWN", "UserFunctions"]
+
+PREFIX = "ksql.functions."
+ROWS_SHOWN = "ksql.logging.processing.rows.include"  # of ksqlDB; false keeps arguments out of the messages
+FAMILY = "user"
+
+
+@dataclass(slots=True)
+class UserFunctions:
+    """Functions that decorators have declared, by name.
+
+    >>> from penstock.sql.functions import udf
+    >>> @udf
+    ... def twice(number: int) -> int:
+    ...     return 2 * number
+    >>> functions = UserFunctions()
+    >>> functions.add(twice)
+    ('TWICE',)
+    >>> [function.name for function in functions.scalars({})]
+    ['TWICE']
+    """
+
+    declared: dict[str, tuple[Declaration, ...]] = field(default_factory=dict)
+
+    def copy(self) -> UserFunctions:
+        """A copy that can be added to."""
+        return UserFunctions(dict(self.declared))
+
+    def add(self, *objects: Any) -> tuple[str, ...]:
+        """Add decorated functions and classes, and those of modules; the result is their names.
+
+        A function that was declared at the same place before is replaced, so that a module can be loaded again.
+
+        Raises:
+            SqlFunctionError: An object has no declaration, or a name is that of a function of another kind.
+        """
+        found: list[Declaration] = []
+        for each in objects:
+            notes = _notes(each)
+            if not notes:
+                what = getattr(each, "__name__", repr(each))
+                raise SqlFunctionError(
+                    f"{what} declares no function of SQL", hint="Decorate functions with @udf, @udaf or @udtf."
+                )
+            found += notes
+        changed = dict(self.declared)
+        fresh = {(note.name, _identity(note)) for note in found}
+        for name in {note.name for note in found}:
+            changed[name] = tuple(old for old in changed.get(name, ()) if (name, _identity(old)) not in fresh)
+        for note in found:
+            _check(note, changed[note.name])
+            changed[note.name] = (*changed[note.name], note)
+        self.declared = changed
+        return tuple(sorted({note.name for note in found}))
+
+    def scalars(self, settings: Mapping[str, str]) -> list[ScalarFunction]:
+        """The scalar functions with their settings."""
+        return [self._scalar(name, notes, settings) for name, notes in self._of("scalar")]
+
+    def tables(self, settings: Mapping[str, str]) -> list[ScalarFunction]:
+        """The table functions with their settings."""
+        return [self._scalar(name, notes, settings) for name, notes in self._of("table")]
+
+    def aggregates(self, settings: Mapping[str, str]) -> list[AggregateFunction]:
+        """The aggregate functions with their settings."""
+        found = []
+        for name, notes in self._of("aggregate"):
+            made = [_aggregate(note, _settings(name, settings), _shows(settings)) for note in notes]
+            found.append(replace(made[0], others=tuple(made[1:])))
+        return found
+
+    def _of(self, kind: str) -> Iterable[tuple[str, tuple[Declaration, ...]]]:
+        return ((name, notes) for name, notes in sorted(self.declared.items()) if notes and notes[0].kind == kind)
+
+    def _scalar(self, name: str, notes: Sequence[Declaration], settings: Mapping[str, str]) -> ScalarFunction:
+        own, shows = _settings(name, settings), _shows(settings)
+        overloads = tuple(_overload(note, signature, own, shows) for note in notes for signature in note.signatures)
+        about = notes[0].about
+        return ScalarFunction(name, FAMILY, about.description, (), (), overloads, about)
+
+
+def _identity(note: Declaration) -> tuple[str, str, tuple[str, ...]]:
+    target = note.target
+    return target.__module__, target.__qualname__, tuple(map(str, note.signatures))
+
+
+def _notes(given: Any) -> list[Declaration]:
+    if isinstance(given, ModuleType):
+        found = [note for each in vars(given).values() if not isinstance(each, ModuleType) for note in _notes(each)]
+        return list({id(note): note for note in found}.values())
+    try:
+        own = object.__getattribute__(given, "__dict__")
+    except AttributeError:
+        return []
+    return list(own.get(NOTE, ()))
+
+
+def _check(note: Declaration, known: Sequence[Declaration]) -> None:
+    builtin = scalar_functions().get(note.name) or table_functions().get(note.name)
+    if builtin is not None or aggregate_functions().get(note.name) is not None:
+        raise SqlFunctionError(
+            f"{note.name} ({note.about.origin}) has the name of a built-in function",
+            hint="Give it another one: @udf(name='...').",
+        )
+    if known and known[0].kind != note.kind:
+        raise SqlFunctionError(
+            f"{note.name} ({note.about.origin}) is declared as {note.kind} function, and as {known[0].kind} function "
+            f"at {known[0].about.origin}"
+        )
+
+
+def _settings(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a function: those of all functions, then its own, without their prefixes."""
+    found = {}
+    for scope in ("_global_", name.lower()):
+        before = f"{PREFIX}{scope}."
+        found.update({key[len(before) :]: value for key, value in settings.items() if key.lower().startswith(before)})
+    return found
+
+
+def _shows(settings: Mapping[str, str]) -> bool:
+    return settings.get(ROWS_SHOWN, "true").lower() != "false"
+
+
+def _overload(note: Declaration, signature: Signature, settings: Mapping[str, str], shows: bool) -> Overload:  # noqa: FBT001
+    given = settings if note.settings else None
+    call = Call(note.name, note.target, note.annotated, note.nulls, given, shows)
+    return Overload((signature,), _Checked(note, call), nulls=True, returns=_returned(note, signature), by_result=True)
+
+
+def _returned(note: Declaration, signature: Signature) -> Callable[[Sequence[SqlType]], SqlType] | None:
+    rule = note.returns
+    if rule is None:
+        return None
+
+    def returned(kinds: Sequence[SqlType]) -> SqlType:
+        found = rule(kinds)
+        return found if isinstance(found, SqlType) else Signature.parse(f"{signature.name}() {found}").result
+
+    return returned
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Makes the call for a type of its result, which is checked."""
+
+    note: Declaration
+    call: Call
+
+    def __call__(self, result: SqlType) -> Callable[..., Any]:
+        return Rows(self.call, result) if self.note.kind == "table" else replace(self.call, result=result)
+
+
+def _aggregate(note: Declaration, settings: Mapping[str, str], shows: bool) -> AggregateFunction:  # noqa: FBT001
+    factory = AggregateFactory(note, settings, shows)
+    constants = tuple(max(0, len(signature.parameters) - note.rows) for signature in note.signatures)
+    undoes = callable(getattr(note.target, "undo", None))
+    return AggregateFunction(
+        note.name, note.about.description, note.signatures, constants, factory, undoes, about=note.about
+    )
