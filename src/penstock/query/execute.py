@@ -60,7 +60,7 @@ def execute(view: Any, query: Query) -> Any:
         case WindowRangeQuery() if isinstance(view, WindowView) and query.time_from is not None:
             return list(view.fetch_all(query.time_from, _LAST if query.time_to is None else query.time_to))
         case WindowRangeQuery() if isinstance(view, SessionView) and query.time_from is None:
-            return list(view.fetch(query.key))
+            return list(view.fetch_key_range() if query.key is None else view.fetch(query.key))
         case VersionedKeyQuery() if isinstance(view, VersionedView):
             return view.get(query.key, query.as_of_ms)
         case MultiVersionedKeyQuery() if isinstance(view, VersionedView):

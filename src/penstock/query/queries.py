@@ -136,7 +136,7 @@ class WindowKeyQuery:
 @with_java_names
 @dataclass(frozen=True, slots=True)
 class WindowRangeQuery:
-    """(windowed key, value): all windows by their start, or all sessions of a key."""
+    """(windowed key, value): all windows by their start; all sessions of a key, or of all keys without one."""
 
     key: Any = None
     time_from: int | None = None

@@ -146,7 +146,12 @@ class TopologyTestDriver:
     def pipe_raw(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any = ()) -> None:
         """Write a record of bytes to a source topic."""
         self._open()
-        record = RawRecord(topic, self._next_offset(topic), timestamp, key, value, headers)
+        self.pipe_record(RawRecord(topic, self._next_offset(topic), timestamp, key, value, headers))
+
+    def pipe_record(self, record: RawRecord) -> None:
+        """Write a record of bytes with the partition and offset that it has in a log."""
+        self._open()
+        topic = record.topic
         if self._reads(self._sources, topic):
             self._collected.append(record)
             if len(self._collected) >= self._batch_size:

@@ -17,7 +17,7 @@ __all__ = ["PartitionQueues", "RawRecord", "batches_of"]
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """An input record of the task, as bytes."""
+    """A record of the task, as bytes; those of a test have partition 0."""
 
     topic: str
     offset: int
@@ -25,6 +25,7 @@ class RawRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers
+    partition: int = 0
 
 
 class PartitionQueues:
@@ -54,14 +55,14 @@ class PartitionQueues:
 
 
 def batches_of(records: Sequence[RawRecord]) -> list[TopicBatch]:
-    """Yield the records as batches of one topic each, in the same order."""
+    """Return the records as batches of one topic and partition each, in the same order."""
     runs: list[list[RawRecord]] = []
     for record in records:
-        if runs and runs[-1][0].topic == record.topic:
+        if runs and (runs[-1][0].topic, runs[-1][0].partition) == (record.topic, record.partition):
             runs[-1].append(record)
         else:
             runs.append([record])
-    return [TopicBatch(run[0].topic, 0, _arrow(run)) for run in runs]
+    return [TopicBatch(run[0].topic, run[0].partition, _arrow(run)) for run in runs]
 
 
 def _arrow(records: list[RawRecord]) -> pa.RecordBatch:

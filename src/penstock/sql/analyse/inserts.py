@@ -68,7 +68,7 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) 
     if target.window is not None:
         raise refusal(statement.at, f"{target.name} is a windowed {target.kind.lower()}, and takes no INSERT of values")
     columns = {column.name: column.type for column in target.columns}
-    names = statement.columns or tuple(columns)
+    names = statement.columns or tuple(column.name for column in (*target.keys, *target.values))
     if len(names) != len(statement.values):
         raise refusal(
             statement.at,

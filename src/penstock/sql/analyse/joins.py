@@ -256,6 +256,8 @@ class _Joined:
         if self.join.kind not in ("INNER", "LEFT"):
             word = {"RIGHT": "right-outer", "FULL": "full-outer"}[self.join.kind]
             raise self._refused("type", f"a foreign-key join of tables cannot be {word}")
+        if self.left.window is not None or self.right.window is not None:
+            raise self._refused("type", "foreign-key joins of tables are not supported on windowed tables")
         return JoinForeign(
             fields=(*self.left.fields, *self.right.fields),
             key=self.left.key,

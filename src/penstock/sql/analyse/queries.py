@@ -13,7 +13,7 @@ from penstock.sql.analyse.groups import Groups, grouped
 from penstock.sql.analyse.joins import From, from_clause
 from penstock.sql.analyse.plans import Expression, Filter, Flatten, Project, Rekey, Step, TableCall
 from penstock.sql.analyse.refusals import refusal
-from penstock.sql.analyse.select import Item, keys_of, select_items
+from penstock.sql.analyse.select import Item, Selecting, keys_of, select_items
 from penstock.sql.catalog import Catalog, DataFormat, SourceColumn
 from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.evaluate import columns_in, substitute
@@ -21,7 +21,7 @@ from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
 from penstock.sql.types import NULL, SqlTypeError
 
-__all__ = ["Analysed", "analyse_query"]
+__all__ = ["Analysed", "QueryAnalysis", "analyse_query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +39,27 @@ def analyse_query(query: q.Query, sink: str, catalog: Catalog, library: Library)
     Raises:
         SqlError: The query cannot be run.
     """
-    return _Analysis(query, sink, catalog, library).result()
+    return QueryAnalysis(query, sink, catalog, library).result()
 
 
 @dataclass(slots=True)
-class _Analysis:
+class QueryAnalysis:
+    """The analysis of a query that writes to a topic; transient queries have their own rules for some of its steps."""
+
     query: q.Query
     sink: str
     catalog: Catalog
     library: Library
 
     def result(self) -> Analysed:
-        query = self.query
+        """Analyse the query.
+
+        Raises:
+            SqlError: The query cannot be run.
+        """
         self._check_clauses()
+        self._check_sources()
+        query = self.query
         start = from_clause(query, self.catalog, self.library)
         step = start.step
         if query.where is not None:
@@ -94,6 +102,15 @@ class _Analysis:
         if query.partition_by is not None and query.group_by is not None:
             raise refusal(query.partition_by.at, "Only one of PARTITION BY and GROUP BY is supported.")
 
+    def _check_sources(self) -> None:
+        for relation in (self.query.source, *(join.right for join in self.query.joins)):
+            source = self.catalog.sources.get(relation.name) if isinstance(relation, q.Named) else None
+            if source is not None and source.is_table and source.window is not None:
+                raise refusal(relation.at, f"Persistent queries on windowed tables are not supported: {source.name}")
+
+    def _selecting(self) -> Selecting:
+        return Selecting()
+
     def _no_aggregates(self, node: Any, clause: str) -> None:
         called = self.library.aggregates_of(node)
         if called:
@@ -111,7 +128,7 @@ class _Analysis:
             fields = tuple(field for field in fields if field.role != "BOUND")
             fields += tuple(Field(name, kind, None, "BOUND") for name, kind in BOUNDS.items())
         names = Names(fields, "SELECT")
-        return select_items(self.query, step, names, moved, self.library)
+        return select_items(self.query, step, names, moved, self.library, self._selecting())
 
     def _grouped(self, step: Step, items: list[Item], start: From) -> Analysed:
         for item in items:
@@ -208,13 +225,7 @@ class _Analysis:
                 place = next(i for i, key in enumerate(keys) if key is item)
                 columns.append(SourceColumn(item.name, step.key[place], role))
                 continue
-            found = typed_expression(node, names, self.library)
-            if found.type == NULL:
-                raise refusal(
-                    item.at,
-                    "The type of a null is open.",
-                    "Name the type by CAST, for example CAST(NULL AS VARCHAR).",
-                )
+            found = self._value(item, node, names)
             values.append(found)
             columns.append(SourceColumn(item.name, found.type))
         if not values:
@@ -225,6 +236,14 @@ class _Analysis:
         fields = tuple(Field(column.name, column.type) for column in columns if not column.is_key)
         project = _below(step, Project, values=tuple(values))
         return Analysed(replace(project, fields=fields), tuple(columns), start)
+
+    def _value(self, item: Item, node: Any, names: Names) -> Expression:
+        found = typed_expression(node, names, self.library)
+        if found.type == NULL:
+            raise refusal(
+                item.at, "The type of a null is open.", "Name the type by CAST, for example CAST(NULL AS VARCHAR)."
+            )
+        return found
 
 
 def _below(step: Step, kind: Any, **more: Any) -> Any:

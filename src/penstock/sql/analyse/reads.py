@@ -31,8 +31,6 @@ def read(relation: q.Relation, catalog: Catalog) -> Read:
     if source is None:
         near = catalog.nearest(relation.name)
         raise refusal(relation.at, f"{relation.name} does not exist.", f"Did you mean {near}?" if near else "")
-    if source.is_table and source.window is not None:
-        raise refusal(relation.at, f"Persistent queries on windowed tables are not supported: {source.name}")
     alias = relation.alias or source.name
     fields = [
         Field(c.name, c.type, alias, "KEY" if c.is_key else "HEADER" if c.is_header else "VALUE")

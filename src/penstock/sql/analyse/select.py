@@ -17,7 +17,7 @@ from penstock.sql.parse.format_expressions import format_expression
 from penstock.sql.parse.tokens import Position
 from penstock.sql.types import StructType
 
-__all__ = ["Item", "keys_of", "select_items"]
+__all__ = ["Item", "Selecting", "keys_of", "select_items"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,19 @@ class Item:
     node: Any
     at: Position
     given: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selecting:
+    """The rules of a projection.
+
+    Attributes:
+        reserved: Names that no column of the result may have.
+        bounds: Whether a star stands for the bounds of windows too, behind the key.
+    """
+
+    reserved: frozenset[str] = RESERVED_COLUMNS
+    bounds: bool = False
 
 
 @dataclass(slots=True)
@@ -63,7 +76,14 @@ class _Naming:
                 return name
 
 
-def select_items(query: q.Query, step: Step, names: Names, moved: Sequence[Any] | None, library: Library) -> list[Item]:
+def select_items(  # noqa: PLR0913 - the parts of a query
+    query: q.Query,
+    step: Step,
+    names: Names,
+    moved: Sequence[Any] | None,
+    library: Library,
+    rules: Selecting = Selecting(),
+) -> list[Item]:
     """The columns of SELECT in order, each with a name.
 
     Args:
@@ -72,6 +92,7 @@ def select_items(query: q.Query, step: Step, names: Names, moved: Sequence[Any] 
         names: Their columns.
         moved: The qualified expressions of PARTITION BY; None without that.
         library: The functions, for the types of structs that a star opens.
+        rules: The rules of the projection.
     """
     sources = tuple(dict.fromkeys(field.source for field in names.fields if field.source))
     naming = _Naming({field.name for field in names.fields}, len(sources) > 1, names)
@@ -79,14 +100,14 @@ def select_items(query: q.Query, step: Step, names: Names, moved: Sequence[Any] 
     for item in query.items:
         match item:
             case q.AllColumns():
-                found += _star(item, step, naming, moved)
+                found += _star(item, step, naming, moved, rules)
             case q.AllFields():
                 found += _fields_of(item, names, library)
             case q.Selected():
                 node = qualified(item.expression, names)
                 found.append(_selected(item, node, naming))
     for each in found:
-        _check_name(each, moved or ())
+        _check_name(each, moved or (), rules.reserved)
     seen: dict[str, Item] = {}
     for each in found:
         if each.name in seen:
@@ -101,8 +122,8 @@ def _selected(item: q.Selected, node: Any, naming: _Naming) -> Item:
     return Item(naming.of(node), node, item.at)
 
 
-def _check_name(item: Item, moved: Sequence[Any]) -> None:
-    if item.name not in RESERVED_COLUMNS or (item.node in moved and not item.given):
+def _check_name(item: Item, moved: Sequence[Any], reserved: frozenset[str]) -> None:
+    if item.name not in reserved or (item.node in moved and not item.given):
         return
     plain = isinstance(item.node, x.Column) and item.node.name == item.name
     if item.given and not plain:
@@ -112,7 +133,9 @@ def _check_name(item: Item, moved: Sequence[Any]) -> None:
     )
 
 
-def _star(item: q.AllColumns, step: Step, naming: _Naming, moved: Sequence[Any] | None) -> Iterator[Item]:
+def _star(
+    item: q.AllColumns, step: Step, naming: _Naming, moved: Sequence[Any] | None, rules: Selecting
+) -> Iterator[Item]:
     fields = naming.names.fields
     if item.source is not None and item.source not in naming.names.sources:
         raise refusal(item.at, f"No stream, table or alias of this query has the name '{item.source}'.")
@@ -129,7 +152,7 @@ def _star(item: q.AllColumns, step: Step, naming: _Naming, moved: Sequence[Any] 
         for source in naming.names.sources:
             if item.source in (None, source):
                 own_fields = [field for field in fields if field.source == source]
-                yield from map(one, _with_bounds(own_fields) if joined else _columns(own_fields))
+                yield from map(one, _with_bounds(own_fields) if joined or rules.bounds else _columns(own_fields))
         return
     for node in moved:
         if isinstance(node, x.Column) and joined:
@@ -151,7 +174,7 @@ def _columns(fields: Sequence[Field]) -> list[Field]:
 
 
 def _with_bounds(fields: Sequence[Field]) -> list[Field]:
-    """The columns of a source of a join: the bounds of its windows stand behind its key."""
+    """The columns of a source with the bounds of its windows behind its key."""
     bounds = [field for field in fields if field.role == "BOUND"]
     if not bounds:
         return _columns(fields)

@@ -7,7 +7,7 @@ all that a query can name is in the row, and is stored with it.
 
 from __future__ import annotations
 
-from penstock.sql.compile.queries import compile_query
+from penstock.sql.compile.queries import compile_query, compile_results, table_stores
 from penstock.sql.compile.serdes import source_serdes
 
-__all__ = ["compile_query", "source_serdes"]
+__all__ = ["compile_query", "compile_results", "source_serdes", "table_stores"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.api.options import Grouped, Materialized
@@ -14,7 +14,7 @@ from penstock.sql.compile.serdes import RowsSerde, StateSerde, step_key_serde
 from penstock.sql.compile.steps import Compiling
 from penstock.sql.functions.errors import EvaluationErrors, FunctionFailed
 
-__all__ = ["aggregate"]
+__all__ = ["aggregate", "results_of"]
 
 Row = tuple[Any, ...]
 
@@ -33,7 +33,7 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
     states = _States(step.calls, errors)
     retention = step.times.retention_ms if step.times is not None else None
     kept = Materialized(
-        compiling.name("Aggregate-Aggregate-Materialize"),
+        compiling.store(step, "Aggregate-Aggregate-Materialize"),
         key_serde=grouped.key_serde,
         value_serde=StateSerde(),
         retention=None if retention is None else retention,
@@ -47,7 +47,12 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
         else:
             groups = above.select_key(key).map_values(values).group_by_key(grouped)
         table = _folded(groups, step, states, kept)
-    return table.map_values(_Result(step.calls, errors, bounds=step.times is not None))
+    return table.map_values(results_of(step, errors))
+
+
+def results_of(step: Aggregate, errors: EvaluationErrors) -> Callable[[Any, list[Any]], Row]:
+    """The function that makes the row of an aggregation of a key and the states that its store has."""
+    return _Result(step.calls, errors, bounds=step.times is not None)
 
 
 def _folded(groups: Any, step: Aggregate, states: _States, kept: Materialized) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.api.join_windows import JoinWindows
@@ -11,7 +12,7 @@ from penstock.sql.compile.functions import Joiner, KeyOf
 from penstock.sql.compile.serdes import RowsSerde, step_key_serde
 from penstock.sql.compile.steps import Compiling, types_of
 
-__all__ = ["join"]
+__all__ = ["join", "joiner_of"]
 
 DAY_MS = 86_400_000
 
@@ -28,6 +29,11 @@ def join(
         case p.JoinTables():
             return _tables(step, left, right, compiling)
     return _foreign(step, left, right, compiling)
+
+
+def joiner_of(step: p.JoinTables) -> Callable[[Any, Any, Any], Any]:
+    """The function that makes the row of a join of a key and the rows of both tables."""
+    return _joiner(step)
 
 
 def _joiner(step: Any, *, swapped: bool = False) -> Joiner:
@@ -76,7 +82,7 @@ def _tables(step: p.JoinTables, left: Any, right: Any, compiling: Compiling) -> 
 
 def _foreign(step: p.JoinForeign, left: Any, right: Any, compiling: Compiling) -> Any:
     kept = Materialized(
-        compiling.name("FKJoin-Materialize"),
+        compiling.store(step, "FKJoin-Materialize"),
         key_serde=step_key_serde(step),
         value_serde=RowsSerde(types_of(step.fields)),
     )

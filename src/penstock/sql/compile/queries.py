@@ -15,7 +15,7 @@ from penstock.sql.compile.serdes import RowsSerde, source_serdes, step_key_serde
 from penstock.sql.compile.steps import Compiling, types_of
 from penstock.sql.functions.errors import EvaluationErrors
 
-__all__ = ["compile_query"]
+__all__ = ["compile_query", "compile_results", "table_stores"]
 
 
 def compile_query(
@@ -34,6 +34,18 @@ def compile_query(
     throws = settings.get("ksql.timestamp.throw.on.invalid", "").lower() == "true"
     made = _Compiler(Compiling(builder, counted, throws=throws, prefix=prefix))
     _write(made, plan, made.step(plan.root))
+
+
+def compile_results(root: p.Step, builder: StreamsBuilder, errors: EvaluationErrors) -> Any:
+    """Add a query to a topology without a sink: the stream or table of its results, whose values are rows."""
+    return _Compiler(Compiling(builder, errors)).step(root)
+
+
+def table_stores(plan: p.QueryPlan, prefix: str = "") -> dict[int, str]:
+    """The stores that the tables of a query are kept in, by the identity of their steps."""
+    compiling = Compiling(StreamsBuilder(), EvaluationErrors(plan.id), prefix=prefix)
+    _Compiler(compiling).step(plan.root)
+    return compiling.stores
 
 
 class _Compiler:
@@ -73,7 +85,7 @@ class _Compiler:
         if not step.is_table:
             return rows
         kept = Materialized(
-            self.compiling.name(f"{step.alias}-Reduce"), key_serde=key, value_serde=RowsSerde(types_of(step.fields))
+            self.compiling.store(step, f"{step.alias}-Reduce"), key_serde=key, value_serde=RowsSerde(types_of(step.fields))
         )
         return rows.to_table(kept)
 
@@ -89,7 +101,7 @@ class _Compiler:
         if not step.is_table:
             return moved
         kept = Materialized(
-            self.compiling.name(f"{step.name}-Materialize"),
+            self.compiling.store(step, f"{step.name}-Materialize"),
             key_serde=step_key_serde(step),
             value_serde=RowsSerde(types_of(step.fields)),
         )

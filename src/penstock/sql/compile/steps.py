@@ -20,6 +20,7 @@ class Compiling:
     Attributes:
         throws: Whether a bad time of a record ends the query.
         prefix: Before the names of stores, where one topology has several queries.
+        stores: The stores that tables can be read from, by the identity of their step.
     """
 
     builder: StreamsBuilder
@@ -27,6 +28,12 @@ class Compiling:
     throws: bool = False
     prefix: str = ""
     taken: set[str] = field(default_factory=set)
+    stores: dict[int, str] = field(default_factory=dict)
+
+    def store(self, step: object, wanted: str) -> str:
+        """A name for the store that has the rows of a step."""
+        found = self.stores[id(step)] = self.name(wanted)
+        return found
 
     def name(self, wanted: str) -> str:
         """A name for a store or topic that the query has not yet used."""

@@ -33,8 +33,8 @@ class Case:
 
     @property
     def refused(self) -> Mapping[str, Any] | None:
-        """The error that is expected."""
-        return self.entry.get("expectedException")
+        """The error that is expected: of a statement of a script, or of a request."""
+        return self.entry.get("expectedException") or self.entry.get("expectedError")
 
 
 def load_cases(path: Path) -> Iterator[Case]:

@@ -25,7 +25,7 @@ from penstock.sql.testing.schemas import CaseSchemas
 from penstock.sql.testing.topics import TestRecord, TestTopic
 from penstock.testing import TopologyTestDriver
 
-__all__ = ["Outcome", "Run", "run_case"]
+__all__ = ["Outcome", "Run", "run", "run_case"]
 
 Result = Literal["passed", "failed"]
 SETTINGS = {"statestore.cache.max.bytes": 0, "deserialization.exception.handler": "continue"}
@@ -72,6 +72,11 @@ class Run:
     produced: set[str] = field(default_factory=set)
     clock: int = 0
 
+    @property
+    def script(self) -> str:
+        """The statements that make sources and queries."""
+        return self.case.script
+
     def statements(self) -> None:
         """Apply the statements."""
         entry = self.case.entry
@@ -80,7 +85,7 @@ class Run:
         self.catalog.infer = self.schemas.infer
         for topic in entry.get("topics", ()):
             self.catalog.topics[topic["name"]] = int(topic.get("partitions") or 1)
-        for applied in steps_of(self.case.script, self.catalog):
+        for applied in steps_of(self.script, self.catalog):
             source = applied.source
             if source is not None and source.topic not in self.catalog.topics:
                 self.catalog.topics[source.topic] = source.partitions or 4
@@ -90,7 +95,7 @@ class Run:
     def _declared(self) -> Iterator[Source]:
         """The sources whose columns the statements say, as far as that can be known before any is run."""
         try:
-            parsed = parse_script(self.case.script)
+            parsed = parse_script(self.script)
         except SqlError:
             return  # refused again when the statements run
         for each in parsed:
@@ -123,28 +128,53 @@ class Run:
 
     def query(self, plan: QueryPlan, inputs: Iterable[tuple[str, TestRecord]]) -> None:
         """Run one query over its sources."""
-        sources = [self.catalog.sources[name].topic for name in plan.reads if name in self.catalog.sources]
-        given = [(topic, record) for topic, record in inputs if topic in sources]
-        piped = {topic for topic, _ in given}
-        for topic in dict.fromkeys(sources):
-            if topic not in piped:
-                given += [(topic, record) for record in self.topic(topic).records]
+        with self.driver(plan) as driver:
+            self.feed(driver, plan, inputs)
+
+    def driver(self, plan: QueryPlan) -> TopologyTestDriver:
+        """The driver of one query."""
         builder = StreamsBuilder()
         compile_query(plan, builder)
         settings = {**SETTINGS, **self.schemas.settings, **self._settings(plan)}
+        return TopologyTestDriver(builder.build(), settings)
+
+    def records_of(
+        self, topics: Iterable[str], inputs: Iterable[tuple[str, TestRecord]]
+    ) -> list[tuple[str, TestRecord]]:
+        """The records that a query of these topics reads: inputs in their order, and what is in the other topics."""
+        topics = list(dict.fromkeys(topics))
+        given = [(topic, record) for topic, record in inputs if topic in topics]
+        piped = {topic for topic, _ in given}
+        for topic in topics:
+            if topic not in piped:
+                given += [(topic, record) for record in self.topic(topic).records]
+        return given
+
+    def feed(self, driver: TopologyTestDriver, plan: QueryPlan, inputs: Iterable[tuple[str, TestRecord]]) -> None:
+        """Write the records of a query's sources to its driver, and its results to its topic."""
+        sources = [self.catalog.sources[name].topic for name in plan.reads if name in self.catalog.sources]
         sink = self.topic(plan.target.topic)
-        with TopologyTestDriver(builder.build(), settings) as driver:
-            for topic, record in given:
-                driver.pipe_raw(topic, record.key, record.value, record.timestamp, record.headers)
-                while (written := driver.read_raw(plan.target.topic)) is not None:
-                    headers = tuple(written.headers or ())
-                    sink.records.append(TestRecord(written.key, written.value, written.timestamp, headers))
-            self.produced |= {f"query_{plan.id}-{name}" for name in driver.produced_topic_names()} | {sink.name}
+        for topic, record in self.records_of(sources, inputs):
+            driver.pipe_raw(topic, record.key, record.value, record.timestamp, record.headers)
+            while (written := driver.read_raw(plan.target.topic)) is not None:
+                headers = tuple(written.headers or ())
+                sink.records.append(TestRecord(written.key, written.value, written.timestamp, headers))
+        self.produced |= {f"query_{plan.id}-{name}" for name in driver.produced_topic_names()} | {sink.name}
 
     @staticmethod
     def _settings(plan: QueryPlan) -> dict[str, Any]:
         given = {name.removeprefix("ksql.streams."): value for name, value in plan.settings}
         return {EMIT: int(given[EMIT])} if EMIT in given else {}
+
+    def differences(self) -> list[str]:
+        """Run the case, and compare."""
+        self.statements()
+        if not self.catalog.queries and self.case.refused is None:
+            return ["the statements start no query"]
+        inputs = self.inputs()
+        for plan in list(self.catalog.queries.values()):
+            self.query(plan, inputs)
+        return self.check()
 
     def check(self) -> list[str]:
         """The differences from what the case expects."""
@@ -195,18 +225,13 @@ class Run:
 def run_case(case: Case, functions: UserFunctions | None = None) -> Outcome:
     """Run a case and compare; its statements may call functions that users have written."""
     with CaseSchemas() as schemas:
-        return _run(case, Run(case, schemas, Catalog(functions=functions or UserFunctions())))
+        return run(case, Run(case, schemas, Catalog(functions=functions or UserFunctions())))
 
 
-def _run(case: Case, run: Run) -> Outcome:
+def run(case: Case, started: Run) -> Outcome:
+    """Take a case from its statements to its outcome."""
     try:
-        run.statements()
-        if not run.catalog.queries and case.refused is None:
-            return Outcome(case, passed=False, reason="the statements start no query")
-        inputs = run.inputs()
-        for plan in list(run.catalog.queries.values()):
-            run.query(plan, inputs)
-        found = run.check()
+        found = started.differences()
     except PenstockError as error:
         return _refused(case, error)
     except Exception as error:  # noqa: BLE001 - a case that breaks the engine must not end the others

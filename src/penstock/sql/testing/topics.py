@@ -90,6 +90,12 @@ class TestTopic:
                 data = data[:-8]
         return self._decoded(data, "key"), window
 
+    def plain_key(self, record: TestRecord) -> bytes | None:
+        """The bytes of a key without its window, by which Kafka chooses the partition."""
+        if record.key is None or self.window is None:
+            return record.key
+        return record.key[: -_LONG.size * (2 if self.window.size_ms is None else 1)]
+
     def value_of(self, record: TestRecord) -> Any:
         """The value of a record as cases compare it."""
         if not self.exact and self.value_format.name == "JSON" and record.value is not None:

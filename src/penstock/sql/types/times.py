@@ -110,7 +110,7 @@ def timestamp_text(timestamp: int) -> str:
 def parse_timestamp(text: str, where: tzinfo = UTC) -> int:
     """A timestamp from ISO text, which may end early (``2018``, ``2018-03``) and name a zone (``+0100``, ``Z``).
 
-    >>> parse_timestamp("1970-01-02"), parse_timestamp("1970-01-01T01:00:00+01:00")
+    >>> parse_timestamp("1970-01-01T24"), parse_timestamp("1970-01-01T01:00:00+01:00")
     (86400000, 0)
     """
     found = PARTIAL.fullmatch(text.strip())
@@ -119,11 +119,19 @@ def parse_timestamp(text: str, where: tzinfo = UTC) -> int:
     year, month, day, hour, minute, second, fraction, suffix = found.groups()
     place = zone(suffix.strip()) if suffix.strip() else where
     micros = int((fraction or "0").ljust(6, "0")[:6])
+    midnight = hour == "24" and not int(minute or 0) and not int(second or 0) and not micros
     try:
         moment = datetime(
-            int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), micros, place
+            int(year),
+            int(month or 1),
+            int(day or 1),
+            0 if midnight else int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
+            micros,
+            place,
         )
-        return from_datetime(moment)
+        return from_datetime(moment + timedelta(days=1) if midnight else moment)
     except (ValueError, OverflowError) as error:
         raise SqlValueError(f"{text!r} is not a timestamp: {error}") from error
 

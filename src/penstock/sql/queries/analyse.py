@@ -1,0 +1,227 @@
+"""SELECT by itself to a plan: a pull query of a table or a stream, or a push query."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from penstock.sql.analyse.expressions import Library, predicate, typed_expression
+from penstock.sql.analyse.fields import Names, qualified
+from penstock.sql.analyse.plans import Expression, QueryPlan, Read
+from penstock.sql.analyse.reads import read
+from penstock.sql.analyse.refusals import named, refusal
+from penstock.sql.analyse.select import Item, Selecting, select_items
+from penstock.sql.analyse.statements import library_of
+from penstock.sql.analyse.transient import TransientAnalysis
+from penstock.sql.catalog import Catalog, Source, SourceColumn
+from penstock.sql.catalog.source import BOUNDS
+from penstock.sql.evaluate import columns_in, substitute
+from penstock.sql.parse import expression_nodes as x
+from penstock.sql.parse import query_nodes as q
+from penstock.sql.parse.format_expressions import format_expression
+from penstock.sql.queries.lookups import Conditions, lookup_of, window_starts
+from penstock.sql.queries.plans import Limits, Order, PullPlan, PushPlan, TransientPlan
+from penstock.sql.types import ArrayType, MapType, StructType
+
+__all__ = ["plan_query"]
+
+NOT_PULLED = ("ROWPARTITION", "ROWOFFSET")
+MATERIALIZED = "CREATE TABLE QUERYABLE_{name} AS SELECT * FROM {name} makes a table that is queryable."
+
+
+def plan_query(query: q.Query, catalog: Catalog, text: str = "") -> TransientPlan:
+    """Plan a query that stands by itself: with EMIT a push query, else a pull query.
+
+    Args:
+        query: The query.
+        catalog: Sources, persistent queries and settings.
+        text: Its text, which the plan keeps.
+
+    Raises:
+        SqlError: It cannot be run.
+
+    >>> from penstock.sql.analyse import apply_script
+    >>> from penstock.sql.parse import parse_statement
+    >>> script = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');"
+    >>> catalog, _ = apply_script(script + "CREATE TABLE n AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;", Catalog())
+    >>> plan = plan_query(parse_statement("SELECT n FROM n WHERE k = 3;"), catalog)
+    >>> plan.lookup
+    KeyLookup(keys=((3,),))
+    """
+    if query.emit is not None:
+        return _pushed(query, catalog, text)
+    _check_pull(query)
+    source = catalog.sources.get(query.source.name) if isinstance(query.source, q.Named) else None
+    if source is not None and not source.is_table:
+        return _pulled_stream(query, catalog, text)
+    return _pulled_table(query, catalog, text)
+
+
+def _pushed(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
+    if query.limit is not None and query.limit < 0:
+        raise refusal(query.at, "Push queries don't support negative integers in the LIMIT clause.")
+    found = TransientAnalysis(query, "the result", catalog, library_of(catalog)).result()
+    reads = tuple(step.source for step in found.start.reads)
+    return PushPlan(
+        id=catalog.next_query_id(_prefix(query, reads, catalog), reads[0].name),
+        root=found.step,
+        columns=found.columns,
+        origins=found.origins,
+        reads=reads,
+        limits=Limits(query.limit),
+        settings=tuple(sorted(catalog.settings.items())),
+        text=text,
+    )
+
+
+def _prefix(query: q.Query, reads: tuple[Source, ...], catalog: Catalog) -> str:
+    """The beginning of a query's id: ksqlDB has one of its own for queries that only watch what another one writes."""
+    latest = catalog.setting("auto.offset.reset").lower() == "latest"
+    watches = latest and len(reads) == 1 and reads[0].query is not None and query.group_by is None
+    return "SCALABLE_PUSH_QUERY" if watches else "transient"
+
+
+def _check_pull(query: q.Query) -> None:
+    for clause, word in (
+        (query.window, "WINDOW"),
+        (query.group_by, "GROUP BY"),
+        (query.partition_by, "PARTITION BY"),
+        (query.having, "HAVING"),
+    ):
+        if clause is not None:
+            raise refusal(
+                clause.at,
+                f"Pull queries don't support {word} clauses.",
+                "With EMIT CHANGES at its end it is a push query, which runs on.",
+            )
+    if query.joins:
+        raise refusal(
+            query.joins[0].at,
+            "Pull queries don't support JOIN clauses.",
+            "With EMIT CHANGES at its end it is a push query; CREATE TABLE ... AS keeps the join as a table.",
+        )
+
+
+def _pulled_stream(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
+    bare = replace(query, order_by=(), limit=None, offset=None)
+    library = library_of(catalog)
+    for item in query.items:
+        called = library.aggregates_of(item.expression) if isinstance(item, q.Selected) else ()
+        if called:
+            raise refusal(called[0].at, f"Pull queries don't support aggregate functions: {called[0].name}")
+    found = TransientAnalysis(bare, "the result", catalog, library).result()
+    names = Names(found.step.fields, "ORDER BY")
+    order = tuple(_ordering(each, names, library) for each in query.order_by)
+    return PushPlan(
+        id=catalog.next_query_id("transient", found.start.reads[0].source.name),
+        root=found.step,
+        columns=found.columns,
+        origins=found.origins,
+        reads=tuple(step.source for step in found.start.reads),
+        until="now",
+        order=order,
+        limits=_limits(query),
+        settings=tuple(sorted(catalog.settings.items())),
+        text=text,
+    )
+
+
+def _limits(query: q.Query) -> Limits:
+    if query.limit is not None and query.limit < 0:
+        raise refusal(query.at, "Pull queries don't support negative integers in the LIMIT clause.")
+    return Limits(query.limit, query.offset or 0)
+
+
+def _pulled_table(query: q.Query, catalog: Catalog, text: str) -> PullPlan:
+    library = library_of(catalog)
+    step = read(query.source, catalog)
+    names = Names(step.fields, "SELECT")
+    items = select_items(query, step, names, None, library, Selecting(frozenset(), bounds=True))
+    writer = _writer(step.source, query, catalog)
+    _check_items(items, library)
+    values = tuple(typed_expression(item.node, names, library) for item in items)
+    columns = tuple(_column(item, value, step) for item, value in zip(items, values, strict=True))
+    where, conditions = None, Conditions()
+    if query.where is not None:
+        scope = Names(step.fields, "WHERE")
+        node = qualified(query.where, scope)
+        _check_columns(node, "WHERE")
+        where = predicate(node, scope, library)
+        conditions = Conditions.of(node)
+    by_name = Names(step.fields, "ORDER BY")
+    return PullPlan(
+        source=step.source,
+        writer=writer,
+        columns=columns,
+        lookup=lookup_of(conditions, step, catalog, library, query.at),
+        starts=window_starts(conditions, step, library),
+        where=where,
+        values=values,
+        order=tuple(_order_of(each, items, by_name, library) for each in query.order_by),
+        limits=_limits(query),
+        text=text,
+    )
+
+
+def _writer(source: Source, query: q.Query, catalog: Catalog) -> QueryPlan | None:
+    if source.read_only:
+        return None
+    found = catalog.queries.get(source.query) if source.query is not None else None
+    if found is None:
+        raise refusal(
+            query.source.at,
+            f"The `{source.name}` table isn't queryable: no query keeps it.",
+            MATERIALIZED.format(name=source.name),
+        )
+    plan: QueryPlan = found
+    return plan
+
+
+def _check_items(items: list[Item], library: Library) -> None:
+    for item in items:
+        _check_columns(item.node, "SELECT")
+        called = (*library.aggregates_of(item.node), *library.tables_of(item.node))
+        if called:
+            raise refusal(
+                called[0].at,
+                f"Pull queries don't support aggregate and table functions: {called[0].name}",
+                "CREATE TABLE ... AS SELECT aggregates, and keeps the result as a table.",
+            )
+
+
+def _check_columns(node: Any, clause: str) -> None:
+    wrong = [column for column in columns_in(node) if column.name in NOT_PULLED]
+    if wrong:
+        raise refusal(
+            wrong[0].at,
+            f"Pull queries don't support the following columns in {clause} clauses: "
+            f"{named([f'`{column.name}`' for column in wrong])}",
+            "The rows of a table have no one place in a topic.",
+        )
+
+
+def _column(item: Item, value: Expression, step: Read) -> SourceColumn:
+    node = item.node
+    is_key = any(node in names for names in step.key_names)
+    is_bound = step.window is not None and isinstance(node, x.Column) and node.name in BOUNDS
+    return SourceColumn(item.name, value.type, "KEY" if is_key or is_bound else "VALUE")
+
+
+def _order_of(ordering: q.Ordering, items: list[Item], names: Names, library: Library) -> Order:
+    """A sort key over the rows of the table: names of SELECT stand for their expressions, numbers for columns."""
+    node = ordering.expression
+    if isinstance(node, x.IntegerLiteral):
+        if not 1 <= node.value <= len(items):
+            raise refusal(node.at, f"ORDER BY {node.value}: SELECT has {len(items)} columns")
+        node = items[node.value - 1].node
+    known = {field.name for field in names.fields}
+    node = substitute(node, {x.Column(item.name): item.node for item in items if item.name not in known})
+    return _ordering(replace(ordering, expression=node), names, library)
+
+
+def _ordering(ordering: q.Ordering, names: Names, library: Library) -> Order:
+    node = ordering.expression
+    found = typed_expression(qualified(node, names), names, library)
+    if isinstance(found.type, ArrayType | MapType | StructType):
+        raise refusal(node.at, f"ORDER BY {format_expression(node)}: values of {found.type} have no order")
+    return Order(found, ordering.descending, ordering.nulls == "FIRST")

@@ -1,0 +1,56 @@
+"""ORDER BY, LIMIT and OFFSET over the rows of a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeVar
+
+from penstock.sql.evaluate import compile_rows
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.queries.plans import Limits, Order
+
+__all__ = ["limited", "ordered"]
+
+Item = TypeVar("Item")
+
+
+def ordered(
+    items: Iterable[Item], order: tuple[Order, ...], row: Callable[[Item], tuple[Any, ...]], errors: EvaluationErrors
+) -> Iterable[Item]:
+    """Sort items by expressions over their rows; equal ones stay in their order.
+
+    Args:
+        items: The items.
+        order: The expressions; without any the items stay as they are.
+        row: The row of an item.
+        errors: Counts the errors of the expressions.
+    """
+    if not order:
+        return items
+    keys = compile_rows([each.expression.typed for each in order], errors)
+    rows = [(keys(row(item)), item) for item in items]
+    for place, each in reversed(list(enumerate(order))):
+        known = [pair for pair in rows if pair[0][place] is not None]
+        null = [pair for pair in rows if pair[0][place] is None]
+        known.sort(key=lambda pair: _sort_key(pair[0][place]), reverse=each.descending)
+        rows = [*null, *known] if each.nulls_first else [*known, *null]
+    return [item for _, item in rows]
+
+
+def _sort_key(value: Any) -> Any:
+    """A value as one that sorts: NaN above all numbers, as in Java."""
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
+    return value
+
+
+def limited(items: Iterable[Item], limits: Limits) -> Iterator[Item]:
+    """The items behind OFFSET, as many as LIMIT says.
+
+    >>> list(limited("abcde", Limits(2, 1)))
+    ['b', 'c']
+    """
+    end = None if limits.limit is None else limits.offset + limits.limit
+    return islice(items, limits.offset, end)

@@ -1,0 +1,116 @@
+"""The rows of a table read through the plan of the query that keeps it.
+
+Only some steps of a query have a store: sources, aggregations, re-keyed tables, foreign-key joins. The steps below them
+(HAVING, a join by key, the projection) are computed for the rows that are read, so that a table costs no second copy
+of its state. What comes out is what the query has written to its topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.serde.windowed import Windowed
+from penstock.sql.analyse import plans as p
+from penstock.sql.compile.aggregates import results_of
+from penstock.sql.compile.functions import Keep, Select
+from penstock.sql.compile.joins import joiner_of
+from penstock.sql.compile.queries import table_stores
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.queries.plans import KeyLookup, Lookup, RangeLookup
+from penstock.sql.queries.stores import StoreAccess, StoredRow
+
+__all__ = ["TableRows"]
+
+
+class TableRows:
+    """The rows of the table that a persistent query keeps.
+
+    Args:
+        plan: The query.
+        access: Its stores.
+        prefix: Before the names of its stores, where one topology has several queries.
+        errors: Counts the errors of its expressions.
+    """
+
+    def __init__(
+        self, plan: p.QueryPlan, access: StoreAccess, prefix: str = "", errors: EvaluationErrors | None = None
+    ) -> None:
+        self._plan = plan
+        self._access = access
+        self._stores = table_stores(plan, prefix)
+        self._errors = errors or EvaluationErrors(plan.id)
+
+    def rows(self, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+        """The rows of a lookup, whose values are the columns of the query's value.
+
+        Args:
+            lookup: The keys.
+            starts: The first and the last start of windows, in milliseconds; for tables with windows.
+        """
+        return self._rows(self._plan.root, lookup, starts)
+
+    def _rows(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+        if id(step) in self._stores:
+            yield from self._stored(step, lookup, starts)
+            return
+        match step:
+            case p.Project():
+                select = Select(step.values, self._errors)
+                for row in self._rows(step.above, lookup, starts):
+                    yield row._replace(value=select(row.value))
+            case p.Filter():
+                keep = Keep((step.predicate,), self._errors)
+                yield from (row for row in self._rows(step.above, lookup, starts) if keep(row.value))
+            case p.JoinTables():
+                yield from self._joined(step, lookup, starts)
+            case _:
+                raise TypeError(f"no step of a table: {type(step).__name__}")
+
+    def _stored(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+        name = self._stores[id(step)]
+        if not isinstance(step, p.Aggregate):
+            yield from self._plain(name, lookup)
+            return
+        result = results_of(step, self._errors)
+        found = self._plain(name, lookup) if step.times is None else self._windows(step.times, name, lookup, starts)
+        for row in found:
+            if row.value is not None:
+                yield row._replace(value=result(row.key, row.value))
+
+    def _plain(self, name: str, lookup: Lookup) -> Iterator[StoredRow]:
+        match lookup:
+            case KeyLookup(keys):
+                for key in keys:
+                    yield from self._access.get(name, key)
+            case RangeLookup(lower, upper):
+                yield from self._access.range(name, lower, upper)
+            case _:
+                yield from self._access.range(name, None, None)
+
+    def _windows(
+        self, times: p.WindowTimes, name: str, lookup: Lookup, starts: tuple[int, int]
+    ) -> Iterator[StoredRow]:
+        keys: tuple[Any, ...] = lookup.keys if isinstance(lookup, KeyLookup) else (None,)
+        for key in keys:
+            if times.kind == "SESSION":
+                yield from self._access.sessions(name, key)
+            else:
+                yield from self._access.windows(name, key, starts, times.size_ms)
+
+    def _joined(self, step: p.JoinTables, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
+        join = joiner_of(step)
+        left = _by_key(self._rows(step.left, lookup, starts))
+        right = _by_key(self._rows(step.right, lookup, starts))
+        for text in dict.fromkeys((*left, *right)):
+            one, two = left.get(text), right.get(text)
+            if (one is None and step.kind in ("INNER", "LEFT")) or (two is None and step.kind in ("INNER", "RIGHT")):
+                continue
+            known = [row for row in (one, two) if row is not None]
+            key = known[0].key
+            value = join(key, one and one.value, two and two.value)
+            yield StoredRow(key, value, max(row.timestamp for row in known))
+
+
+def _by_key(rows: Iterator[StoredRow]) -> Mapping[str, StoredRow]:
+    return {repr(row.key.key if isinstance(row.key, Windowed) else row.key): row for row in rows}

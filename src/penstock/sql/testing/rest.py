@@ -1,0 +1,166 @@
+"""Cases of queries that stand by themselves: statements, inputs, then each SELECT with the result that it must have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from penstock.errors import SqlError, SqlSyntaxError
+from penstock.serde.partitioner import partition_for
+from penstock.sql.analyse import located
+from penstock.sql.catalog import Catalog
+from penstock.sql.formats.json_text import json_writer
+from penstock.sql.functions import UserFunctions
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.parse import parse_script
+from penstock.sql.parse.query_nodes import Query
+from penstock.sql.queries import (
+    PullPlan,
+    PushPlan,
+    QueriedStores,
+    Results,
+    TableRows,
+    TransientPlan,
+    plan_query,
+    pulled,
+    results_of_records,
+)
+from penstock.sql.queries.sources import source_rows
+from penstock.sql.testing.cases import Case
+from penstock.sql.testing.engine import Outcome, Run, run
+from penstock.sql.testing.matching import differences
+from penstock.sql.testing.schemas import CaseSchemas
+from penstock.sql.testing.topics import TestRecord
+from penstock.testing import TopologyTestDriver
+from penstock.testing.queues import RawRecord
+
+__all__ = ["RestRun", "run_rest_case"]
+
+Inputs = Sequence[tuple[str, TestRecord]]
+
+
+@dataclass(slots=True)
+class RestRun(Run):
+    """The state of a case while it runs; the drivers of its persistent queries stay open, as queries read them."""
+
+    drivers: dict[str, TopologyTestDriver] = field(default_factory=dict)
+
+    @property
+    def script(self) -> str:
+        """The statements before the queries."""
+        return "\n".join(text for text in self.case.entry["statements"] if not _is_query(text))
+
+    def differences(self) -> list[str]:
+        """Run the case, and compare."""
+        self.statements()
+        plans = [self._planned(text) for text in self.case.entry["statements"] if _is_query(text)]
+        inputs = self.inputs()
+        for plan in list(self.catalog.queries.values()):
+            driver = self.drivers[plan.id] = self.driver(plan)
+            self.feed(driver, plan, inputs)
+        responses = self.case.entry.get("responses") or ()
+        wanted = [response["query"] for response in responses if "query" in response]
+        found = []
+        for number, (plan, expected) in enumerate(zip(plans, wanted, strict=False)):
+            shown = list(_shown(self._results(plan, inputs)))
+            found += [f"query {number + 1}: {text}" for text in _compared(expected, shown)]
+        return found + self.check()
+
+    def close(self) -> None:
+        """End all queries."""
+        for driver in self.drivers.values():
+            driver.close()
+
+    def _planned(self, text: str) -> TransientPlan:
+        parsed = parse_script(text)[0]
+        assert isinstance(parsed.statement, Query), "it begins with SELECT"  # noqa: S101
+        try:
+            return plan_query(parsed.statement, self.catalog, parsed.text)
+        except SqlSyntaxError:
+            raise
+        except SqlError as error:
+            raise located(text, error, parsed.at) from error
+
+    def _results(self, plan: TransientPlan, inputs: Inputs) -> Results:
+        if isinstance(plan, PushPlan):
+            return results_of_records(plan, self._records(plan.topics, inputs), self.schemas.settings)
+        errors = EvaluationErrors()
+        if plan.writer is None:
+            rows = source_rows(plan.source, self._records((plan.source.topic,), inputs), self.schemas.settings)
+        else:
+            stores = QueriedStores(self.drivers[plan.writer.id].query)
+            rows = TableRows(plan.writer, stores, errors=errors).rows(plan.lookup, plan.starts)
+        return pulled(plan, rows, "pull", errors)
+
+    def _records(self, topics: Sequence[str], inputs: Inputs) -> Iterator[RawRecord]:
+        offsets: dict[tuple[str, int], int] = {}
+        for topic, record in self.records_of(topics, inputs):
+            key = self.topic(topic).plain_key(record)
+            partition = 0 if key is None else partition_for(key, self.catalog.topics.get(topic, 1))
+            offset = offsets.get((topic, partition), 0)
+            offsets[topic, partition] = offset + 1
+            yield RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers, partition)
+
+
+def _is_query(text: str) -> bool:
+    return text.lstrip().upper().startswith("SELECT ")
+
+
+def run_rest_case(case: Case, functions: UserFunctions | None = None) -> Outcome:
+    """Run a case of queries and compare; its statements may call functions that users have written."""
+    with CaseSchemas() as schemas:
+        started = RestRun(case, schemas, Catalog(functions=functions or UserFunctions()))
+        try:
+            return run(case, started)
+        finally:
+            started.close()
+
+
+def _shown(results: Results) -> Iterator[Mapping[str, Any]]:
+    """A result as its lines in JSON."""
+    yield {"header": {"queryId": results.query_id, "schema": results.schema()}}
+    writers = [json_writer(column.type) for column in results.columns]
+    for row in results.rows:
+        text = ",".join(write(value) for write, value in zip(writers, row.values, strict=True))
+        shown: dict[str, Any] = {"columns": json.loads(f"[{text}]", parse_float=Decimal)}
+        if row.tombstone:
+            shown["tombstone"] = True
+        yield {"row": shown}
+    if results.ended:
+        yield {"finalMessage": results.ended}
+
+
+def _compared(expected: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The differences of two results; rows may come in any order."""
+    for kind in ("header", "row", "finalMessage"):
+        wanted, known = ([line[kind] for line in lines if kind in line] for lines in (expected, found))
+        if len(wanted) != len(known):
+            yield f"{len(known)} {kind}s, not {len(wanted)}: {known}, not {wanted}"
+            continue
+        for one in wanted:
+            problems = [list(_line(one, other)) for other in known]
+            match = next((place for place, problem in enumerate(problems) if not problem), None)
+            if match is None:
+                yield f"no {kind} {one}: {problems[0] if problems else ''}"
+            else:
+                del known[match]
+
+
+def _line(expected: Any, found: Any) -> Iterator[str]:
+    if not isinstance(expected, Mapping):
+        if expected != found:
+            yield f"{found!r} is not {expected!r}"
+        return
+    for name, value in expected.items():
+        plain, _, how = name.partition("|")
+        known = found.get(plain)
+        if how == "starts_with":
+            if not str(known).startswith(value):
+                yield f"{plain} is {known!r}, which does not begin with {value!r}"
+        else:
+            yield from differences(value, known, plain)
+    if bool(found.get("tombstone")) != bool(expected.get("tombstone")):
+        yield "one of them is a tombstone"
