@@ -23,9 +23,7 @@ def main(arguments: list[str]) -> int:
     """Run the cases that are named; the result is 0 if all pass."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="a folder of cases, or one file")
-    parser.add_argument(
-        "--rest", type=Path, help="a folder of cases of pull and push queries"
-    )
+    parser.add_argument("--rest", type=Path, help="a folder of cases of pull and push queries")
     parser.add_argument("-k", default="", help="run only cases with this text in area and name")
     parser.add_argument("--json", type=Path, help="write each outcome to this file")
     parser.add_argument("-v", action="store_true", help="print the reasons of failures")

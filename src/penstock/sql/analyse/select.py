@@ -76,7 +76,7 @@ class _Naming:
                 return name
 
 
-def select_items(  # noqa: PLR0913 - the parts of a query
+def select_items(
     query: q.Query,
     step: Step,
     names: Names,

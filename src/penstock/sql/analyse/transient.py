@@ -65,7 +65,7 @@ class TransientAnalysis(QueryAnalysis):
         if query.offset is not None:
             raise refusal(query.at, "OFFSET is not supported in queries that run on (EMIT CHANGES).")
         self.query = replace(query, limit=None)
-        QueryAnalysis._check_clauses(self)
+        QueryAnalysis._check_clauses(self)  # noqa: SLF001 - of the base: super() is not there with slots
         self.query = query
 
     def _check_sources(self) -> None:

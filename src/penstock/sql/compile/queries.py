@@ -84,9 +84,8 @@ class _Compiler:
         rows = self.builder.stream(source.topic, consumed).process_values(enrich(source))
         if not step.is_table:
             return rows
-        kept = Materialized(
-            self.compiling.store(step, f"{step.alias}-Reduce"), key_serde=key, value_serde=RowsSerde(types_of(step.fields))
-        )
+        name = self.compiling.store(step, f"{step.alias}-Reduce")
+        kept = Materialized(name, key_serde=key, value_serde=RowsSerde(types_of(step.fields)))
         return rows.to_table(kept)
 
     def _extractor(self, source: Source) -> SourceTime | None:

@@ -1,8 +1,8 @@
 """SELECT without CREATE or INSERT: pull queries of tables and streams, and push queries (EMIT CHANGES).
 
-A session passes a parsed SELECT on to `select`. A walk along one: `analyse` makes a frozen plan of `plans` (with `lookups`
-for WHERE of a pull query); `pull` answers over the rows of `tables`, which reads `stores`; `push` runs a transient
-topology over records, which `follow` reads from the log; `ordering` sorts and cuts.
+A session passes a parsed SELECT on to `select`. A walk along one: `analyse` makes a frozen plan of `plans` (with
+`lookups` for WHERE of a pull query); `pull` answers over the rows of `tables`, which reads `stores`; `push` runs a
+transient topology over records, which `follow` reads from the log; `ordering` sorts and cuts.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
@@ -164,7 +165,7 @@ def _converted(value: Any, given: SqlType, kind: SqlType) -> Any:
     if not (is_numeric(given) and is_numeric(kind)):
         return _UNKNOWN
     if kind in (INTEGER, BIGINT):
-        if value != value or value in (float("inf"), float("-inf")) or value != int(value):
+        if (isinstance(value, float) and not math.isfinite(value)) or value != int(value):
             return None
         low, high = (-(2**31), 2**31) if kind == INTEGER else (-(2**63), 2**63)
         return int(value) if low <= int(value) < high else None
@@ -184,18 +185,9 @@ def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Lib
         SqlError: All rows would have to be read, and the settings do not allow it; or a constant is no key.
     """
     reader = _Reader(step, library)
-    keys: dict[tuple[Any, ...], None] | None = {}
-    for alternative in conditions.alternatives:
-        found = reader.keys(alternative)
-        if found is None:
-            keys = None
-            break
-        for key in found:
-            keys[_hashable(key)] = None
-            if len(keys) > MAX_KEYS:
-                raise refusal(at, f"A pull query looks up at most {MAX_KEYS:,} keys at once.")
-    if keys is not None and conditions.alternatives:
-        return KeyLookup(tuple(key.value for key in keys))  # type: ignore[attr-defined]
+    keys = _keys(conditions, reader, at)
+    if keys is not None:
+        return KeyLookup(tuple(keys))
     may_range = catalog.flag(RANGE, otherwise=True)
     ranged = _range(conditions, reader) if may_range else None
     if not catalog.flag(SCAN, otherwise=True):
@@ -203,22 +195,18 @@ def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Lib
     return ranged or Scan()
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """A key that can be one of a dict's, whatever its columns are."""
-
-    text: str
-    value: tuple[Any, ...]
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.text == other.text
-
-
-def _hashable(key: tuple[Any, ...]) -> Any:
-    return _Key(repr(key), key)
+def _keys(conditions: Conditions, reader: _Reader, at: Position) -> Collection[tuple[Any, ...]] | None:
+    """The keys that can meet one of the alternatives, each once; None if one of them leaves the key open."""
+    keys: dict[str, tuple[Any, ...]] = {}
+    for alternative in conditions.alternatives:
+        found = reader.keys(alternative)
+        if found is None:
+            return None
+        for key in found:
+            keys[repr(key)] = key
+            if len(keys) > MAX_KEYS:
+                raise refusal(at, f"A pull query looks up at most {MAX_KEYS:,} keys at once.")
+    return keys.values() if conditions.alternatives else None
 
 
 def _range(conditions: Conditions, reader: _Reader) -> RangeLookup | None:

@@ -25,7 +25,7 @@ def pulled(plan: PullPlan, rows: Iterable[StoredRow], query_id: str, errors: Eva
         query_id: The id of the query.
         errors: Counts the errors of its expressions.
     """
-    whole = (_row(plan.source, row) for row in rows)
+    whole: Iterable[tuple[Any, ...]] = (_row(plan.source, row) for row in rows)
     if plan.where is not None:
         whole = filter(Keep((plan.where,), errors), whole)
     chosen = limited(ordered(whole, plan.order, lambda row: row, errors), plan.limits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
@@ -15,8 +16,10 @@ from penstock.sql.queries.plans import COMPLETED, LIMIT_REACHED, PushPlan, Resul
 from penstock.testing import TopologyTestDriver
 from penstock.testing.queues import RawRecord
 
-__all__ = ["TransientTask", "results_of_records"]
+__all__ = ["TransientTask", "results_of_records", "rows_of_records"]
 
+CLOCK_RECORDS = 500  # records between two looks at the clock while there is always another one
+EMIT = "__emit.interval.ms.kstreams.windowed.aggregation__"
 SETTINGS = {"statestore.cache.max.bytes": 0, "deserialization.exception.handler": "continue"}
 
 
@@ -42,7 +45,9 @@ class TransientTask:
         stream.foreach(self._collect)
         topology = builder.build()
         self._internal = tuple(topology.internal_topics)
-        self._driver = TopologyTestDriver(topology, {**SETTINGS, **settings})
+        given = {name.removeprefix("ksql.streams."): value for name, value in plan.settings}
+        emit = {EMIT: int(given[EMIT])} if EMIT in given else {}
+        self._driver = TopologyTestDriver(topology, {**settings, **SETTINGS, **emit})
 
     def _collect(self, key: Any, value: Any) -> None:
         if value is not None:
@@ -95,27 +100,63 @@ def results_of_records(plan: PushPlan, records: Iterable[RawRecord], settings: M
         settings: Settings of an application.
     """
     results = Results(plan.columns, iter(()), plan.id)
-    results.rows = _rows(plan, records, settings, results)
+    rows = rows_of_records(plan, records, settings, results)
+    results.rows = (row for row in rows if row is not None)
     return results
 
 
-def _rows(
-    plan: PushPlan, records: Iterable[RawRecord], settings: Mapping[str, Any], results: Results
-) -> Iterator[ResultRow]:
-    limit, skipped = plan.limits.limit, plan.limits.offset
-    if limit == 0:
+def rows_of_records(
+    plan: PushPlan, records: Iterable[RawRecord | None], settings: Mapping[str, Any], results: Results
+) -> Iterator[ResultRow | None]:
+    """Yield the rows of a push query; None whenever no record comes for a while, or none has a row.
+
+    Args:
+        plan: The query.
+        records: The records of its topics; None while there are none, when the wall clock goes on.
+        settings: Settings of an application.
+        results: The result, to which the reason of the end is written.
+    """
+    if plan.limits.limit == 0:
         results.ended = LIMIT_REACHED
         return
     with TransientTask(plan, settings) as task:
-        found = (row for record in records for row in task.feed(record))
-        for row in ordered(found, plan.order, lambda row: row.values, task.errors):
-            if skipped:
-                skipped -= 1
-                continue
+        found = _fed(task, records)
+        if plan.order:
+            known: Iterator[ResultRow] = (row for row in found if row is not None)
+            in_order: Iterable[ResultRow] = ordered(known, plan.order, _values, task.errors)
+            yield from _limited(plan, iter(in_order), results)
+            return
+        yield from _limited(plan, found, results)
+
+
+def _values(row: ResultRow) -> tuple[Any, ...]:
+    return row.values
+
+
+def _limited(plan: PushPlan, rows: Iterator[ResultRow | None], results: Results) -> Iterator[ResultRow | None]:
+    limit, skipped = plan.limits.limit, plan.limits.offset
+    for row in rows:
+        if row is None:
+            yield None
+        elif skipped:
+            skipped -= 1
+        else:
             yield row
             limit = None if limit is None else limit - 1
             if limit == 0:
                 results.ended = LIMIT_REACHED
                 return
-    results.ended = COMPLETED
+    if plan.until == "now":
+        results.ended = COMPLETED
 
+
+def _fed(task: TransientTask, records: Iterable[RawRecord | None]) -> Iterator[ResultRow | None]:
+    last = time.monotonic()
+    for number, record in enumerate(records):
+        if record is not None:
+            yield from task.feed(record)
+        if record is None or number % CLOCK_RECORDS == 0:
+            now = time.monotonic()
+            yield from task.pass_time(int((now - last) * 1000))
+            last = now
+            yield None

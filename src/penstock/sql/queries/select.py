@@ -1,11 +1,14 @@
-"""The place at which SELECT statements are answered."""
+"""SELECT in a session: rows at once without EMIT, a stream of changes with EMIT CHANGES."""
 
 from __future__ import annotations
 
-from penstock.sql.analyse import refusal
+from collections.abc import Iterator
+from typing import Any
+
 from penstock.sql.parse.query_nodes import Query
+from penstock.sql.queries.answer import Answer, answer
 from penstock.sql.queries.host import QueryHost
-from penstock.sql.results import StatementResult
+from penstock.sql.results import Rows, StatementResult, Stream
 
 __all__ = ["select"]
 
@@ -20,6 +23,16 @@ def select(query: Query, text: str, host: QueryHost) -> StatementResult:
 
     Raises:
         SqlError: It cannot be answered.
+        StateError: The query that keeps its table does not run.
     """
-    del text, host
-    raise refusal(query.at, "SELECT by itself cannot be run here yet", "CREATE STREAM ... AS SELECT writes a topic.")
+    found = answer(query, text, host)
+    columns = tuple(column.name for column in found.results.columns)
+    types = tuple(str(column.type) for column in found.results.columns)
+    if found.runs_on:
+        return Stream(columns, types, _values(found), found.stop, statement=text)
+    return Rows(columns, types, tuple(row.values for row in found.rows() if row is not None), statement=text)
+
+
+def _values(found: Answer) -> Iterator[tuple[Any, ...] | None]:
+    for row in found.rows():
+        yield None if row is None else row.values

@@ -28,7 +28,7 @@ def source_rows(source: Source, records: Iterable[RawRecord], settings: Mapping[
         settings: Settings of an application, such as the URL of a schema registry.
     """
     step = read(Named(source.name), Catalog({source.name: source}))
-    places = {names[0].name: place for place, names in enumerate(step.key_names)}
+    places = {column.name: place for place, column in enumerate(source.keys)}
     origins = tuple(
         places.get(field.name) if field.role == "KEY" else field.name if field.role == "BOUND" else None
         for field in step.fields

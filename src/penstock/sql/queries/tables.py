@@ -88,9 +88,7 @@ class TableRows:
             case _:
                 yield from self._access.range(name, None, None)
 
-    def _windows(
-        self, times: p.WindowTimes, name: str, lookup: Lookup, starts: tuple[int, int]
-    ) -> Iterator[StoredRow]:
+    def _windows(self, times: p.WindowTimes, name: str, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
         keys: tuple[Any, ...] = lookup.keys if isinstance(lookup, KeyLookup) else (None,)
         for key in keys:
             if times.kind == "SESSION":

@@ -18,7 +18,6 @@ from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.parse import parse_script
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.queries import (
-    PullPlan,
     PushPlan,
     QueriedStores,
     Results,

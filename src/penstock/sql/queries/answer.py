@@ -1,0 +1,137 @@
+"""Answers to queries in a session: tables from the committed state of their queries, all else from the log."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from penstock.api.builder import StreamsBuilder
+from penstock.config import StreamsConfig
+from penstock.query import StateQueryRequest, StateQueryResult
+from penstock.query.execute import run_query
+from penstock.sql.analyse import QueryPlan, refusal
+from penstock.sql.compile import compile_query
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.parse.query_nodes import Query
+from penstock.sql.parse.tokens import Position
+from penstock.sql.queries.analyse import plan_query
+from penstock.sql.queries.follow import LogRecords
+from penstock.sql.queries.host import QueryHost
+from penstock.sql.queries.plans import PullPlan, PushPlan, ResultRow, Results
+from penstock.sql.queries.pull import pulled
+from penstock.sql.queries.push import SETTINGS, rows_of_records
+from penstock.sql.queries.sources import source_rows
+from penstock.sql.queries.stores import QueriedStores, StoredRow
+from penstock.sql.queries.tables import TableRows
+
+__all__ = ["Answer", "answer"]
+
+
+class Answer:
+    """The result of a query, whose rows may go on to come.
+
+    Attributes:
+        plan: The plan of the query.
+        results: Columns and rows; of a push query `rows` below has them.
+    """
+
+    def __init__(
+        self, plan: PullPlan | PushPlan, results: Results, rows: Iterator[ResultRow | None], stop: Callable[[], None]
+    ) -> None:
+        self.plan = plan
+        self.results = results
+        self._rows = rows
+        self._stop = stop
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether it ends only at its limit, or when it is stopped."""
+        return isinstance(self.plan, PushPlan) and self.plan.until == "never"
+
+    def rows(self) -> Iterator[ResultRow | None]:
+        """The rows; None whenever there is none for a while."""
+        return self._rows
+
+    def stop(self) -> None:
+        """End the rows; from any thread, and more than once."""
+        self._stop()
+
+
+def answer(query: Query, text: str, host: QueryHost, settings: Mapping[str, str] | None = None) -> Answer:
+    """Plan and start a query.
+
+    Args:
+        query: The parsed query.
+        text: Its text.
+        host: The session.
+        settings: Settings for this query alone, over those of the session.
+
+    Raises:
+        SqlError: It cannot be run.
+        StateError: The state of the query that keeps its table cannot be read.
+    """
+    catalog = host.catalog.copy()
+    catalog.settings.update(settings or {})
+    catalog.made = secrets.randbelow(10**12)  # ids of transient queries are of no order, and of no journal
+    plan = plan_query(query, catalog, text)
+    if isinstance(plan, PushPlan):
+        return _followed(plan, host, query.at)
+    errors = EvaluationErrors()
+    results = pulled(plan, _table_rows(plan, host, errors, query.at), f"query_{time.time_ns()}", errors)
+    return Answer(plan, results, results.rows, lambda: None)
+
+
+def _table_rows(plan: PullPlan, host: QueryHost, errors: EvaluationErrors, at: Position) -> Iterator[StoredRow]:
+    if plan.writer is None:
+        _check_topics((plan.source.topic,), host, at)
+        records = LogRecords(host.log, (plan.source.topic,), "earliest", "now").records()
+        settings = _settings(host, plan.source.name, {})
+        return source_rows(plan.source, (record for record in records if record is not None), settings)
+    running = host.queries.get(plan.writer.id)
+    app = None if running is None else running.app
+    query = app.query if app is not None else partial(_committed, plan.writer, host)
+    return TableRows(plan.writer, QueriedStores(query), errors=errors).rows(plan.lookup, plan.starts)
+
+
+def _committed(writer: QueryPlan, host: QueryHost, request: StateQueryRequest) -> StateQueryResult:
+    """Query the committed state of a query that does not run in this process: another one may run it, or none."""
+    from penstock.spark.queries.committed import open_committed
+
+    builder = StreamsBuilder()
+    compile_query(writer, builder)
+    config = StreamsConfig(host.app_settings(writer.id, dict(writer.settings)))
+    state = open_committed(builder.build(), config)
+    try:
+        return run_query(state, request, is_active=False)
+    finally:
+        state.close()
+
+
+def _followed(plan: PushPlan, host: QueryHost, at: Position) -> Answer:
+    _check_topics(plan.topics, host, at)
+    latest = plan.until == "never" and dict(plan.settings).get("auto.offset.reset", "latest").lower() != "earliest"
+    source = LogRecords(host.log, plan.topics, "latest" if latest else "earliest", plan.until)
+    results = Results(plan.columns, iter(()), plan.id)
+    stopped = threading.Event()
+
+    def stop() -> None:
+        stopped.set()
+        source.stop()
+
+    rows = rows_of_records(plan, source.records(), _settings(host, plan.id, dict(plan.settings)), results)
+    return Answer(plan, results, rows, stop)
+
+
+def _settings(host: QueryHost, name: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    return {**host.app_settings(name, settings), **SETTINGS}
+
+
+def _check_topics(topics: tuple[str, ...], host: QueryHost, at: Position) -> None:
+    known = {topic.name for topic in host.log.topics()}
+    missing = [topic for topic in topics if topic not in known]
+    if missing:
+        raise refusal(at, f"The topic {missing[0]} does not exist.", "It is made with the first record, or by hand.")
