@@ -58,6 +58,7 @@ ONLY: dict[str, frozenset[str]] = {"datagen": frozenset({"errors", "log", "durat
 
 # Of the sub-packages of a package each may import those before it.
 ROOMS: dict[str, tuple[str, ...]] = {
+    "cli": ("sql",),
     "connect": (
         "data",
         "config",

@@ -19,6 +19,7 @@ from penstock.cli import (
     groups,
     query,
     registry,
+    sql,
     state,
     topics,
 )
@@ -83,6 +84,7 @@ app.add_typer(query.app, name="query")
 app.add_typer(state.app, name="state")
 app.add_typer(broker.app, name="broker")
 app.add_typer(registry.app, name="registry")
+app.add_typer(sql.app, name="sql")
 data.register(app)
 app.add_typer(demo.app, name="demo")
 doctor.register(app)

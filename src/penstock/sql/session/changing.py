@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
-import pyarrow as pa
-
 from penstock.errors import CheckpointMismatchError, PenstockError
-from penstock.log.base import TopicLog
-from penstock.serde.binding import bound, configured
-from penstock.serde.partitioner import partition_for
-from penstock.sql.analyse import InsertedRow, QueryPlan, apply, refusal
+from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.catalog import Catalog
-from penstock.sql.compile import source_serdes
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
@@ -21,6 +13,7 @@ from penstock.sql.session.running import QueryRunner, topology_of
 from penstock.sql.session.settings import check_setting
 from penstock.sql.session.topics import delete_topic, ensure_sink, ensure_source
 from penstock.sql.session.workspace import Workspace
+from penstock.sql.session.writing import write_row
 
 __all__ = [
     "change",
@@ -117,29 +110,8 @@ def insert_values(parsed: Parsed, work: Workspace) -> StatementResult:
     """Do INSERT ... VALUES: write one record."""
     _, applied = work.tried(parsed)
     assert applied.row is not None  # noqa: S101 - it always has one
-    write_row(work.log, applied.row, work)
+    write_row(work.log, applied.row, work.settings.app)
     return Status(applied.message, statement=parsed.text)
-
-
-def write_row(log: TopicLog, row: InsertedRow, work: Workspace) -> None:
-    """Write a row as a record of its topic.
-
-    Raises:
-        SqlError: The format cannot hold the values.
-    """
-    topic = row.source.topic
-    serdes = (configured(serde, work.settings.app) for serde in source_serdes(row.source))
-    key_serde, value_serde = (bound(serde, topic, part) for serde, part in zip(serdes, ("key", "value"), strict=True))
-    key, value = key_serde.serialize(row.key), value_serde.serialize(row.value)
-    count = log.partitions(topic)
-    now = time.time_ns() // 1_000_000
-    columns = {
-        "timestamp": pa.array([now if row.timestamp is None else row.timestamp], pa.int64()),
-        "key": pa.array([key], pa.large_binary()),
-        "value": pa.array([value], pa.large_binary()),
-    }
-    target = partition_for(key, count) if key is not None else now % count
-    log.append(topic, target, pa.RecordBatch.from_pydict(columns))
 
 
 def drop(parsed: Parsed, work: Workspace) -> StatementResult:

@@ -19,6 +19,7 @@ from penstock.sql.parse.query_nodes import Query as QueryNode
 from penstock.sql.queries import select
 from penstock.sql.results import StatementResult
 from penstock.sql.session import asserting, changing, describing, listing, printing
+from penstock.sql.session.exporting import exported
 from penstock.sql.session.running import Query
 from penstock.sql.session.settings import SessionSettings
 from penstock.sql.session.workspace import Workspace
@@ -118,6 +119,15 @@ class SqlSession:
     def queries(self) -> Mapping[str, Query]:
         """The persistent queries by id."""
         return self._work.queries
+
+    @property
+    def holder(self) -> str | None:
+        """The process that runs this catalog's queries, if it is not this session; then it cannot be changed here."""
+        return self._work.holder
+
+    def export(self) -> str:
+        """The statements that make the present streams, tables, types and queries again, as plain SQL."""
+        return exported(self._work)
 
     def app_settings(self, query_id: str, settings: Mapping[str, str]) -> dict[str, Any]:
         """The settings of the application of a query."""

@@ -1,0 +1,7 @@
+"""`penstock sql`: the prompt, statements, scripts as applications."""
+
+from __future__ import annotations
+
+from penstock.cli.sql.group import app
+
+__all__ = ["app"]

@@ -1,0 +1,61 @@
+"""`penstock sql`: the prompt and its commands."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from penstock.cli.option_groups import grouped
+from penstock.cli.options import Json
+from penstock.cli.sql import scripts
+from penstock.cli.sql.options import SqlOptions
+
+__all__ = ["app"]
+
+
+class _Group(TyperGroup):
+    """``penstock sql`` alone is ``penstock sql prompt``, also with options."""
+
+    default = "prompt"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+            args = [self.default, *args]
+        found: list[str] = super().parse_args(ctx, args)
+        return found
+
+
+app = typer.Typer(cls=_Group, help="Penstock SQL: a prompt, statements, and files of them as applications.")
+
+
+@app.command("prompt")
+@grouped
+def prompt(
+    *,
+    execute: Annotated[
+        list[str], typer.Option("--execute", "-e", metavar="STATEMENTS", help="Run these statements and end.")
+    ] = [],  # noqa: B006 - typer's way
+    options: SqlOptions,
+    as_json: Json = False,
+) -> None:
+    """Open a prompt; this is what `penstock sql` does. With -e, or with statements on the standard input, run them.
+
+    Persistent queries run while a prompt is open; with -e they process all records that exist, then the command ends.
+    """
+    from penstock.cli.sql.statements import run_statements
+
+    if execute or not sys.stdin.isatty():
+        text = "\n".join(f"{each.rstrip().rstrip(';')};" for each in execute) if execute else sys.stdin.read()
+        with options.session("wait") as session:
+            run_statements(session, text, as_json=as_json)
+        return
+    from penstock.cli.sql.prompt import Prompt
+
+    with options.session("run") as session:
+        Prompt(session).run()
+
+
+scripts.register(app)

@@ -1,0 +1,146 @@
+"""Results of statements on a terminal: sentences, tables that fit it, rows as they come; or JSON for programs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
+
+__all__ = ["Renderer", "cell_text"]
+
+LEAST_WIDTH = 6  # of a column: if there is less room for each, rows are shown one column a line
+TIMES = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+
+
+class Renderer:
+    """Writes results to a console.
+
+    Args:
+        console: Where to.
+        as_json: Whether to write a line of JSON for each result or row.
+    """
+
+    def __init__(self, console: Console, *, as_json: bool = False) -> None:
+        self._console = console
+        self._as_json = as_json
+
+    def show(self, result: StatementResult) -> None:
+        """Write a result; of a stream all rows, as they come."""
+        match result:
+            case Stream():
+                self._stream(result)
+            case _ if self._as_json:
+                self._json(result)
+            case Status():
+                self._console.print(Text(result.text))
+            case Rows():
+                self._rows(result.columns, result.rows)
+            case Described():
+                self._described(result)
+            case Explained():
+                self._explained(result)
+
+    def _json(self, result: StatementResult) -> None:
+        match result:
+            case Rows():
+                for row in result.to_dicts():
+                    print(json.dumps(row, default=_plain, ensure_ascii=False))
+            case Status():
+                print(json.dumps({"status": result.text}, ensure_ascii=False))
+            case Explained():
+                print(json.dumps({**result.plan, "expressions": result.expressions, "topology": result.topology}))
+            case Described():
+                columns = [dict(zip(("name", "type", "role"), column, strict=True)) for column in result.columns]
+                facts = [list(fact) for fact in result.facts]
+                print(json.dumps({"name": result.name, "kind": result.kind, "columns": columns, "facts": facts}))
+
+    def _rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        if not rows:
+            self._console.print(Text(f"no rows ({', '.join(columns)})", style="dim"))
+            return
+        cells = [[cell_text(name, value) for name, value in zip(columns, row, strict=True)] for row in rows]
+        if self._console.is_terminal and len(columns) * (LEAST_WIDTH + 3) > self._console.width:
+            self._records(columns, cells)
+            return
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+        for place, name in enumerate(columns):
+            right = all(isinstance(row[place], int | float) and name not in TIMES for row in rows)
+            table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*map(Text, row))
+        self._console.print(table)
+
+    def _records(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """One column a line, for tables that are wider than the terminal."""
+        width = max(map(len, columns))
+        for number, row in enumerate(rows, 1):
+            self._console.print(Text(f"row {number}", style="dim"))
+            for name, text in zip(columns, row, strict=True):
+                self._console.print(Text.assemble((f"  {name:<{width}}  ", "bold"), text))
+
+    def _stream(self, result: Stream) -> None:
+        """Rows as they come; widths of columns are those of the terminal's share, as later rows are not known."""
+        if self._as_json:
+            for row in result:
+                record = dict(zip(result.columns, row, strict=True))
+                print(json.dumps(record, default=_plain, ensure_ascii=False), flush=True)
+            return
+        width = max(self._console.width // max(len(result.columns), 1) - 2, LEAST_WIDTH)
+        fits = self._console.is_terminal
+        self._console.print(Text(_line(result.columns, width, fits=fits), style="bold"))
+        for row in result:
+            texts = [cell_text(name, value) for name, value in zip(result.columns, row, strict=True)]
+            self._console.print(Text(_line(texts, width, fits=fits)))
+
+    def _described(self, result: Described) -> None:
+        self._console.print(Text(f"{result.kind} {result.name}", style="bold"))
+        if result.kind == "FUNCTION":
+            for signature, _, _ in result.columns:
+                self._console.print(Text(f"  {signature}"))
+        else:
+            self._rows(("Column", "Type", "Role"), result.columns)
+        for name, value in result.facts:
+            self._console.print(Text.assemble((f"{name}: ", "bold"), value))
+
+    def _explained(self, result: Explained) -> None:
+        self._console.print(Text(result.topology.rstrip()))
+        self._rows(("Expression", "Type", "Back end"), result.expressions)
+
+
+def cell_text(name: str, value: Any) -> str:
+    """A value as a cell: times of windows and records as UTC, structures as JSON, null as null.
+
+    >>> cell_text("ROWTIME", 0), cell_text("A", None), cell_text("B", [1, "x"]), cell_text("C", True)
+    ('1970-01-01 00:00:00.000', 'null', '[1, "x"]', 'true')
+    """
+    if value is None:
+        return "null"
+    if name in TIMES and isinstance(value, int) and 0 <= value < 253_402_300_800_000:
+        return f"{dt.datetime.fromtimestamp(value / 1000, dt.UTC):%Y-%m-%d %H:%M:%S}.{value % 1000:03d}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=_plain, ensure_ascii=False)
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    return str(value)
+
+
+def _line(texts: Sequence[str], width: int, *, fits: bool) -> str:
+    if not fits:
+        return "\t".join(texts)
+    short = [text if len(text) <= width else f"{text[: width - 1]}…" for text in texts]
+    return "  ".join(f"{text:<{width}}" for text in short).rstrip()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for, as text."""
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)

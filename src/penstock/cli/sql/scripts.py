@@ -1,0 +1,116 @@
+"""`penstock sql run`, `explain` and `export`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.option_groups import grouped
+from penstock.cli.options import Json
+from penstock.cli.output import console, print_json
+from penstock.cli.sql.options import SqlOptions
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+    from penstock.sql.session.script import Script
+
+__all__ = ["register"]
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of statements.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(grouped(run))
+    app.command()(grouped(explain))
+    app.command()(grouped(export))
+
+
+def run(
+    file: File,
+    *,
+    options: SqlOptions,
+    until: Annotated[
+        str, typer.Option(help="stopped: run until Ctrl-C; latest: stop after the records that exist now.")
+    ] = "stopped",
+) -> None:
+    """Run a file as one application on Spark: all its queries in one topology, until Ctrl-C.
+
+    The application.id is the name of the file, or --config application.id=NAME. Topics are made as the statements say;
+    rows of INSERT ... VALUES are written before the first run alone.
+    """
+    from penstock.groups.lag import lag
+
+    if until not in ("stopped", "latest"):
+        raise ConfigError(f"--until is {until!r}", hint="Use stopped or latest.")
+    name = _application_id(file, options)
+    with _log(options) as log:
+        script = _script(file, options, log)
+        topology = script.topology()
+        script.prepare(log, name)
+    from penstock.app import KafkaStreams
+    from penstock.cli.run_view import shown_while_running
+
+    while True:
+        app = KafkaStreams(topology, script.app_settings(name))
+        with shown_while_running(app, console(stderr=True)):
+            app.run(until=until)  # type: ignore[arg-type]
+        if until == "stopped" or not script.reads_its_own():
+            return
+        with _log(options) as log:
+            if not sum(each.lag for each in lag(log, name)):
+                return
+
+
+def explain(file: File, *, options: SqlOptions, as_json: Json = False) -> None:
+    """Show the topology of a file and the back end of each of its expressions, without running it."""
+    from penstock.sql.session.describing import explained
+
+    with _log(options) as log:
+        script = _script(file, options, log)
+    found = [(plan, explained(plan)) for plan in script.plans]
+    topology = script.topology().describe()
+    if as_json:
+        print_json([{**each.plan, "expressions": each.expressions} for _, each in found])
+        return
+    typer.echo(str(topology).rstrip())
+    for plan, each in found:
+        typer.echo(f"\n{plan.id}: {' '.join(plan.text.split())}")
+        for text, kind, back_end in each.expressions:
+            typer.echo(f"  {back_end}  {text}  {kind}")
+
+
+def export(*, options: SqlOptions) -> None:
+    """Print the statements that make the present catalog again, as plain SQL."""
+    with options.session("wait") as session:
+        typer.echo(session.export(), nl=False)
+
+
+def _log(options: SqlOptions) -> TopicLog:
+    from penstock.log.open import open_log
+    from penstock.sql.session import SessionSettings
+
+    settings = SessionSettings.of(options.settings())
+    return open_log(settings.log, settings.app)
+
+
+def _script(file: Path, options: SqlOptions, log: TopicLog) -> Script:
+    from penstock.sql.session import SessionSettings
+    from penstock.sql.session.script import Script
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}", hint="Give a file of statements.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8: {error.reason}") from error
+    return Script(text, SessionSettings.of(options.settings()), {each.name: each.partitions for each in log.topics()})
+
+
+def _application_id(file: Path, options: SqlOptions) -> str:
+    given = options.settings().get("application.id")
+    return str(given) if given else re.sub(r"[^A-Za-z0-9._-]", "-", file.stem)

@@ -1,0 +1,23 @@
+"""The words of the language, for completion and highlighting."""
+
+from __future__ import annotations
+
+from penstock.sql.parse.tokens import CLAUSES, EXPRESSION_WORDS, RESERVED
+
+__all__ = ["KEYWORDS", "PROPERTIES", "TYPES"]
+
+TYPES = (
+    "ARRAY", "BIGINT", "BOOLEAN", "BYTES", "DATE", "DECIMAL", "DOUBLE", "INT", "INTEGER", "MAP", "STRING", "STRUCT",
+    "TIME", "TIMESTAMP", "VARCHAR",
+)  # fmt: skip
+_MORE = (
+    "ADD", "ALTER", "ASSERT", "CHANGES", "COLUMN", "DAYS", "DEFINE", "EMIT", "EXPLAIN", "FINAL", "FUNCTION",
+    "FUNCTIONS", "HEADER", "HEADERS", "HOURS", "IF", "KEY", "MINUTES", "OFFSET", "ORDER", "PARTITION", "PAUSE",
+    "PERIOD", "PRIMARY", "PROPERTIES", "QUERIES", "REPLACE", "RESUME", "RUN", "SCHEMA", "SCRIPT", "SECONDS", "SESSION",
+    "SET", "SHOW", "SOURCE", "SYSTEM", "TABLES", "TOPIC", "TOPICS", "TYPE", "TYPES", "UNDEFINE", "UNSET", "VARIABLES",
+)  # fmt: skip
+KEYWORDS = tuple(sorted({*RESERVED, *CLAUSES, *_MORE} - EXPRESSION_WORDS))
+PROPERTIES = (
+    "FORMAT", "KAFKA_TOPIC", "KEY_FORMAT", "PARTITIONS", "REPLICAS", "RETENTION_MS", "TIMESTAMP", "TIMESTAMP_FORMAT",
+    "VALUE_DELIMITER", "VALUE_FORMAT", "WINDOW_SIZE", "WINDOW_TYPE", "WRAP_SINGLE_VALUE",
+)  # fmt: skip
