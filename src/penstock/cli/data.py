@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli import connect_single
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import instant_ms
 from penstock.cli.output import console, waiting, working
@@ -37,6 +38,7 @@ class Generator(enum.StrEnum):
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(grouped(datagen))
+    connect_single.register(connectors)
     app.add_typer(connectors, name="connect")
 
 

@@ -79,6 +79,9 @@ class Plugin:
 class Plugins:
     """Plugins by name: the whole one, the name without package, or that without ``Connector`` and the like.
 
+    Attributes:
+        references: Finds what is not registered by its name, such as ``file.py:name``; None if it is no reference.
+
     Example:
         >>> plugins = standard_plugins()
         >>> plugins.find("StringConverter").java_class
@@ -91,6 +94,7 @@ class Plugins:
         self._plugins: dict[str, Plugin] = {}
         self._aliases: dict[str, str | None] = {}
         self._abstract = dict(abstract or {})
+        self.references: Callable[[str], Plugin | None] = lambda _name: None
         for plugin in plugins:
             self.add(plugin)
 
@@ -113,7 +117,7 @@ class Plugins:
         if name in self._abstract:
             both = ", ".join(self._abstract[name])
             raise SettingError(f"This class is abstract and cannot be created. Did you mean {both}?")
-        found = self._plugins.get(name) or self._plugins.get(self._aliases.get(name) or "")
+        found = self._plugins.get(name) or self._plugins.get(self._aliases.get(name) or "") or self.references(name)
         if found is None:
             raise LookupError(name)
         return found
@@ -132,6 +136,8 @@ class Plugins:
         exact = [plugin for plugin in connectors if plugin.java_class == name]
         ends = (name, f"{name}Connector")
         found = exact or [plugin for plugin in connectors if plugin.java_class.endswith(ends)]
+        if not found and (referred := self.references(name)) is not None:
+            return referred
         if not name or len(found) != 1:
             raise LookupError(name)
         return found[0]

@@ -1,0 +1,113 @@
+"""Source offsets in a topic, in Kafka Connect's own format, written in the transaction of the records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import TopicExistsError, UnknownTopicError
+from penstock.log.base import LogTransaction, TopicLog
+
+__all__ = ["StoredOffsets", "ensure_topic"]
+
+Partition = Mapping[str, Any]
+
+
+class StoredOffsets:
+    """The source offsets of one connector: an `OffsetReader` that can be written to.
+
+    Args:
+        log: The log.
+        connector: The connector's name.
+        topic: The topic of offsets, created if there is none.
+
+    Example:
+        >>> from penstock.log.open import open_log
+        >>> log = open_log("memory://")
+        >>> offsets = StoredOffsets(log, "lines")
+        >>> with log.transaction("connect-lines-0") as transaction:
+        ...     offsets.write(transaction, [({"filename": "in.txt"}, {"position": 8})])
+        >>> offsets.offset({"filename": "in.txt"})
+        {'position': 8}
+    """
+
+    def __init__(self, log: TopicLog, connector: str, topic: str = "connect-offsets") -> None:
+        self._log, self._connector, self.topic = log, connector, topic
+        ensure_topic(log, topic, 1, {"cleanup.policy": "compact"})
+        self._found: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._read_to = {n: log.beginning_offset(topic, n) for n in range(log.partitions(topic))}
+
+    def offset(self, partition: Partition) -> dict[str, Any] | None:
+        """The offset to go on from in a source partition; None: there is none."""
+        return self.offsets([partition])[0]
+
+    def offsets(self, partitions: Sequence[Partition]) -> list[dict[str, Any] | None]:
+        """The offsets of several partitions, in their order."""
+        self._refresh()
+        found = [self._found.get(_canonical(partition)) for partition in partitions]
+        return [None if pair is None else dict(pair[1]) for pair in found]
+
+    def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """All source partitions with their offsets."""
+        self._refresh()
+        return list(self._found.values())
+
+    def write(self, transaction: LogTransaction, offsets: Sequence[tuple[Partition | None, Partition | None]]) -> None:
+        """Add offsets to a transaction; None deletes one."""
+        if not offsets:
+            return
+        now = time.time_ns() // 1_000_000
+        keys = [_json([self._connector, partition]) for partition, _ in offsets]
+        values = [None if offset is None else _json(offset) for _, offset in offsets]
+        columns = [pa.array([now] * len(keys)), pa.array(keys, pa.large_binary()), pa.array(values, pa.large_binary())]
+        transaction.append(self.topic, 0, pa.RecordBatch.from_arrays(columns, ["timestamp", "key", "value"]))
+
+    def _refresh(self) -> None:
+        for number, position in self._read_to.items():
+            end, at = self._log.end_offset(self.topic, number), position
+            while at < end:
+                fetched = self._log.read(self.topic, number, at)
+                keys, values = (fetched.records.column(name).to_pylist() for name in ("key", "value"))
+                for key, value in zip(keys, values, strict=True):
+                    self._apply(key, value)
+                if fetched.next_offset <= at:
+                    break
+                at = fetched.next_offset
+            self._read_to[number] = at
+
+    def _apply(self, key: bytes | None, value: bytes | None) -> None:
+        try:
+            name, partition = json.loads(key or b"null")
+            offset = None if value is None else json.loads(value)
+        except (ValueError, TypeError):
+            return  # written by something else
+        if name != self._connector or not isinstance(partition, dict):
+            return
+        if isinstance(offset, dict):
+            self._found[_canonical(partition)] = (partition, offset)
+        else:
+            self._found.pop(_canonical(partition), None)
+
+
+def ensure_topic(log: TopicLog, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> int:
+    """The number of a topic's partitions; the topic is created if there is none."""
+    try:
+        return log.partitions(topic)
+    except UnknownTopicError:
+        with contextlib.suppress(TopicExistsError):  # another process was faster
+            log.create_topic(topic, partitions, config)
+            return partitions
+        return log.partitions(topic)
+
+
+def _canonical(partition: Partition) -> str:
+    return json.dumps(partition, sort_keys=True)
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,119 @@
+"""Connectors and transformations from installed packages (entry points) and from files (``file.py:name``)."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from penstock.connect.api import Connector
+from penstock.connect.functions.decorators import CONNECTOR, TRANSFORM, transformation_of
+from penstock.connect.plugins import Plugin, PluginKind, Plugins, connector_plugin, standard_plugins
+from penstock.connect.transforms import Transformation
+from penstock.errors import ConfigError, PenstockError
+
+__all__ = ["ENTRY_POINTS", "installed_plugins", "load_plugin", "plugin_of"]
+
+ENTRY_POINTS = "penstock.connectors"
+
+
+def installed_plugins(folders: Iterable[Path | str] = (), on_problem: Callable[[str], object] | None = None) -> Plugins:
+    """Kafka's plugins, those of installed packages, and by reference those of files in some folders.
+
+    Args:
+        folders: Where files of connectors may be; a reference such as ``my_connectors.py:http_poll`` is relative to the
+            first that has it. Files elsewhere are refused, as a config must not be able to run any file.
+        on_problem: Called with a sentence about each package that cannot be loaded; by default that is an error.
+
+    Raises:
+        ConfigError: An installed package cannot be loaded.
+    """
+    allowed = tuple(Path(folder).expanduser().resolve() for folder in folders)
+    plugins = standard_plugins()
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        try:
+            plugins.add(plugin_of(entry.load(), entry.name))
+        except Exception as error:
+            message = f"the connector {entry.name} ({entry.value}) cannot be loaded: {error}"
+            if on_problem is None:
+                raise ConfigError(message, hint="Repair or remove the package that it is from.") from error
+            on_problem(message)
+    plugins.references = lambda reference: load_plugin(reference, allowed) if ".py:" in reference else None
+    return plugins
+
+
+def load_plugin(reference: str, folders: Iterable[Path] = ()) -> Plugin:
+    """The connector or transformation that ``file.py:name`` names.
+
+    Args:
+        reference: The file and the name of a function or class in it.
+        folders: The folders in which the file may be; by default the current one.
+
+    Raises:
+        ConfigError: There is no such file in them, it cannot be run, or the name is neither.
+    """
+    path_text, _, name = reference.rpartition(":")
+    roots: tuple[Path, ...] = tuple(folders) or (Path.cwd(),)
+    candidates = ((root / path_text).resolve() for root in roots)
+    path = next((found for found in candidates if found.is_file()), None)
+    if path is None or not any(path.is_relative_to(root) for root in roots):
+        places = ", ".join(map(str, roots))
+        raise ConfigError(f"there is no file {path_text} in {places}", hint="Give its path, relative to that folder.")
+    module = _module(path)
+    found = getattr(module, name, None)
+    if found is None:
+        raise ConfigError(f"{path} has no {name!r}", hint=f"It has {', '.join(_names(module)) or 'no connectors'}.")
+    return plugin_of(found, name)
+
+
+def plugin_of(found: Any, name: str) -> Plugin:
+    """The plugin of a decorated function, a class of a connector or transformation, or a plain function of records.
+
+    Raises:
+        ConfigError: It is none of them.
+    """
+    if hasattr(found, CONNECTOR):
+        return connector_plugin(getattr(found, CONNECTOR))
+    made = getattr(found, TRANSFORM, found)
+    if isinstance(made, type) and issubclass(made, Connector):
+        return connector_plugin(made)
+    if inspect.isfunction(made):
+        made = transformation_of(name, made)
+    if isinstance(made, type) and issubclass(made, Transformation):
+        return Plugin(made.java_class, (PluginKind.TRANSFORMATION,), made, made.config)
+    raise ConfigError(
+        f"{name} is neither a connector nor a transformation, but {type(found).__name__}",
+        hint="Decorate the function with @source or @sink, or derive the class from SourceConnector or SinkConnector.",
+    )
+
+
+def _module(path: Path) -> ModuleType:
+    name = f"penstock_connector_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except PenstockError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        line = next((f.lineno for f in reversed(inspect.trace()) if f.filename == str(path)), None)
+        where = str(path) if line is None else f"{path}, line {line}"
+        raise ConfigError(f"{where}: {type(error).__name__}: {error}", hint="Correct the file.") from error
+    return module
+
+
+def _names(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if hasattr(value, CONNECTOR) or hasattr(value, TRANSFORM)]

@@ -1,0 +1,247 @@
+"""The driver of connectors under test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
+from penstock.connect.data import Header, Headers, SinkRecord, SourceRecord
+from penstock.connect.delivery import Converters, SinkDelivery, SourceDelivery, Step
+from penstock.connect.delivery.conversion import batches_of
+from penstock.connect.delivery.running import PLAIN_CONVERTERS, topics_of
+from penstock.connect.delivery.stored_offsets import ensure_topic
+from penstock.connect.functions.loading import installed_plugins, plugin_of
+from penstock.connect.plugins import Plugins, transformation_chain
+from penstock.errors import ConfigError
+from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
+from penstock.log.open import open_log
+
+__all__ = ["ConnectTestDriver"]
+
+T = TypeVar("T")
+
+
+class _Killed(BaseException):
+    """The crash that a test has asked for: no handler of errors may stop it."""
+
+
+class ConnectTestDriver:
+    """Runs a connector in the test's own process, one step at a time, over a real log.
+
+    The tasks do what a worker's do: they poll, transform, convert and commit, or read, put, flush and commit. A crash
+    leaves them as they are at that step, without ``stop``, and starts new ones from what is stored.
+
+    Args:
+        connector: A decorated function, a connector's class, or a name that a config would have.
+        config: The connector's config. Converters that it does not name are plain text for keys, JSON for values.
+        log: The log; by default one in memory.
+        tasks: The number of tasks (``tasks.max``).
+
+    Example:
+        >>> from penstock.connect.functions import Record, source
+        >>> @source("Letters", topic=str)
+        ... def letters(settings, offsets):
+        ...     for at in range(offsets.get({}, {"next": 0})["next"], 3):
+        ...         yield [Record(settings.topic, "abc"[at], partition={}, offset={"next": at + 1})]
+        ...         yield 0
+        >>> driver = ConnectTestDriver(letters, {"topic": "letters"})
+        >>> _ = driver.poll(), driver.poll(crash=Step.WRITTEN), driver.poll(crash=Step.COMMITTED), driver.poll()
+        >>> [record.value for record in driver.read("letters")]
+        ['a', 'b', 'c']
+    """
+
+    def __init__(
+        self,
+        connector: Callable[..., Any] | type[Connector] | str,
+        config: Mapping[str, Any],
+        *,
+        log: TopicLog | None = None,
+        tasks: int = 1,
+        plugins: Plugins | None = None,
+    ) -> None:
+        self.plugins = plugins or installed_plugins()
+        plugin = self.plugins.connector(connector) if isinstance(connector, str) else plugin_of(connector, "connector")
+        self.name = str(config.get("name", "test"))
+        self.config = {key: _text(value) for key, value in config.items()}
+        self.config.setdefault("name", self.name)
+        self.log = log or open_log("memory://")
+        self.converters = Converters.of(self.config, self.plugins, PLAIN_CONVERTERS)
+        self._make: Callable[[], Connector] = plugin.make
+        self._max_tasks = tasks
+        self._crash: Step | None = None
+        self._start()
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether the connector is a sink."""
+        return isinstance(self.connector, SinkConnector)
+
+    # Sources
+
+    def poll(self, *, crash: Step | None = None) -> list[SourceRecord]:
+        """Poll each task once and write what comes.
+
+        Args:
+            crash: Kill the tasks after this step, and start new ones; nothing is returned then.
+        """
+        return self._dying(crash, lambda: [record for task in self.sources for record in task.deliver()], [])
+
+    def offsets(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """The stored source partitions with their offsets."""
+        return self.sources[0].offsets.all() if self.sources else []
+
+    def read(self, topic: str) -> list[SinkRecord]:
+        """All committed records of a topic, read by the connector's converters."""
+        rows = []
+        for number in range(self.log.partitions(topic)):
+            place = TopicPartition(topic, number)
+            first, end = self.log.beginning_offset(topic, number), self.log.end_offset(topic, number)
+            for batch in self.log.read_range(topic, number, first, end):
+                rows += [self.converters.decode(place, row) for row in batch.to_pylist()]
+        return rows
+
+    # Sinks
+
+    def produce(
+        self, topic: str, *values: Any, key: Any = None, headers: Mapping[str, Any] | None = None, partition: int = 0
+    ) -> None:
+        """Write values to a topic, as the connector's converters write them."""
+        made = Headers(Header(name, value) for name, value in (headers or {}).items())
+        now = time.time_ns() // 1_000_000
+        count = ensure_topic(self.log, topic, partition + 1)
+        if count <= partition:
+            self.log.create_partitions(topic, partition + 1)
+            count = partition + 1
+        records = [SourceRecord(topic=topic, partition=partition, key=key, value=v, headers=made) for v in values]
+        encoded = [self.converters.encode(record, now) for record in records]
+        for place, batch in batches_of(encoded, {topic: count}, 0):
+            self.log.append(place.topic, place.partition, batch)
+        self._share()
+
+    def put(self, *, crash: Step | None = None, commit: bool = True) -> list[SinkRecord]:
+        """Read what is new in the topics, put it, and commit; returns what the tasks were given.
+
+        Args:
+            crash: Kill the tasks after this step, and start new ones; nothing is returned then.
+            commit: Flush and commit the offsets after the put.
+        """
+
+        def put() -> list[SinkRecord]:
+            found: list[SinkRecord] = []
+            for task in self.sinks:
+                found += task.deliver()
+                if commit:
+                    task.commit()
+            return found
+
+        return self._dying(crash, put, [])
+
+    def put_all(self) -> int:
+        """Put until nothing is left; returns the number of records."""
+        count = 0
+        while any(task.behind() for task in self.sinks):
+            before = sum(task.behind() for task in self.sinks)
+            count += len(self.put())
+            if sum(task.behind() for task in self.sinks) >= before:
+                break  # the sink asks for the same records again
+        return count
+
+    def group_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The committed offsets of the sink's group."""
+        return self.log.group_offsets(f"connect-{self.name}")
+
+    # Life
+
+    def restart(self) -> None:
+        """Stop the tasks cleanly and start new ones from what is stored."""
+        self.stop()
+        self._start()
+
+    def rebalance(self, tasks: int) -> None:
+        """Share the work among another number of tasks; partitions that stay with a task are not touched."""
+        self._max_tasks = tasks
+        if not self.is_sink:
+            self.restart()
+            return
+        for gone in self.sinks[tasks:]:
+            gone.stop()
+        del self.sinks[tasks:]
+        self._add_sinks(tasks)
+
+    def stop(self) -> None:
+        """Stop the tasks cleanly; sinks flush and commit."""
+        for source in self.sources:
+            source.stop()
+        for sink in self.sinks:
+            sink.stop()
+        self.connector.stop()
+
+    def _start(self) -> None:
+        self.connector = self._make()
+        self.sources: list[SourceDelivery] = []
+        self.sinks: list[SinkDelivery] = []
+        self.connector.start(self.config)
+        if self.is_sink:
+            self._add_sinks(self._max_tasks)
+            return
+        for number, settings in enumerate(self.connector.task_configs(self._max_tasks)):
+            task = self.connector.task_class()
+            if not isinstance(task, SourceTask):
+                raise ConfigError(f"{type(task).__name__} is not a task of a source")
+            chain = transformation_chain(self.config, self.plugins)
+            identity = (self.name, number)
+            made = SourceDelivery(
+                self.log, identity, task, {**self.config, **settings}, self.converters, chain, on_step=self._at
+            )
+            made.start()
+            self.sources.append(made)
+
+    def _add_sinks(self, tasks: int) -> None:
+        for settings in self.connector.task_configs(tasks)[len(self.sinks) :]:
+            task = self.connector.task_class()
+            if not isinstance(task, SinkTask):
+                raise ConfigError(f"{type(task).__name__} is not a task of a sink")
+            chain = transformation_chain(self.config, self.plugins)
+            own = {**self.config, **settings}
+            made = SinkDelivery(self.log, self.name, task, own, self.converters, chain, on_step=self._at)
+            made.start()
+            self.sinks.append(made)
+        self._share()
+
+    def _share(self) -> None:
+        """Give each sink's task its partitions, keeping those that it has."""
+        if not self.sinks:
+            return
+        topics = topics_of(self.config, self.log)
+        known = {info.name: info.partitions for info in self.log.topics()}
+        places = [TopicPartition(name, n) for name in topics for n in range(known.get(name, 0))]
+        fair = -(-len(places) // len(self.sinks))
+        shares = [[place for place in task.assignment if place in places][:fair] for task in self.sinks]
+        free = [place for place in places if not any(place in share for share in shares)]
+        for place in free:
+            min(shares, key=len).append(place)
+        for task, share in sorted(zip(self.sinks, shares, strict=True), key=lambda pair: -len(pair[0].assignment)):
+            task.assign(share)
+
+    def _at(self, step: Step) -> None:
+        if step is self._crash:
+            raise _Killed
+
+    def _dying(self, crash: Step | None, work: Callable[[], T], nothing: T) -> T:
+        self._crash = crash
+        try:
+            return work()
+        except _Killed:
+            self._crash = None
+            self._start()  # no stop, no close: the process is gone
+            return nothing
+        finally:
+            self._crash = None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
