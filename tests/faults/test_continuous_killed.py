@@ -17,6 +17,8 @@ from eventually import eventually
 from fault_sites import BOTH, DRIVER, STARTING
 from penstock.broker.process import Broker
 
+ONE_FAILURE = {"spark.task.maxFailures": 1}  # Spark starts no thread again: a lost one is a new epoch
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
@@ -81,7 +83,7 @@ def others(words: Words, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 @pytest.fixture(scope="module")
 def started(others: Words) -> Iterator[list[Process]]:
     """The starts of that application; the last one runs."""
-    starts = [Process(others)]
+    starts = [Process(others, **ONE_FAILURE)]
     others.send(20)
     yield starts
     others.check(starts[-1].facts)
@@ -96,7 +98,7 @@ def test_a_driver_dies_and_leaves_a_paused_worker(others: Words, started: list[P
     zombie = eventually(lambda: others.fault.taken_by, PATIENCE_S, facts=started[-1].facts)
     started[-1].process.kill()
     started[-1].wait()
-    started.append(Process(others))
+    started.append(Process(others, **ONE_FAILURE))
     others.send(20)
     others.check(started[-1].facts)
     with suppress(ProcessLookupError):
@@ -113,6 +115,6 @@ def test_a_driver_that_dies_at_an_epoch_change(others: Words, started: list[Proc
     started[-1].kill_a_worker()
     others.send(20)
     started[-1].wait()
-    started.append(Process(others))
+    started.append(Process(others, **ONE_FAILURE))
     others.send(20)
     others.check(started[-1].facts)

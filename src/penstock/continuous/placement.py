@@ -11,7 +11,7 @@ a task moves between them without a restore, and a standby beside its active tas
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from penstock.continuous.app import TaskId
@@ -74,6 +74,14 @@ class Placement:
     def thread_of(self) -> dict[TaskId, str]:
         """Return the thread of each task."""
         return {task: thread for thread, tasks in self.active.items() for task in tasks}
+
+    def with_idle(self, threads: Iterable[str]) -> Placement:
+        """Return it with threads that have no tasks, if they are not there yet.
+
+        >>> Placement({"a": ()}, {}, {}).with_idle(["b"]).active
+        {'b': (), 'a': ()}
+        """
+        return replace(self, active={**dict.fromkeys(threads, ()), **self.active})
 
     @property
     def has_warmups(self) -> bool:

@@ -10,6 +10,7 @@ from penstock.spark.batch.signed_errors import seal_error, unseal_error
 
 __all__ = [
     "WorkerError",
+    "is_cancelled",
     "is_lost_process",
     "sealed_error_in",
     "spark_error_reason",
@@ -50,6 +51,11 @@ def to_worker_error(error: Exception, key: bytes) -> WorkerError:
         last = f" ({where[-1].filename}:{where[-1].lineno})" if where else ""
         error = AppFailedError(f"a worker failed: {text}{last}", traceback="".join(traceback.format_exception(error)))
     return WorkerError(f"{error.message[:_QUOTED]} {seal_error(error, key)}")
+
+
+def is_cancelled(error: PenstockError) -> bool:
+    """Return whether a Spark job was cancelled, as when somebody stops its query."""
+    return "cancel" in str(error.facts.get("details", ""))
 
 
 def is_lost_process(text: str) -> bool:

@@ -68,6 +68,29 @@ class Driver:
         self.epoch.on_message(Member(name, EPOCH), {"gone": True})
 
 
+def test_a_thread_that_comes_back_gets_tasks_when_it_can_take_them() -> None:
+    driver = Driver(2, 4)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "a", pid=2)
+    for name in ("thread-0", "thread-1"):
+        driver.done(name)
+    driver.gone("thread-0")
+    assert driver.epoch.lost() == []
+    assert driver.epoch.lost(lambda state: state.pid == 1) == ["thread-0"]
+    driver.epoch.fenced("thread-0")
+    assert driver.tasks("thread-1")[0] == ["0_0", "0_1", "0_2", "0_3"]
+    assert driver.epoch.take_crashes() == [("thread-0", frozenset({TaskId(0, 0), TaskId(0, 2)}))]
+    assert driver.epoch.take_crashes() == []
+    driver.done("thread-1")
+    driver.hello("thread-0", "a", pid=3)
+    assert driver.tasks("thread-0") == ([], [])
+    assert len(driver.tasks("thread-1")[0]) == 4  # which it goes on with, as long as the other one starts
+    driver.done("thread-0")
+    assert len(driver.tasks("thread-1")[0]) == 2
+    driver.done("thread-1")
+    assert len(driver.tasks("thread-0")[0]) == 2
+
+
 def test_tasks_are_assigned_when_all_threads_are_there() -> None:
     driver = Driver(2, 3)
     driver.hello("thread-0", "a")
@@ -112,6 +135,8 @@ def test_a_thread_that_spark_starts_elsewhere_is_warmed_before_tasks_move_to_it(
     assert driver.tasks("thread-0") == (["0_0", "0_1"], [])
     driver.hello("thread-1", "c", pid=2)
     assert driver.tasks("thread-0")[0] == ["0_0", "0_1"]  # it goes on meanwhile
+    assert driver.tasks("thread-1") == ([], [])
+    driver.done("thread-1")
     assert driver.tasks("thread-1") == ([], ["0_1"])
     driver.done("thread-1", lag=500)
     driver.look(6.0)
@@ -150,6 +175,8 @@ def test_a_thread_that_comes_late_gets_a_share_without_a_new_epoch(caplog: pytes
     assert "1 of 2 stream threads" in caplog.text
     driver.done("thread-0")
     driver.hello("thread-1", "a")
+    assert driver.tasks("thread-0")[0] == ["0_0", "0_1"]  # as long as the other one starts
+    driver.done("thread-1")
     assert driver.tasks("thread-0")[0] == ["0_0"]
     driver.done("thread-0")
     assert driver.tasks("thread-1")[0] == ["0_1"]

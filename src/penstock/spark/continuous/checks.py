@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.spark.checkpoint.identities import recreated_error, recreated_topics
+from penstock.spark.session.masters import is_one_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -13,7 +14,16 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.spark.continuous.job import ContinuousJob
 
-__all__ = ["refuse_speculation", "require_same_topics"]
+__all__ = ["control_addresses", "refuse_speculation", "require_same_topics"]
+
+
+def control_addresses(session: SparkSession) -> tuple[str, str]:
+    """Return the driver's host for threads, and the address to listen on."""
+    settings = session.sparkContext.getConf()
+    if is_one_process(settings.get("spark.master") or ""):
+        return "127.0.0.1", "127.0.0.1"
+    host = settings.get("spark.driver.host") or "127.0.0.1"
+    return host, settings.get("spark.driver.bindAddress") or host
 
 
 def refuse_speculation(session: SparkSession) -> None:

@@ -91,19 +91,44 @@ class CrashWatch:
             raise _repeated_error(error, worst, found[worst], committed) from error
         return count
 
+    def note_crash(self, plan: PhysicalPlan, tasks: Iterable[TaskId], log: TopicLog, thread: str) -> None:
+        """Note the end of a thread's process while its epoch goes on; a thread with nothing to do does not count.
+
+        Args:
+            plan: The plan.
+            tasks: The tasks that the thread had.
+            log: The log, which knows how far tasks have come.
+            thread: The name of the thread.
+
+        Raises:
+            AppFailedError: A task has not got further for too many crashes.
+        """
+        committed = log.committed_offsets(plan.application_id)
+        found = _behind(log, {task: _sources(plan, task) for task in tasks}, committed)
+        count, worst = self.note(found, committed)
+        if worst is not None and count > MOST_RESTARTS:
+            error = AppFailedError(f"the process of {thread} has ended", thread=thread)
+            raise _repeated_error(error, worst, found[worst], committed)
+
 
 def _suspects(
     log: TopicLog, plan: PhysicalPlan, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
 ) -> dict[TaskId, list[TopicPartition]]:
     """Return the tasks that had something to do, with their partitions; all of them if none had."""
     sources = {task: _sources(plan, task) for task in tasks}
+    return _behind(log, sources, committed) or sources
+
+
+def _behind(
+    log: TopicLog, sources: Mapping[TaskId, list[TopicPartition]], committed: Mapping[TopicPartition, int]
+) -> dict[TaskId, list[TopicPartition]]:
+    """Return the tasks that had something to do, with their partitions."""
     ends = log.end_offsets(sorted({place.topic for places in sources.values() for place in places}))
-    behind = {
+    return {
         task: places
         for task, places in sources.items()
         if any(committed.get(place, 0) < ends.get(place, 0) for place in places)
     }
-    return behind or sources
 
 
 def _repeated_error(

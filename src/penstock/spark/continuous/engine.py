@@ -1,7 +1,7 @@
 """The engine of continuous mode: one streaming query, whose micro-batches are epochs, whose tasks are stream threads.
 
-Spark's query is a frame: each of its micro-batches calls `_run_epoch`, which runs a Spark job with one task a thread
-and returns when all threads have ended. Nothing that Spark notes about the query is needed again.
+Spark's query is a frame: its micro-batches call `_run_epochs`, which runs a Spark job with one task a thread for each
+epoch, and returns when no further one comes. Nothing that Spark notes about the query is needed again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.base import TopicPartition
-from penstock.spark.continuous.checks import refuse_speculation, require_same_topics
+from penstock.spark.continuous.checks import control_addresses, refuse_speculation, require_same_topics
 from penstock.spark.continuous.control_client import ControlAddress
 from penstock.spark.continuous.control_server import ControlServer, Member
 from penstock.spark.continuous.crashes import MOST_RESTARTS, CrashWatch
@@ -36,9 +36,10 @@ from penstock.spark.continuous.epoch import Epoch
 from penstock.spark.continuous.figures import ProgressCounter
 from penstock.spark.continuous.job import thread_name
 from penstock.spark.continuous.latest import has_reached
+from penstock.spark.continuous.lost_threads import LostThreads
 from penstock.spark.continuous.restore_watch import RestoreWatch
 from penstock.spark.continuous.thread_host import hosted_threads
-from penstock.spark.failures import is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
+from penstock.spark.failures import is_cancelled, is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
 from penstock.spark.session.gateway import silence_py4j
 from penstock.spark.session.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.spark.session.quiet import quiet_pyspark
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.log.base import TopicLog
-    from penstock.log.thread_clients import ThreadClients
     from penstock.query.placement import PlacementNote
     from penstock.spark.batch.progress import BatchProgress
     from penstock.spark.continuous.job import ContinuousJob
@@ -60,6 +60,7 @@ __all__ = ["ContinuousEngine", "is_passing"]
 _log = logging.getLogger(__name__)
 _START_S = 15.0  # for Spark to start all threads
 _GRACE_S = 20.0  # for threads to commit
+_NOTE_S = 0.5  # for Spark to note that all tasks have ended
 _CANCEL_S = 10.0  # for Spark to end tasks that do not answer
 _REPORT_S = 1.0
 _LATEST_S = 0.1
@@ -110,9 +111,10 @@ class ContinuousEngine:
         self._is_in_epoch = False
         self._ending = False
         self._holders = StateHolders()
-        self._retries_tasks = False
         self._counter = ProgressCounter()
         self._crashes = CrashWatch()
+        self._lost = LostThreads(log, self._crashes, session.sparkContext.getConf().get("spark.master") or "")
+        self._has_gone = False
         self._reported = self._asked = 0.0
         self._has_reached_end = False
         self.restores = RestoreWatch()
@@ -121,7 +123,7 @@ class ContinuousEngine:
     def start(self, job: ContinuousJob) -> None:
         """Open the control channel, start the query, and begin the first epoch."""
         refuse_speculation(self._session)
-        host, bind = self._addresses()
+        host, bind = control_addresses(self._session)
         self._server = ControlServer(self._secret, self._on_message, host=bind)
         self._control = ControlAddress(host, self._server.port, self._secret, self._session_s)
         self.begin_epoch(job)
@@ -134,7 +136,7 @@ class ContinuousEngine:
                 .load()
                 .writeStream.queryName(job.plan.application_id)
                 .option("checkpointLocation", self._checkpoint.as_uri())
-                .foreachBatch(keep_rdd_to_df(self._run_epoch))
+                .foreachBatch(keep_rdd_to_df(self._run_epochs))
                 .start()
             )
 
@@ -168,14 +170,23 @@ class ContinuousEngine:
         with self._changed:
             if self._next is not None:  # it has not begun
                 self._next = None
-            ended = self._changed.wait_for(lambda: not self._is_in_epoch, _GRACE_S if epoch.error is None else 2.0)
-        if not ended:
-            _log.warning("stream threads of epoch %d do not end: their tasks are cancelled", epoch.job.epoch)
-            self._session.sparkContext.cancelJobsWithTag(_tag(epoch.job))
-            with self._changed:
-                self._changed.wait_for(lambda: not self._is_in_epoch, _CANCEL_S)
+            deadline = time.monotonic() + (_GRACE_S if epoch.error is None else 2.0)
+            while self._is_in_epoch and epoch.awaited() and time.monotonic() < deadline:
+                self._changed.wait(_LATEST_S)
+            if not epoch.has_ended or self._ending:  # else Spark notes the end while the next epoch is prepared
+                self._changed.wait_for(lambda: not self._is_in_epoch, _NOTE_S)
+                self._cancel(epoch)
         self._report(epoch)
         self._holders = epoch.holders()
+
+    def _cancel(self, epoch: Epoch) -> None:
+        """End the tasks of threads that do not end by themselves; the lock is held."""
+        if not self._is_in_epoch:
+            return
+        if late := epoch.awaited():
+            _log.warning("%s of epoch %d do not end: their tasks are cancelled", ", ".join(late), epoch.job.epoch)
+        self._session.sparkContext.cancelJobsWithTag(_tag(epoch.job))
+        self._changed.wait_for(lambda: not self._is_in_epoch, _CANCEL_S)
 
     def is_running(self) -> bool:
         """Return whether the query is active."""
@@ -217,11 +228,12 @@ class ContinuousEngine:
         assert self._query is not None, "start() comes first"  # noqa: S101
         epoch = self._epoch
         with self._changed:
-            self._changed.wait_for(lambda: epoch is not None and epoch.error is not None, timeout_s)
+            self._changed.wait_for(lambda: self._has_gone or (epoch is not None and epoch.error is not None), timeout_s)
+            self._has_gone = False
         if epoch is None:
             return True
         epoch.look(_START_S, self._session_s)
-        self._replace_lost(epoch)
+        self._lost.replace(epoch)
         now = time.monotonic()
         if now - self._reported >= _REPORT_S:
             self._reported = now
@@ -239,16 +251,6 @@ class ContinuousEngine:
             self._has_reached_end = True
             self.stop()
         return self._has_reached_end
-
-    def _replace_lost(self, epoch: Epoch) -> None:
-        """Fence threads whose processes are gone, and have others take over their tasks, while Spark starts them again.
-
-        Where Spark does not start a task again its job fails, and with it the epoch.
-        """
-        clients: ThreadClients = self._log  # type: ignore[assignment] # both logs are
-        for name in epoch.lost() if self._retries_tasks else ():
-            clients.fence_threads(epoch.job.plan.application_id, [name], epoch.job.epoch)
-            epoch.fenced(name)
 
     def stop(self) -> None:
         """End the epoch and the query, with everything committed."""
@@ -270,14 +272,22 @@ class ContinuousEngine:
         """Return the number of commits, and no offsets: threads commit them."""
         return (self._counter.commits, {}) if self._counter.commits else None
 
-    def _run_epoch(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002 - Spark's interface
-        """Run the next epoch, if there is one, to its end; Spark calls this again and again."""
+    def _run_epochs(self, frame: DataFrame, batch: int) -> None:  # noqa: ARG002 - Spark's interface
+        """Run epochs, as long as one follows soon: Spark takes 0.3 s from one micro-batch to the next.
+
+        Spark calls this again and again; a query that somebody stops ends only when this returns.
+        """
+        while self._run_epoch():
+            pass
+
+    def _run_epoch(self) -> bool:
+        """Run the next epoch to its end; return whether there was one, and another may follow."""
         with self._changed:
             self._changed.wait_for(lambda: self._next is not None or self._ending, _REPORT_S)
             job, self._next = self._next, None
             if job is None or self._ending:
                 time.sleep(_IDLE_S if self._ending else 0.0)
-                return
+                return False
             epoch = self._epoch
             assert epoch is not None  # noqa: S101 - begin_epoch() has set it
             self._is_in_epoch = True
@@ -291,6 +301,7 @@ class ContinuousEngine:
             epoch.fail(error)
             with self._changed:
                 self._changed.notify_all()
+        return error is None or not is_cancelled(error)
 
     def _failure_of(self, epoch: Epoch) -> PenstockError | None:
         """Run the threads; return the error of which the epoch has died."""
@@ -339,10 +350,11 @@ class ContinuousEngine:
         epoch.on_message(member, message)
         if "hello" in message:
             epoch.look(_START_S, self._session_s)
-        if epoch.error is not None:
-            if "error" in message:
-                _of_thread(epoch.error, member.thread)
+        if epoch.error is not None and "error" in message:
+            _of_thread(epoch.error, member.thread)
+        if epoch.error is not None or "gone" in message or epoch.has_ended:
             with self._changed:
+                self._has_gone |= "gone" in message
                 self._changed.notify_all()
 
     def _report(self, epoch: Epoch) -> bool:
@@ -358,7 +370,7 @@ class ContinuousEngine:
     def _is_stopped(self, error: PenstockError) -> bool:
         """Return whether the epoch has ended because somebody has stopped the query, whose jobs Spark then cancels."""
         assert self._query is not None  # noqa: S101 - wait() has looked
-        if "cancel" not in str(error.facts.get("details", "")):
+        if not is_cancelled(error):
             return False
         deadline = time.monotonic() + _CANCEL_S
         while self._query.isActive and time.monotonic() < deadline:
@@ -373,16 +385,6 @@ class ContinuousEngine:
             raise self._of_spark(epoch, failed)
         self.stop()
         return True
-
-    def _addresses(self) -> tuple[str, str]:
-        """Return the driver's host for threads, and the address to listen on."""
-        settings = self._session.sparkContext.getConf()
-        master = settings.get("spark.master") or ""
-        self._retries_tasks = not master.startswith("local") or "cluster" in master
-        if not self._retries_tasks:
-            return "127.0.0.1", "127.0.0.1"
-        host = settings.get("spark.driver.host") or "127.0.0.1"
-        return host, settings.get("spark.driver.bindAddress") or host
 
 
 def _of_thread(error: PenstockError, thread: str) -> PenstockError:

@@ -24,6 +24,7 @@ __all__ = ["Epoch"]
 
 _log = logging.getLogger(__name__)
 _GONE_S = 0.3  # without a connection, before a thread is taken for lost: one that broke is made again within
+_SILENT_S = 3.0  # a thread reports once a second
 Send = Callable[[Member, Mapping[str, Any]], bool]
 
 
@@ -60,6 +61,8 @@ class Epoch:
         self._probed = clock()
         self._has_grown = False
         self._warned = 0
+        self._starting: set[str] = set()  # that have come to a running epoch, and cannot take over tasks yet
+        self._crashed: list[tuple[str, frozenset[TaskId]]] = []
 
     def on_message(self, member: Member, message: Mapping[str, Any]) -> None:
         """Take a message of one of its threads."""
@@ -76,6 +79,9 @@ class Epoch:
             if "report" in message:
                 state.report = message["report"]
                 self._deliver(self._owners.reported(member.thread, state.revision, state.held))
+                if member.thread in self._starting and state.revision >= 0:
+                    self._starting.discard(member.thread)
+                    self._place()
             if "error" in message:
                 self.fail(self.unsealed(str(message["error"])))
 
@@ -126,13 +132,19 @@ class Epoch:
         if late and not self._is_stopping:
             self.fail(_silent(late[0], self.threads[late[0]].host, session_s))
 
-    def lost(self) -> list[str]:
-        """Return the threads whose processes are gone, while others run: they are to be fenced."""
+    def lost(self, is_dead: Callable[[ThreadState], bool] = lambda _: False) -> list[str]:
+        """Return the threads whose processes are gone, while others run: they are to be fenced.
+
+        Args:
+            is_dead: Returns whether the process of a thread without a connection is known to have ended; else a thread
+                is lost after some time.
+        """
         with self._lock:
             if not self.is_assigned or self._is_stopping:
                 return []
             late = self._clock() - _GONE_S
-            gone = [n for n, each in self.threads.items() if each.gone is not None and each.gone < late]
+            away = {name: each for name, each in self.threads.items() if each.gone is not None}
+            gone = [name for name, each in away.items() if (each.gone or 0.0) < late or is_dead(each)]
             return gone if len(gone) < len(self.threads) else []
 
     def fenced(self, name: str) -> None:
@@ -142,9 +154,20 @@ class Epoch:
             if state is None or state.gone is None:  # it has come back, and its new producer is not fenced
                 return
             _log.warning("%s on %s is gone: its tasks go to other threads", name, state.host)
+            self._crashed.append((name, self._tasks_of(name, state)))
             del self.threads[name]
+            self._starting.discard(name)
             self._owners.fenced(name)
             self._place()
+
+    def take_crashes(self) -> list[tuple[str, frozenset[TaskId]]]:
+        """Return the threads whose processes have ended since the last call, with the tasks that they had."""
+        with self._lock:
+            found, self._crashed = self._crashed, []
+            return found
+
+    def _tasks_of(self, name: str, state: ThreadState) -> frozenset[TaskId]:
+        return state.held | (self._owners.lists[name].active if name in self._owners.lists else frozenset())
 
     def extend(self, job: ContinuousJob) -> None:
         """Go on with a plan that has more tasks, or more topics."""
@@ -192,6 +215,27 @@ class Epoch:
             return found
 
     @property
+    def has_ended(self) -> bool:
+        """Whether all threads have been asked to end, and have committed and ended."""
+        with self._lock:
+            ended = [each for each in self.threads.values() if each.state == "ended"]
+            return self._is_stopping and len(ended) == self.job.threads
+
+    def awaited(self) -> list[str]:
+        """Return the threads whose last commit the end of the epoch waits for.
+
+        Not those that have nothing to commit, as they are starting, nor those that have not been heard for some time:
+        their process is paused or out of reach, and what they do later fails at its commit.
+        """
+        with self._lock:
+            late = self._clock() - _SILENT_S
+            return [
+                name
+                for name, each in self.threads.items()
+                if each.state != "ended" and each.gone is None and each.heard > late and name not in self._starting
+            ]
+
+    @property
     def is_running(self) -> bool:
         """Whether all threads process records, the state of their tasks restored."""
         with self._lock:
@@ -214,6 +258,8 @@ class Epoch:
         is_same = known is not None and (known.host, known.pid) == (state.host, state.pid)
         if known is not None and is_same:
             state.report = known.report
+        elif known is not None:
+            self._crashed.append((name, self._tasks_of(name, known)))
         self.threads[name] = state
         member = Member(name, self.job.epoch)
         if self._has_grown:
@@ -222,6 +268,8 @@ class Epoch:
             if name in self._owners.lists:
                 self._deliver({name: self._owners.lists[name]})
             if not is_same:
+                if name not in self._owners.owners.values():
+                    self._starting.add(name)
                 self._place()
         if self._is_stopping:
             self._send(member, {"stop": True})
@@ -239,7 +287,9 @@ class Epoch:
         held = StateHolders({**self._before.threads, **owners}, caught_up, followed_places(self.threads))
         limits = PlacementLimits(job.standbys, job.warmups)
         spots = {name: each.spot for name, each in self.threads.items()}
-        self._placed = place_tasks(job.tasks(), set(job.stateful_tasks()), spots, held, limits)
+        able = {name: spot for name, spot in spots.items() if name not in self._starting} or spots
+        self._placed = place_tasks(job.tasks(), set(job.stateful_tasks()), able, held, limits)
+        self._placed = self._placed.with_idle(spots)
         self._warn(self._placed.missing)
         self._deliver(self._owners.aim(self._placed, spots))
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from penstock.spark.checkpoint.planned_app import PlannedApp
     from penstock.spark.continuous.job import ContinuousJob
 
-__all__ = ["EpochPlans"]
+__all__ = ["THREAD_SETTINGS", "EpochPlans"]
+
+# Spark starts a lost thread again while the others go on, and ends their job at the last of these failures.
+THREAD_SETTINGS = {"spark.task.maxFailures": 16}
 
 
 class EpochPlans:

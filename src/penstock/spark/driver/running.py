@@ -22,7 +22,7 @@ from penstock.spark.checkpoint.modes import require_mode
 from penstock.spark.checkpoint.planned_app import PlannedApp
 from penstock.spark.checkpoint.takeovers import note_changelog_ends
 from penstock.spark.continuous.engine import ContinuousEngine
-from penstock.spark.continuous.epoch_plans import EpochPlans
+from penstock.spark.continuous.epoch_plans import THREAD_SETTINGS, EpochPlans
 from penstock.spark.continuous.restore_watch import RestoreWatch
 from penstock.spark.continuous.start import require_continuous
 from penstock.spark.conversion.convert import convert_at_start
@@ -216,7 +216,8 @@ class Run:
 
     @property
     def _of_spark(self) -> dict[str, Any]:
-        return {f"spark.{name}": value for name, value in self.config.with_prefix("spark.").items()}
+        given = {f"spark.{name}": value for name, value in self.config.with_prefix("spark.").items()}
+        return {**THREAD_SETTINGS, **given} if self._is_continuous else given
 
     @property
     def _is_continuous(self) -> bool:

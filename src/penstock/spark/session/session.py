@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import EnvironmentProblemError
 from penstock.spark.session.gateway import call_in_thread, launch_jvm
 from penstock.spark.session.java_archive import archive_options
+from penstock.spark.session.masters import is_one_process, with_retries
 from penstock.spark.session.own_session import clone_session
 from penstock.spark.session.quiet import quiet_pyspark
 from penstock.spark.session.secrets import REDACTED, secrets_off_command_line
@@ -147,9 +147,12 @@ def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application
         **wanted,
         "spark.driver.extraJavaOptions": java,
     }
-    is_one_process = re.fullmatch(r"local(\[.*\])?", str(settings["spark.master"])) is not None
-    if is_one_process:
+    master, failures = str(settings["spark.master"]), str(settings.get("spark.task.maxFailures", ""))
+    is_local = is_one_process(master)
+    if is_local:
         settings = {**_LOOPBACK, **settings}
+        if failures.isdecimal():
+            settings["spark.master"] = with_retries(master, int(failures))
     elif str(settings["spark.master"]).startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers in this very environment
     builder = SparkSession.builder.appName(application_id)
@@ -159,7 +162,7 @@ def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application
                 builder = builder.config(name, value)
 
             def make() -> SparkSession:
-                with workers_with_this_python() if is_one_process else nullcontext():
+                with workers_with_this_python() if is_local else nullcontext():
                     launch_jvm(arguments)
                     return builder.getOrCreate()
 
