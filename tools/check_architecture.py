@@ -95,6 +95,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "functions",
         "evaluate",
         "formats",
+        "infer",
         "catalog",
         "analyse",
         "compile",

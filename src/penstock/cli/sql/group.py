@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import Json
-from penstock.cli.sql import scripts
+from penstock.cli.sql import formatting, inferring, scripts, testing
 from penstock.cli.sql.options import SqlOptions
 
 __all__ = ["app"]
@@ -59,3 +59,6 @@ def prompt(
 
 
 scripts.register(app)
+testing.register(app)
+formatting.register(app)
+inferring.register(app)

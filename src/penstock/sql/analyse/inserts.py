@@ -34,7 +34,7 @@ from penstock.sql.types.casts import cast_function
 from penstock.sql.types.coercion import widens
 from penstock.sql.types.sql_type import is_numeric
 
-__all__ = ["InsertedRow", "insert_values"]
+__all__ = ["InsertedRow", "constant_of", "insert_values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) 
         kind = PSEUDO["ROWTIME"] if name == "ROWTIME" else columns.get(name)
         if kind is None:
             raise refusal(node.at, f"Column name {name} does not exist.", f"Columns are {', '.join(columns)}.")
-        given[name] = _value(node, kind, name, scalars)
+        given[name] = constant_of(node, kind, name, scalars)
     keys = tuple(given.get(column.name) for column in target.keys)
     if target.is_table and any(value is None for value in keys):
         raise refusal(statement.at, "Failed to insert values: tables need a value for each PRIMARY KEY column")
@@ -90,7 +90,12 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) 
     return InsertedRow(target, key, None if absent else values, timestamp)
 
 
-def _value(node: Any, kind: SqlType, name: str, scalars: Registry) -> Any:
+def constant_of(node: Any, kind: SqlType, name: str, scalars: Registry) -> Any:
+    """The value of an expression without columns, as a column's type has it.
+
+    Raises:
+        SqlError: It cannot be computed, or does not fit.
+    """
     if isinstance(node, x.NullLiteral):
         return None
     errors = EvaluationErrors()

@@ -41,7 +41,8 @@ def located(text: str, error: SqlError, start: Position = NOWHERE) -> SqlError:
     piece = "".join(c if c.isprintable() else " " for c in shown[begin : begin + WIDTH])
     place = f"line {line}:{column}: "
     message = f"{place}{error.message.removeprefix(place)}\n  {piece}\n  {' ' * (column - 1 - begin)}^"
-    return SqlError(message, hint=error.hint, line=line, column=column, offset=getattr(error, "offset", 0))
+    facts = {**error.facts, "line": line, "column": column, "offset": getattr(error, "offset", 0)}
+    return SqlError(message, hint=error.hint, **facts)
 
 
 def named(words: Sequence[str], last: str = "and") -> str:

@@ -1,9 +1,21 @@
-"""Cases in ksqlDB's own format: statements, inputs, the outputs that they must have, run in a `TopologyTestDriver`."""
+"""Tests of statements: cases in ksqlDB's own format, and files of statements with ASSERT, in a `TopologyTestDriver`."""
 
 from __future__ import annotations
 
-from penstock.sql.testing.cases import Case, load_cases
+from penstock.sql.testing.cases import Case, case_of_files, load_cases
 from penstock.sql.testing.engine import Outcome, run_case
 from penstock.sql.testing.rest import run_rest_case
+from penstock.sql.testing.script_tests import ScriptOutcome, ScriptTest, load_script_tests, run_script_test
 
-__all__ = ["Case", "Outcome", "load_cases", "run_case", "run_rest_case"]
+__all__ = [
+    "Case",
+    "Outcome",
+    "ScriptOutcome",
+    "ScriptTest",
+    "case_of_files",
+    "load_cases",
+    "load_script_tests",
+    "run_case",
+    "run_rest_case",
+    "run_script_test",
+]

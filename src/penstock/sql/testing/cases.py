@@ -9,7 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Case", "load_cases"]
+from penstock.errors import SqlError
+
+__all__ = ["Case", "case_of_files", "load_cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,58 @@ def load_cases(path: Path) -> Iterator[Case]:
     """The cases of a file, or of all files of a folder. Numbers with a point keep their text.
 
     Raises:
-        ValueError: A file is no list of cases.
+        SqlError: A file cannot be read, or is no list of cases.
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     for file in files:
-        tests = json.loads(file.read_text(encoding="utf-8"), parse_float=Decimal).get("tests")
-        if not isinstance(tests, list):
-            raise ValueError(f"{file} has no list of tests")  # noqa: TRY004 - of a file, not of an argument
-        for entry in tests:
+        for number, entry in enumerate(_listed(file, "tests")):
+            _check(entry, f"{file}, test {number + 1}")
             yield from _expanded(file.stem, entry)
+
+
+def case_of_files(statements: Path, inputs: Path | None = None, outputs: Path | None = None) -> Case:
+    """The case of three files, as ksqlDB's test runner takes them.
+
+    Raises:
+        SqlError: A file cannot be read, or has no list of records.
+    """
+    entry: dict[str, Any] = {"name": statements.stem, "statements": [_text(statements)]}
+    for key, file in (("inputs", inputs), ("outputs", outputs)):
+        if file is not None:
+            entry[key] = _listed(file, key)
+    _check(entry, str(statements))
+    return Case(statements.stem, statements.stem, entry)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SqlError(f"{file} cannot be read: {error}") from error
+
+
+def _listed(file: Path, key: str) -> list[Any]:
+    try:
+        found = json.loads(_text(file), parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise SqlError(f"{file} is no JSON: {error}") from error
+    listed = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(listed, list):
+        raise SqlError(f"{file} has no list '{key}'.", hint=f'It begins with {{"{key}": [')
+    return listed
+
+
+def _check(entry: Any, where: str) -> None:
+    """Refuse an entry that is none, with its place."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise SqlError(f"{where} has no name.")
+    texts = entry.get("statements")
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise SqlError(f"{where} ({entry['name']}) has no list of statements.")
+    for key in ("inputs", "outputs", "topics"):
+        for item in entry.get(key) or ():
+            if not isinstance(item, dict) or not isinstance(item.get("name" if key == "topics" else "topic"), str):
+                raise SqlError(f"{where} ({entry['name']}): one of its {key} names no topic.")
 
 
 def _expanded(area: str, entry: dict[str, Any]) -> Iterator[Case]:

@@ -19,6 +19,7 @@ from penstock.sql.functions import UserFunctions
 from penstock.sql.parse import parse_script
 from penstock.sql.parse.statement_nodes import CreateSource
 from penstock.sql.testing.cases import Case
+from penstock.sql.testing.live import DRIVER_SETTINGS, EMIT
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.posts import post_differences
 from penstock.sql.testing.schemas import CaseSchemas
@@ -28,8 +29,6 @@ from penstock.testing import TopologyTestDriver
 __all__ = ["Outcome", "Run", "run", "run_case"]
 
 Result = Literal["passed", "failed"]
-SETTINGS = {"statestore.cache.max.bytes": 0, "deserialization.exception.handler": "continue"}
-EMIT = "__emit.interval.ms.kstreams.windowed.aggregation__"
 INSERTED_AT = 1_600_000_000_000  # milliseconds: the time of rows of INSERT VALUES
 
 # Terms of the field by which two messages of one cause are recognised, whatever their sentences.
@@ -135,7 +134,7 @@ class Run:
         """The driver of one query."""
         builder = StreamsBuilder()
         compile_query(plan, builder)
-        settings = {**SETTINGS, **self.schemas.settings, **self._settings(plan)}
+        settings = {**DRIVER_SETTINGS, **self.schemas.settings, **self._settings(plan)}
         return TopologyTestDriver(builder.build(), settings)
 
     def records_of(

@@ -1,0 +1,205 @@
+"""The format of keys or values, recognised by their bytes, and the columns in them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import PenstockError, SqlError
+from penstock.json_depth import depth_of
+from penstock.sql.formats import FormatProperties, inferred_columns
+from penstock.sql.infer.types import known, merged, type_of
+from penstock.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, NULL, STRING, SqlType, StructType
+
+__all__ = ["Recognised", "recognise"]
+
+FRAME = 5  # bytes before a value with a schema: a zero and the number of the schema
+DELIMITERS = {",": ",", "\t": "TAB", ";": ";", "|": "|"}
+MAX_LEVELS = 200  # of JSON
+SIZES = {4: INTEGER, 8: BIGINT}
+KINDS = {"AVRO": "AVRO", "JSON": "JSON_SR", "PROTOBUF": "PROTOBUF"}
+Columns = tuple[tuple[str, SqlType], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A format with its columns.
+
+    Attributes:
+        single: Whether the one column is the whole key or value, not a field of it.
+        properties: Further properties of WITH, without KEY_ or VALUE_.
+        notes: What the sample left open, as sentences.
+    """
+
+    form: str
+    columns: Columns = ()
+    single: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def recognise(items: Sequence[bytes | None], topic: str, part: str, registry: Mapping[str, str]) -> Recognised:
+    """The format of keys or values.
+
+    Args:
+        items: Their bytes; nulls are left out.
+        topic: The topic.
+        part: ``key`` or ``value``.
+        registry: The settings of a schema registry; without them nothing is looked up there.
+
+    Raises:
+        SqlError: Values have a schema, and the registry does not have it.
+    """
+    given = [item for item in items if item is not None]
+    if not given:
+        return Recognised("NONE")
+    framed = _framed(given)
+    if framed is not None:
+        return _registered(framed, topic, part, registry)
+    texts = _texts(given)
+    if texts is None:
+        return _binary(given, part)
+    found = _json(texts, part)
+    if found is None and part == "value":
+        found = _delimited(texts)
+    if found is not None:
+        return found
+    return Recognised("KAFKA", ((_single(part), STRING),), single=True)
+
+
+def _single(part: str) -> str:
+    return "ID" if part == "key" else "VALUE"
+
+
+def _texts(items: Sequence[bytes]) -> list[str] | None:
+    try:
+        found = [item.decode() for item in items]
+    except UnicodeDecodeError:
+        return None
+    printable = all(letter.isprintable() or letter in "\t\r\n" for text in found for letter in text)
+    return found if printable else None
+
+
+def _binary(items: Sequence[bytes], part: str) -> Recognised:
+    sizes = {len(item) for item in items}
+    kind = SIZES.get(sizes.pop(), BYTES) if len(sizes) == 1 else BYTES
+    notes: tuple[str, ...] = ()
+    if kind == BIGINT:
+        notes = (f"8 bytes may also be a DOUBLE: look at the {part}s.",)
+    return Recognised("KAFKA", ((_single(part), kind),), single=True, notes=notes)
+
+
+def _framed(items: Sequence[bytes]) -> int | None:
+    """The number of the newest schema, where all items begin with one."""
+    if not all(len(item) > FRAME and item[0] == 0 for item in items):
+        return None
+    numbers = Counter(int.from_bytes(item[1:FRAME], "big") for item in items)
+    plausible = len(numbers) <= max(1, len(items) // 2) or len(items) == 1
+    binary = {len(item) for item in items} == {8}  # small whole numbers begin with zeros too
+    return max(numbers) if plausible and not binary else None
+
+
+def _registered(number: int, topic: str, part: str, registry: Mapping[str, str]) -> Recognised:
+    from penstock.serde.schemas.client import client_for
+    from penstock.serde.schemas.settings import SchemaSettings
+
+    if "schema.registry.url" not in registry:
+        raise SqlError(
+            f"The {part}s of topic '{topic}' have the schema {number} of a registry.",
+            hint="Give its address: -c schema.registry.url=http://...",
+        )
+    form = KINDS[client_for(SchemaSettings.of(dict(registry))).schema(number).schema.kind]
+    wrapped = part == "value"
+    properties = FormatProperties(part=part, wrapped=wrapped, schema_id=number, registry=dict(registry))
+    found = inferred_columns(form, topic, properties)
+    if not found:
+        raise SqlError(f"The schema {number} of topic '{topic}' has no columns.")
+    columns = tuple((name.upper() if name.isidentifier() else name, kind) for name, kind in found)
+    return Recognised(form, columns, single=columns[0][0] in ("ROWKEY", "ROWVAL") and len(columns) == 1)
+
+
+def _json(texts: Sequence[str], part: str) -> Recognised | None:
+    try:
+        values = [_parsed(text) for text in texts]
+    except (ValueError, RecursionError, PenstockError):
+        return None
+    if all(isinstance(value, dict) for value in values) and any(values):
+        fields: dict[str, SqlType] = {}
+        for name, item in (pair for value in values for pair in value.items()):
+            fields[name] = merged(fields.get(name, NULL), type_of(item))
+        columns, notes = _columns(StructType.of(list(fields.items())))
+        return Recognised("JSON", columns, notes=notes)
+    kind: SqlType = NULL
+    for value in values:
+        kind = merged(kind, type_of(value))
+    if part == "key" and kind in (BIGINT, DOUBLE):
+        return None  # a text of digits
+    if kind == NULL or not any(text[:1] in '"[{' for text in texts):
+        return None if part == "value" and _delimited(texts) else _scalar(kind, part)
+    return Recognised("JSON", ((_single(part), known(kind)),), single=True)
+
+
+def _scalar(kind: SqlType, part: str) -> Recognised | None:
+    return None if kind == NULL else Recognised("JSON", ((_single(part), known(kind)),), single=True)
+
+
+def _parsed(text: str) -> Any:
+    if depth_of(text.encode()) > MAX_LEVELS:
+        raise ValueError("too deep")
+    return json.loads(text, parse_constant=float)
+
+
+def _columns(kind: StructType) -> tuple[Columns, tuple[str, ...]]:
+    """Names in upper case, which fields are found by; two that differ in case alone stay as they are."""
+    counts = Counter(each.name.upper() for each in kind.fields)
+    columns = []
+    notes = []
+    for each in kind.fields:
+        name = each.name.upper() if counts[each.name.upper()] == 1 else each.name
+        if each.type == NULL:
+            notes.append(f"{name} is null in all records: its type is a guess.")
+        columns.append((name, known(_upper(each.type))))
+    return tuple(columns), tuple(notes)
+
+
+def _upper(kind: SqlType) -> SqlType:
+    if isinstance(kind, StructType) and len({each.name.upper() for each in kind.fields}) == len(kind.fields):
+        return StructType.of([(each.name.upper(), _upper(each.type)) for each in kind.fields])
+    return kind
+
+
+def _delimited(texts: Sequence[str]) -> Recognised | None:
+    for delimiter, name in DELIMITERS.items():
+        try:
+            rows = [row for text in texts for row in csv.reader([text], delimiter=delimiter, strict=True)]
+        except csv.Error:
+            continue
+        widths = {len(row) for row in rows}
+        if len(rows) == len(texts) and len(widths) == 1 and (width := widths.pop()) > 1:
+            kinds = [_field_type([row[at] for row in rows]) for at in range(width)]
+            columns = tuple((f"COLUMN_{at + 1}", kind) for at, kind in enumerate(kinds))
+            return Recognised(
+                "DELIMITED",
+                columns,
+                properties={} if delimiter == "," else {"DELIMITER": name},
+                notes=("DELIMITED has no names: give the columns theirs.",),
+            )
+    return None
+
+
+def _field_type(texts: Sequence[str]) -> SqlType:
+    given = [text for text in texts if text]
+    tests: tuple[tuple[SqlType, Callable[[str], object]], ...] = ((BIGINT, int), (DOUBLE, float))
+    for kind, read in tests:
+        try:
+            for text in given:
+                read(text)
+        except ValueError:
+            continue
+        if given:
+            return kind
+    return STRING

@@ -1,0 +1,242 @@
+"""ASSERT of test files: the next record of a topic, and sources as the catalog has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from penstock.errors import SqlError
+from penstock.serde.binding import bound, configured
+from penstock.serde.windowed import Windowed
+from penstock.sql.analyse.definitions import create_source
+from penstock.sql.analyse.expressions import Library
+from penstock.sql.analyse.inserts import constant_of
+from penstock.sql.analyse.refusals import refusal
+from penstock.sql.analyse.statements import library_of
+from penstock.sql.catalog import Catalog, Source
+from penstock.sql.catalog.source import BOUNDS, PSEUDO
+from penstock.sql.compile import source_serdes
+from penstock.sql.evaluate import sql_type
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse import parse_statement
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.tokens import Position
+from penstock.sql.testing.live import LiveQueries
+from penstock.sql.testing.topics import TestRecord
+from penstock.sql.types import SqlType
+from penstock.sql.types.texts import text_function
+
+__all__ = ["Assertions"]
+
+
+@dataclass(slots=True)
+class Assertions:
+    """The checks of one test; they remember which records have been taken."""
+
+    queries: LiveQueries
+    _taken: dict[str, int] = field(default_factory=dict)
+
+    def rule(self, statement: Any) -> Callable[[Any], None] | None:
+        """The check of a statement; None if it is no ASSERT."""
+        match statement:
+            case c.AssertValues():
+                return self.values
+            case c.AssertTombstone():
+                return self.tombstone
+            case c.AssertSource():
+                return self.source
+            case c.AssertTopic():
+                return self.topic
+            case c.AssertSchema():
+                return self.schema
+        return None
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog of the test."""
+        return self.queries.catalog
+
+    def values(self, statement: c.AssertValues) -> None:
+        """Compare the next record with the values of some of its columns.
+
+        Raises:
+            SqlError: There is none, or a value differs.
+        """
+        source = self._known(statement.name, statement.at)
+        wanted = self._wanted(source, statement)
+        row = self._row(source, self._next(source, statement.at), statement.at)
+        if row is None:
+            raise _failed(statement.at, f"The next record of {source.name} is a tombstone, not a row.")
+        self._compare(source, wanted, row, statement.at)
+
+    def tombstone(self, statement: c.AssertTombstone) -> None:
+        """Compare the next record with a tombstone of a key.
+
+        Raises:
+            SqlError: There is none, or it is another.
+        """
+        source = self._known(statement.name, statement.at)
+        wanted = self._wanted(source, statement)
+        record = self._next(source, statement.at)
+        if record.value is not None:
+            row = self._row(source, record, statement.at) or {}
+            raise _failed(statement.at, f"The next record of {source.name} is no tombstone, but {_texts(source, row)}.")
+        self._compare(source, wanted, self._key(source, record), statement.at)
+
+    def source(self, statement: c.AssertSource) -> None:
+        """Compare a stream or table with its columns and properties.
+
+        Raises:
+            SqlError: It does not exist, or differs.
+        """
+        found = self._known(statement.name, statement.at)
+        if found.kind != statement.kind:
+            raise _failed(statement.at, f"{found.name} is a {found.kind}, not a {statement.kind}.")
+        if statement.columns:
+            wanted = [
+                (each.name, str(sql_type(each.type, self.catalog.types)), each.role) for each in statement.columns
+            ]
+            actual = [(each.name, str(each.type), each.role) for each in found.columns]
+            if wanted != actual:
+                raise _failed(statement.at, f"{found.name} has the columns {found.schema()}.")
+        if statement.properties:
+            self._properties(statement, found)
+
+    def _properties(self, statement: c.AssertSource, found: Source) -> None:
+        """Compare properties with those of a source that is made with them."""
+        columns = statement.columns or _columns_of(found)
+        names = {item.name.upper() for item in statement.properties}
+        made = s.CreateSource(statement.kind, found.name, columns, statement.properties, at=statement.at)
+        aside = self.catalog.copy()
+        aside.sources.pop(found.name, None)
+        if not names & {"KAFKA_TOPIC"}:
+            raise refusal(statement.at, "ASSERT with properties needs KAFKA_TOPIC among them.")
+        wanted = create_source(made, aside, "")
+        if wanted is None:
+            return
+        pairs = {
+            "KAFKA_TOPIC": (found.topic, wanted.topic),
+            "VALUE_FORMAT": (found.value_format.name, wanted.value_format.name),
+            "KEY_FORMAT": (found.key_format.name, wanted.key_format.name),
+            "FORMAT": (found.value_format.name, wanted.value_format.name),
+            "TIMESTAMP": (found.timestamp, wanted.timestamp),
+            "WINDOW_TYPE": (found.window, wanted.window),
+            "PARTITIONS": (self.catalog.topics.get(found.topic), wanted.partitions),
+        }
+        for name in sorted(names & set(pairs)):
+            actual, expected = pairs[name]
+            if actual != expected:
+                raise _failed(statement.at, f"{found.name} has {name} {actual}, not {expected}.")
+
+    def topic(self, statement: c.AssertTopic) -> None:
+        """Check that a topic exists, or does not."""
+        there = statement.topic in self.catalog.topics or statement.topic in self.queries.topics
+        if there != statement.exists:
+            raise _failed(statement.at, f"Topic {statement.topic} {'exists' if there else 'does not exist'}.")
+
+    def schema(self, statement: c.AssertSchema) -> None:
+        """Refuse: the registry of a test has what its statements made."""
+        raise refusal(statement.at, "ASSERT SCHEMA is no part of tests.")
+
+    def _known(self, name: str, at: Position) -> Source:
+        source = self.catalog.sources.get(name)
+        if source is None:
+            near = self.catalog.nearest(name)
+            raise _failed(at, f"{name} does not exist.", f"Did you mean {near}?" if near else "")
+        return source
+
+    def _next(self, source: Source, at: Position) -> TestRecord:
+        records = self.queries.topics.get(source.topic, [])
+        place = self._taken.get(source.topic, 0)
+        if place >= len(records):
+            raise _failed(at, f"{source.name} has no further record: {place} were taken of {len(records)}.")
+        self._taken[source.topic] = place + 1
+        return records[place]
+
+    def _wanted(self, source: Source, statement: c.AssertValues | c.AssertTombstone) -> dict[str, Any]:
+        kinds = _kinds(source)
+        names = statement.columns or tuple(column.name for column in source.columns)
+        if isinstance(statement, c.AssertTombstone) and not statement.columns:
+            names = tuple(column.name for column in source.keys)
+        if len(names) != len(statement.values):
+            raise refusal(statement.at, f"There are {len(names)} columns and {len(statement.values)} values.")
+        library: Library = library_of(self.catalog)
+        found = {}
+        for name, node in zip(names, statement.values, strict=True):
+            if name not in kinds:
+                raise refusal(node.at, f"{source.name} has no column {name}.", f"Columns are {', '.join(kinds)}.")
+            found[name] = constant_of(node, kinds[name], name, library.scalars)
+        return found
+
+    def _serdes(self, source: Source) -> Sequence[Any]:
+        return [
+            bound(configured(serde, self.queries.schemas.settings), source.topic, part)
+            for serde, part in zip(source_serdes(source), ("key", "value"), strict=True)
+        ]
+
+    def _key(self, source: Source, record: TestRecord) -> dict[str, Any]:
+        key = self._serdes(source)[0].deserialize(record.key)
+        row: dict[str, Any] = {"ROWTIME": record.timestamp}
+        if isinstance(key, Windowed):
+            row |= {"WINDOWSTART": key.window.start, "WINDOWEND": key.window.end}
+            key = key.key
+        return row | dict(zip((column.name for column in source.keys), key or (), strict=False))
+
+    def _row(self, source: Source, record: TestRecord, at: Position) -> dict[str, Any] | None:
+        try:
+            value = self._serdes(source)[1].deserialize(record.value)
+        except SqlError:
+            raise
+        except Exception as error:
+            raise _failed(at, f"The next record of {source.name} cannot be read: {error}") from error
+        if value is None:
+            return None
+        return self._key(source, record) | dict(zip((column.name for column in source.values), value, strict=True))
+
+    @staticmethod
+    def _compare(source: Source, wanted: dict[str, Any], row: dict[str, Any], at: Position) -> None:
+        different = [name for name, value in wanted.items() if not _same(value, row.get(name))]
+        if different:
+            expected = _texts(source, {name: wanted[name] for name in different})
+            actual = _texts(source, {name: row.get(name) for name in different})
+            raise _failed(at, f"The next record of {source.name} has {actual}, not {expected}.")
+
+
+def _kinds(source: Source) -> dict[str, SqlType]:
+    kinds = {column.name: column.type for column in source.columns} | PSEUDO
+    return kinds | BOUNDS if source.window is not None else kinds
+
+
+def _columns_of(source: Source) -> tuple[s.ColumnDefinition, ...]:
+    made = parse_statement(f"CREATE {source.kind} X ({source.schema()}) WITH (KAFKA_TOPIC='x')")
+    return made.columns if isinstance(made, s.CreateSource) else ()
+
+
+def _same(wanted: Any, actual: Any) -> bool:
+    if isinstance(wanted, float) and isinstance(actual, float):
+        return wanted == actual or abs(wanted - actual) < 1e-9 * max(abs(wanted), 1.0)
+    if isinstance(wanted, Decimal) and isinstance(actual, Decimal):
+        return wanted == actual
+    if isinstance(wanted, list) and isinstance(actual, list):
+        return len(wanted) == len(actual) and all(map(_same, wanted, actual))
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        return wanted.keys() == actual.keys() and all(_same(value, actual[key]) for key, value in wanted.items())
+    return bool(wanted == actual)
+
+
+def _texts(source: Source, row: dict[str, Any]) -> str:
+    kinds = _kinds(source)
+    shown = []
+    for name, value in row.items():
+        if name in kinds:
+            text = "NULL" if value is None else text_function(kinds[name])(value)
+            shown.append(f"{name} = {text}")
+    return ", ".join(shown) or "nothing"
+
+
+def _failed(at: Position, reason: str, hint: str = "") -> SqlError:
+    error = refusal(at, reason, hint)
+    error.facts["asserted"] = True
+    return error

@@ -1,0 +1,155 @@
+"""CREATE statements from samples: formats, types of several records merged, keys."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from penstock.cli.main import app
+from penstock.errors import SqlError
+from penstock.log.open import open_log
+from penstock.sql.analyse import apply_script
+from penstock.sql.catalog import Catalog, DataFormat
+from penstock.sql.compile.serdes import format_serde
+from penstock.sql.infer import Sample, infer_statement
+from penstock.sql.types import BIGINT, STRING
+from penstock.testing import EmbeddedRegistry
+
+
+def inferred(values, keys=None, kind="STREAM", **registry):
+    given_keys = tuple(keys or [None] * len(values))
+    return infer_statement(Sample("my-topic", 1, given_keys, tuple(values)), kind, registry=registry)
+
+
+def source_of(found):
+    return apply_script(found.text, Catalog())[0].sources["MY_TOPIC"]
+
+
+def objects(*values):
+    return [json.dumps(value).encode() for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "columns"),
+    [
+        (objects({"a": 1}, {"a": 2, "b": "x"}), "`A` BIGINT, `B` STRING"),
+        (objects({"a": 1}, {"a": 2.5}), "`A` DOUBLE"),
+        (objects({"a": 1}, {"a": None}), "`A` BIGINT"),
+        (objects({"a": 1}, {"a": "1"}), "`A` STRING"),
+        (objects({"a": [1]}, {"a": [2.5, None]}, {"a": []}), "`A` ARRAY<DOUBLE>"),
+        (objects({"a": {"b": 1}}, {"a": {"c": True}}), "`A` STRUCT<`B` BIGINT, `C` BOOLEAN>"),
+        (objects({"a": {"1": 1, "2": 2}}), "`A` MAP<STRING, BIGINT>"),
+        (objects({"userId": 1, "select": 2}), "`USERID` BIGINT, `SELECT` BIGINT"),
+        (objects({"a": 1, "A": 2}), "`a` BIGINT, `A` BIGINT"),
+        (objects({"with space": 1}), "`WITH SPACE` BIGINT"),
+        (objects({"a": 2**70}), "`A` DOUBLE"),
+        (objects({"a": None}), "`A` STRING"),
+        ([b"1,x,2.5", b"2,,3", b'3,"a,b",1'], "`COLUMN_1` BIGINT, `COLUMN_2` STRING, `COLUMN_3` DOUBLE"),
+        ([b"1|2", b"3|4"], "`COLUMN_1` BIGINT, `COLUMN_2` BIGINT"),
+        ([struct.pack(">i", 7)], "`VALUE` INTEGER"),
+        ([struct.pack(">q", 7)], "`VALUE` BIGINT"),
+        ([b"\xff\x00\x01"], "`VALUE` BYTES"),
+        ([b"hello", b"you there"], "`VALUE` STRING"),
+        (objects([1, 2]), "`VALUE` ARRAY<BIGINT>"),
+        ([b"true", b"false"], "`VALUE` BOOLEAN"),
+    ],
+)
+def test_columns_and_that_the_statement_runs(values, columns):
+    assert source_of(inferred(values)).schema() == columns
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns", "form"),
+    [
+        ([b"ann", None], "`ID` STRING KEY", "KAFKA"),
+        ([b"12", b"13"], "`ID` STRING KEY", "KAFKA"),
+        ([struct.pack(">i", 7)], "`ID` INTEGER KEY", "KAFKA"),
+        ([struct.pack(">q", 7)], "`ID` BIGINT KEY", "KAFKA"),
+        ([b'{"a": 1, "b": "x"}'], "`A` BIGINT KEY, `B` STRING KEY", "JSON"),
+        ([b'"ann"'], "`ID` STRING KEY", "JSON"),
+    ],
+)
+def test_keys(keys, columns, form):
+    source = source_of(inferred(objects(*[{"v": 1}] * len(keys)), keys))
+    assert source.schema() == f"{columns}, `V` BIGINT"
+    assert source.key_format.name == form
+
+
+def test_a_column_of_key_and_value_has_two_names():
+    assert source_of(inferred(objects({"id": 1}), [b"x"])).schema() == "`ID` STRING KEY, `ID_2` BIGINT"
+
+
+def test_a_table_needs_a_key():
+    assert inferred(objects({"v": 1}), [b"x"], "TABLE").text.startswith("CREATE TABLE MY_TOPIC (ID STRING PRIMARY KEY")
+    without = inferred(objects({"v": 1}), None, "TABLE")
+    assert without.text.startswith("-- ")
+    assert "no key" in without.notes[0]
+
+
+@pytest.mark.parametrize("form", ["AVRO", "JSON_SR", "PROTOBUF"])
+def test_schemas_of_a_registry(form):
+    with EmbeddedRegistry() as registry:
+        settings = {"schema.registry.url": registry.url}
+        from penstock.serde.binding import bound, configured
+
+        serde = format_serde(DataFormat(form), [("A", BIGINT), ("B", STRING)], "value")
+        made = bound(configured(serde, settings), "my-topic", "value")
+        data = [made.serialize((1, "x")), made.serialize((2, None))]
+        found = inferred(data, **settings)
+        assert f"VALUE_FORMAT = '{form}'" in found.text
+        assert "A BIGINT" in found.text
+        assert "B STRING" in found.text
+        with pytest.raises(SqlError, match="have the schema 1 of a registry"):
+            inferred(data)
+
+
+@given(st.lists(st.binary(max_size=30) | st.none(), min_size=1, max_size=5))
+def test_any_bytes_have_a_statement_that_can_be_parsed(values):
+    try:
+        found = inferred(values)
+    except SqlError:
+        return
+    if any(value is not None for value in values):
+        apply_script(found.text, Catalog())
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(min_size=1, max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.dictionaries(st.from_regex("[a-zA-Z]{1,4}", fullmatch=True), json_values, min_size=1), min_size=1))
+def test_any_objects_have_a_statement_that_runs(values):
+    apply_script(inferred(objects(*values)).text, Catalog())
+
+
+def test_the_command_reads_a_topic(tmp_path):
+    place = str(tmp_path / "log.db")
+    log = open_log(place)
+    log.create_topic("clicks", 2)
+    for partition, row in enumerate([{"url": "/"}, {"url": "/a", "ms": 3}]):
+        batch = pa.record_batch(
+            {
+                "key": pa.array([b"k"], pa.binary()),
+                "value": pa.array([json.dumps(row).encode()], pa.binary()),
+                "timestamp": pa.array([1], pa.int64()),
+            }
+        )
+        log.append("clicks", partition, batch)
+    log.create_topic("empty", 1)
+    log.close()
+    run = CliRunner().invoke
+    found = run(app, ["sql", "infer", "clicks", "-b", place])
+    assert found.exit_code == 0, found.exception
+    assert "CREATE STREAM CLICKS (ID STRING KEY, URL STRING, MS BIGINT)" in found.output
+    assert "has no records" in str(run(app, ["sql", "infer", "empty", "-b", place]).exception)
+    assert "click" in str(run(app, ["sql", "infer", "click", "-b", place]).exception)
