@@ -101,6 +101,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "compile",
         "queries",
         "session",
+        "server",
         "testing",
     ),
     "state": ("views", "changelog"),

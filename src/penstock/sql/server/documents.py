@@ -1,0 +1,246 @@
+"""Answers to statements as ksqlDB's documents, by the kind of the statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.config.secrets import shown
+from penstock.sql.analyse.statements import library_of
+from penstock.sql.catalog import Source
+from penstock.sql.parse import Parsed
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.results import Described, Explained, Listing, QueryStarted, StatementResult, Status
+from penstock.sql.session import SqlSession
+from penstock.sql.types import ArrayType, DecimalType, MapType, SqlType, StructType
+from penstock.sql.types.sql_type import base_name
+
+__all__ = ["command_id", "described_type", "entity"]
+
+Document = dict[str, Any]
+
+
+def entity(parsed: Parsed, result: StatementResult, session: SqlSession, number: int) -> Document | None:
+    """The document of a statement that has run; None for those that ksqlDB answers with nothing.
+
+    Args:
+        parsed: The statement.
+        result: Its result.
+        session: The session that it ran in.
+        number: The number of the command.
+    """
+    found = _entity(parsed, result, session, number)
+    return None if found is None else {**found, "statementText": f"{parsed.text.rstrip(';')};", "warnings": []}
+
+
+def _entity(parsed: Parsed, result: StatementResult, session: SqlSession, number: int) -> Document | None:
+    statement = parsed.statement
+    match result:
+        case Listing() if isinstance(statement, c.Show):
+            return _LISTED[statement.what](session)
+        case Described(name=name) if isinstance(statement, c.Describe) and statement.kind == "SOURCE":
+            return {"@type": "sourceDescription", "sourceDescription": _source(session.catalog.sources[name], session)}
+        case Described():
+            return _function(result)
+        case Explained():
+            return {"@type": "queryDescription", "queryDescription": _explained(result, session)}
+        case Listing():
+            rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+            return {"@type": "source_descriptions", "sourceDescriptions": rows}
+        case Status(text=text):
+            return _status(statement, text, result.id if isinstance(result, QueryStarted) else None, number)
+    return None
+
+
+def _status(statement: c.Statement, text: str, query_id: str | None, number: int) -> Document | None:
+    if isinstance(statement, s.InsertValues | c.SetProperty | c.UnsetProperty | c.Define | c.Undefine):
+        return None
+    if isinstance(statement, c.AssertTopic):
+        return {"@type": "assert_topic", "topicName": statement.topic, "exists": statement.exists}
+    if isinstance(statement, c.AssertSchema):
+        named = {"subject": statement.subject, "id": statement.schema_id}
+        return {"@type": "assert_schema", **named, "exists": statement.exists}
+    return {
+        "@type": "currentStatus",
+        "commandId": command_id(statement),
+        "commandStatus": {"status": "SUCCESS", "message": text, "queryId": query_id},
+        "commandSequenceNumber": number,
+    }
+
+
+def command_id(statement: c.Statement) -> str:
+    """The id of a command, by which `/status` finds it: kind, name, what it does.
+
+    >>> from penstock.sql.parse import parse_statement
+    >>> command_id(parse_statement("DROP STREAM clicks;"))
+    'stream/`CLICKS`/drop'
+    """
+    match statement:
+        case s.CreateSource(kind=kind, name=name) | s.CreateAs(kind=kind, name=name):
+            return f"{kind.lower()}/`{name}`/create"
+        case s.DropSource(kind=kind, name=name):
+            return f"{kind.lower()}/`{name}`/drop"
+        case s.AlterSource(kind=kind, name=name):
+            return f"{kind.lower()}/`{name}`/alter"
+        case s.InsertInto(name=name):
+            return f"stream/`{name}`/create"
+        case s.CreateType(name=name):
+            return f"type/{name}/create"
+        case s.DropType(name=name):
+            return f"type/{name}/drop"
+        case c.Steer(action=action, query_id=query_id):
+            return f"{action.lower()}/{query_id or 'ALL'}/execute"
+    return f"cluster/{type(statement).__name__}/alter"
+
+
+def _listed(source: Source) -> Document:
+    return {
+        "type": source.kind,
+        "name": source.name,
+        "topic": source.topic,
+        "keyFormat": source.key_format.name,
+        "valueFormat": source.value_format.name,
+        "isWindowed": source.window is not None,
+    }
+
+
+def _sources(session: SqlSession, kind: str) -> list[Document]:
+    found = sorted(session.catalog.sources.values(), key=lambda source: source.name)
+    return [_listed(source) for source in found if source.kind == kind]
+
+
+def _topics(session: SqlSession) -> Document:
+    topics = [{"name": topic.name, "replicaInfo": [1] * topic.partitions} for topic in session.log.topics()]
+    return {"@type": "kafka_topics", "topics": topics}
+
+
+def _queries(session: SqlSession) -> Document:
+    found = []
+    for query_id, query in session.queries.items():
+        plan, state = query.plan, query.state
+        found.append(
+            {
+                "id": query_id,
+                "queryString": plan.text,
+                "sinks": [plan.sink],
+                "sinkKafkaTopics": [plan.target.topic],
+                "queryType": "PERSISTENT",
+                "state": state,
+                "statusCount": {state: 1},
+            }
+        )
+    return {"@type": "queries", "queries": found}
+
+
+def _functions(session: SqlSession) -> Document:
+    library = library_of(session.catalog)
+    registries = (("SCALAR", library.scalars), ("AGGREGATE", library.aggregates), ("TABLE", library.tables))
+    found = [
+        {"name": function.name, "type": kind, "category": getattr(function, "family", "aggregates")}
+        for kind, registry in registries
+        for function in registry
+    ]
+    return {"@type": "function_names", "functions": sorted(found, key=lambda each: each["name"])}
+
+
+def _properties(session: SqlSession) -> Document:
+    given: Mapping[str, Any] = {**session.settings.app, **session.catalog.settings}
+    found = [
+        {"name": name, "scope": "KSQL" if name.startswith("ksql.") else "STREAMS", "value": str(shown(name, value))}
+        for name, value in sorted(given.items())
+    ]
+    overwritten = sorted(session.catalog.settings)
+    return {"@type": "properties", "properties": found, "overwrittenProperties": overwritten, "defaultProperties": []}
+
+
+def _types(session: SqlSession) -> Document:
+    return {"@type": "type_list", "types": {n: described_type(kind) for n, kind in session.catalog.types.items()}}
+
+
+def _variables(session: SqlSession) -> Document:
+    found = [{"name": name, "value": value} for name, value in sorted(session.catalog.variables.items())]
+    return {"@type": "variables", "variables": found}
+
+
+_LISTED: Mapping[str, Callable[[SqlSession], Document]] = {
+    "STREAMS": lambda session: {"@type": "streams", "streams": _sources(session, "STREAM")},
+    "TABLES": lambda session: {"@type": "tables", "tables": _sources(session, "TABLE")},
+    "TOPICS": _topics,
+    "QUERIES": _queries,
+    "FUNCTIONS": _functions,
+    "PROPERTIES": _properties,
+    "TYPES": _types,
+    "VARIABLES": _variables,
+}
+
+
+def described_type(kind: SqlType) -> Document:
+    """A type as a document: its base, the type of its elements, its fields.
+
+    >>> from penstock.sql.types import INTEGER
+    >>> described_type(ArrayType(INTEGER))["memberSchema"]["type"]
+    'INTEGER'
+    """
+    found: Document = {"type": base_name(kind), "fields": None, "memberSchema": None}
+    match kind:
+        case ArrayType(element):
+            found["memberSchema"] = described_type(element)
+        case MapType(_, value):
+            found["memberSchema"] = described_type(value)
+        case StructType(fields):
+            found["fields"] = [{"name": field.name, "schema": described_type(field.type)} for field in fields]
+        case DecimalType(precision, scale):
+            found["parameters"] = {"precision": precision, "scale": scale}
+    return found
+
+
+def _source(source: Source, session: SqlSession) -> Document:
+    catalog = session.catalog
+    fields = [
+        {"name": column.name, "schema": described_type(column.type), **({"type": "KEY"} if column.is_key else {})}
+        for column in source.columns
+    ]
+    return {
+        "name": source.name,
+        "windowType": None if source.window is None else source.window.kind,
+        "readQueries": [{"id": query_id} for query_id in catalog.readers(source.name)],
+        "writeQueries": [{"id": query_id} for query_id in catalog.writers(source.name)],
+        "fields": fields,
+        "type": source.kind,
+        "timestamp": source.timestamp.name if source.timestamp is not None else "",
+        "statistics": "",
+        "errorStats": "",
+        "extended": False,
+        "keyFormat": source.key_format.name,
+        "valueFormat": source.value_format.name,
+        "topic": source.topic,
+        "partitions": catalog.topics.get(source.topic, source.partitions or 0),
+        "replication": source.replicas or 1,
+        "statement": source.text,
+    }
+
+
+def _function(found: Described) -> Document:
+    facts = dict(found.facts)
+    functions = [{"arguments": [], "returnType": "", "signature": name} for name, _, _ in found.columns]
+    return {
+        "@type": "describe_function",
+        "name": found.name,
+        "description": facts.get("meaning", ""),
+        "functions": functions,
+    }
+
+
+def _explained(found: Explained, session: SqlSession) -> Document:
+    query = session.queries.get(found.id)
+    return {
+        "id": found.id,
+        "statementText": query.plan.text if query is not None else found.statement,
+        "sources": list(found.plan.get("reads", [])),
+        "sinks": [query.plan.sink] if query is not None else [],
+        "topology": found.topology,
+        "executionPlan": found.plan,
+        "queryType": "PERSISTENT",
+        "state": query.state if query is not None else None,
+    }

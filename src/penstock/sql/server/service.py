@@ -1,0 +1,260 @@
+"""What the endpoints do, over one session: statements one request after the other, queries side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.errors import ConfigError, PenstockError, SqlSyntaxError
+from penstock.sql.parse import Parsed, parse_script
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse.query_nodes import Query
+from penstock.sql.queries import answer
+from penstock.sql.queries.answer import Answer
+from penstock.sql.server.documents import entity
+from penstock.sql.server.problems import (
+    BAD_STATEMENT,
+    NOT_FOUND,
+    QUERY_ENDPOINT,
+    TOO_MANY,
+    BadRequestError,
+    RefusedStatementError,
+)
+from penstock.sql.session import SqlSession
+from penstock.sql.session.settings import check_setting
+from penstock.version import __version__
+
+__all__ = ["SqlService"]
+
+MOST_COMMANDS = 10_000  # whose status is kept
+Document = dict[str, Any]
+
+
+class SqlService:
+    """The work of a server of Penstock SQL.
+
+    Args:
+        session: The session, which stays open when the server ends.
+        most_queries: The number of push queries that may run at once; any further one is refused.
+    """
+
+    def __init__(self, session: SqlSession, *, most_queries: int = 32) -> None:
+        self.session = session
+        self._lock = threading.RLock()
+        self._most_queries = most_queries
+        self._running: dict[str, Answer] = {}
+        self._commands: OrderedDict[str, str] = OrderedDict()
+        self._number = -1
+
+    def run(self, body: Mapping[str, Any]) -> list[Document]:
+        """Run the statements of a request to ``/ksql``; SET holds for this request alone.
+
+        Raises:
+            BadRequestError: The body has no statements.
+            RefusedStatementError: A statement is refused; it has the documents of those before it.
+        """
+        text = _text(body, "ksql")
+        with self._lock, self._overridden(body):
+            variables = {**self.session.catalog.variables, **_variables(body)}
+            found: list[Document] = []
+            for parsed in _parsed(text, variables):
+                try:
+                    found += self._statement(parsed, text)
+                except BadRequestError as error:
+                    raise RefusedStatementError(error, parsed.text, found, error.code) from error
+                except PenstockError as error:
+                    raise RefusedStatementError(error, parsed.text, found, BAD_STATEMENT) from error
+            return found
+
+    def _statement(self, parsed: Parsed, text: str) -> list[Document]:
+        statement = parsed.statement
+        if isinstance(statement, Query | c.Print):
+            raise BadRequestError(
+                "SELECT and PRINT queries must use the /query endpoint. Send them there, or to /query-stream.",
+                QUERY_ENDPOINT,
+            )
+        del text
+        documents = []
+        for result in self.session.execute(f"{parsed.text};"):
+            self._number += 1
+            document = entity(parsed, result, self.session, self._number)
+            if document is not None:
+                documents.append(document)
+                if "commandId" in document:
+                    self._remember(document["commandId"], document["commandStatus"]["message"])
+        return documents
+
+    def _remember(self, command: str, message: str) -> None:
+        self._commands[command] = message
+        self._commands.move_to_end(command)
+        while len(self._commands) > MOST_COMMANDS:
+            self._commands.popitem(last=False)
+
+    @contextmanager
+    def _overridden(self, body: Mapping[str, Any]) -> Iterator[None]:
+        """The settings of a request over those of the session, as they were when it ends."""
+        before = dict(self.session.catalog.settings)
+        self.session.catalog.settings.update(_settings(body, "streamsProperties"))
+        try:
+            yield
+        finally:
+            self.session.catalog.settings.clear()
+            self.session.catalog.settings.update(before)
+
+    def query(self, body: Mapping[str, Any], *, field: str, settings: str) -> Answer:
+        """Start the query of a request to ``/query`` or ``/query-stream``.
+
+        Args:
+            body: The body.
+            field: The name of the field with the statement.
+            settings: The name of the field with settings.
+
+        Raises:
+            BadRequestError: It has no statement, or too many queries run.
+            PenstockError: The query is refused.
+        """
+        text = _text(body, field)
+        parsed = _parsed(text, {**self.session.catalog.variables, **_variables(body)})
+        if len(parsed) != 1:
+            raise BadRequestError(f"Expected exactly one KSQL statement; found {len(parsed)} instead", BAD_STATEMENT)
+        statement = parsed[0].statement
+        if not isinstance(statement, Query):
+            raise RefusedStatementError(
+                BadRequestError("Statement type is not supported on this endpoint: send it to /ksql."),
+                parsed[0].text,
+                [],
+                BAD_STATEMENT,
+            )
+        try:
+            found = answer(statement, parsed[0].text, self.session, _settings(body, settings))
+        except PenstockError as error:
+            raise RefusedStatementError(error, parsed[0].text, [], BAD_STATEMENT) from error
+        if found.runs_on:
+            if len(self._running) >= self._most_queries:
+                found.stop()
+                raise BadRequestError(f"{self._most_queries} push queries run already; close one", TOO_MANY)
+            self._running[found.results.query_id] = found
+        return found
+
+    def ended(self, found: Answer) -> None:
+        """Stop a query whose client has gone, or that has ended."""
+        found.stop()
+        self._running.pop(found.results.query_id, None)
+
+    def close_query(self, body: Mapping[str, Any]) -> Document:
+        """End a push query.
+
+        Raises:
+            BadRequestError: No query of this id runs.
+        """
+        query_id = _text(body, "queryId")
+        found = self._running.get(query_id)
+        if found is None:
+            raise BadRequestError(f"No query with id {query_id}")
+        self.ended(found)
+        return {}
+
+    def close(self) -> None:
+        """End all push queries."""
+        for found in list(self._running.values()):
+            self.ended(found)
+
+    def info(self) -> Document:
+        """The version, the log, the service id."""
+        service = self.session.settings.service
+        facts = {"version": __version__, "kafkaClusterId": self.session.log.identity(), "ksqlServiceId": service}
+        return {"KsqlServerInfo": {**facts, "serverStatus": "RUNNING"}}
+
+    def health(self) -> Document:
+        """Whether the log answers, and whether queries have failed."""
+        parts = {"metastore": True, "kafka": self._answers(), "commandRunner": not self._failed()}
+        details = {name: {"isHealthy": good} for name, good in parts.items()}
+        return {"isHealthy": all(parts.values()), "details": details}
+
+    def _answers(self) -> bool:
+        try:
+            self.session.log.topics()
+        except PenstockError:
+            return False
+        return True
+
+    def _failed(self) -> bool:
+        return any(query.state == "ERROR" for query in self.session.queries.values())
+
+    def status(self, command: str | None = None) -> Document:
+        """The state of one command, or of all that are remembered.
+
+        Raises:
+            BadRequestError: No such command is known.
+        """
+        if command is None:
+            return {"commandStatuses": dict.fromkeys(self._commands, "SUCCESS")}
+        message = self._commands.get(command)
+        if message is None:
+            raise BadRequestError(f"Command not found: {command[:200]}", NOT_FOUND)
+        return {"status": "SUCCESS", "message": message, "queryId": None}
+
+    def is_valid_property(self, name: str) -> bool:
+        """Whether statements may set a property.
+
+        Raises:
+            BadRequestError: They may not.
+        """
+        try:
+            check_setting(name, "")
+        except ConfigError as error:
+            if "Unknown" in error.message or "no setting" in error.message:
+                raise BadRequestError(error.message) from error
+        return True
+
+    def terminate(self, body: Mapping[str, Any]) -> Document:
+        """Terminate all persistent queries; sources and topics stay.
+
+        Raises:
+            BadRequestError: Topics are to be deleted, which is DROP's work.
+        """
+        if body.get("deleteTopicList"):
+            raise BadRequestError("deleteTopicList is not supported: DROP STREAM ... DELETE TOPIC deletes a topic")
+        with self._lock:
+            self.session.execute("TERMINATE ALL;")
+        return {"status": "SUCCESS", "message": "Queries terminated", "queryId": None}
+
+
+def _parsed(text: str, variables: Mapping[str, str]) -> tuple[Parsed, ...]:
+    try:
+        return parse_script(text, variables)
+    except SqlSyntaxError as error:
+        raise RefusedStatementError(error, text, [], BAD_STATEMENT) from error
+
+
+def _text(body: Mapping[str, Any], field: str) -> str:
+    found = body.get(field)
+    if not isinstance(found, str) or not found.strip():
+        raise BadRequestError(f'the body has no text "{field}"')
+    return found
+
+
+def _settings(body: Mapping[str, Any], field: str) -> dict[str, str]:
+    given = body.get(field) or {}
+    if not isinstance(given, dict):
+        raise BadRequestError(f'"{field}" is an object of settings')
+    found = {}
+    for name, value in given.items():
+        plain = name.removeprefix("ksql.streams.") if name == "ksql.streams.auto.offset.reset" else name
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            check_setting(plain, text)
+        except ConfigError as error:
+            raise BadRequestError(error.message) from error
+        found[plain] = text
+    return found
+
+
+def _variables(body: Mapping[str, Any]) -> dict[str, str]:
+    given = body.get("sessionVariables") or {}
+    if not isinstance(given, dict):
+        raise BadRequestError('"sessionVariables" is an object of texts')
+    return {name.upper(): str(value) for name, value in given.items()}
