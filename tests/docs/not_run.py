@@ -48,6 +48,8 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/queries.md", "penstock query by-minute"): SERVER,
     ("docs/how-to/queries.md", "penstock query stores --checkpoint s3"): THEIRS,
     ("docs/how-to/schemas.md", "penstock registry"): SERVER,
+    ("docs/sql/server.md", "penstock sql serve"): SERVER,
+    ("docs/sql/server.md", "curl"): SERVER,
 }
 
 # A command or block that ends by Ctrl-C -> what it has said by then.

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import Json
-from penstock.cli.sql import formatting, inferring, scripts, testing
+from penstock.cli.sql import formatting, inferring, scripts, serving, testing
 from penstock.cli.sql.options import SqlOptions
 
 __all__ = ["app"]
@@ -62,3 +62,4 @@ scripts.register(app)
 testing.register(app)
 formatting.register(app)
 inferring.register(app)
+serving.register(app)

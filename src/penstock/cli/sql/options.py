@@ -37,8 +37,8 @@ class SqlOptions:
             **read_config(self.config, self.config_file),
         }
 
-    def session(self, queries: Literal["run", "wait"]) -> SqlSession:
+    def session(self, queries: Literal["run", "wait"], *, scripts: bool = True) -> SqlSession:
         """Open a session; an embedded log is made if there is none."""
         from penstock.sql.session import SqlSession
 
-        return SqlSession(self.settings(), queries=queries, scripts=True)
+        return SqlSession(self.settings(), queries=queries, scripts=scripts)
