@@ -29,7 +29,7 @@ def test_a_case_of_this_project(case):
 
 def test_the_names_of_cases_are_unique():
     names = [(case.area, case.name) for case in CASES]
-    assert len(set(names)) == len(names) >= 80
+    assert len(set(names)) == len(names) >= 400
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared cases are not here")

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
+from fractions import Fraction
 
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import DecimalType, SqlType
@@ -180,7 +181,12 @@ def sqrt(value: float) -> float:
 @MATHS.scalar(_double("CBRT"), examples=[("CBRT(8)", "2.0E0")])
 def cbrt(value: float) -> float:
     """The cube root of a number."""
-    return math.cbrt(value)
+    found = math.cbrt(value)
+    if not math.isfinite(found) or found == 0:
+        return found
+    exact = Fraction(value)
+    near = (found, math.nextafter(found, math.inf), math.nextafter(found, -math.inf))
+    return min(near, key=lambda root: abs(Fraction(root) ** 3 - exact))  # some C libraries miss by a digit
 
 
 @MATHS.scalar(_double("EXP"), examples=[("EXP(0)", "1.0E0")])
