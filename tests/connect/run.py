@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs recorded cases of Kafka Connect: run.py [DIR] [--kind KIND] [--log LOG] [--json FILE].
 
-It prints a line a failed case, and ends in ``N passed, M failed``. Kinds that are not built yet are named and not counted.
+It prints a line a failed case, and ends in ``N passed, M failed``.
 """
 
 import argparse
 import json
+import re
 import sys
-from collections import Counter
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -15,8 +16,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from connect_cases import ARCHIVE, KINDS, load_cases
 from connect_mirror import run_mirror
 from connect_pure import run_case
+from connect_rest import Scenario
 
-BUILT = ("transform", "converter", "mirror")
+
+def run(case, options):
+    """The differences of a case, of whichever kind."""
+    if case["kind"] == "rest":
+        return Scenario(case, options.servers).run()
+    return run_mirror(case) if case["kind"] == "mirror" else run_case(case)
 
 
 def main():
@@ -26,19 +33,30 @@ def main():
     parser.add_argument(
         "--log", choices=("kafka", "embedded"), default="embedded", help="the log under a worker's cases"
     )
+    parser.add_argument("--servers", help="over Kafka: a broker that runs, in place of one of its own")
+    parser.add_argument("--only", help="the cases whose names have this text")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
-    cases = load_cases(options.dir, options.kind)
-    waiting = Counter(case["kind"] for case in cases if case["kind"] not in BUILT)
-    for kind, count in waiting.items():
-        print(f"{kind}: not built yet, {count} cases left out")
+    cases = [
+        case
+        for case in load_cases(options.dir, options.kind)
+        if not options.only or re.search(options.only, case["name"])
+    ]
     results = []
     for case in cases:
-        if case["kind"] in BUILT:
-            found = run_mirror(case) if case["kind"] == "mirror" else run_case(case)
-            results.append({"kind": case["kind"], "name": case["name"], "passed": not found, "differences": found})
-            if found:
-                print(f"FAILED {case['kind']}/{case['name']}: {found[0][:600]}")
+        began = time.monotonic()
+        found = run(case, options)
+        results.append(
+            {
+                "kind": case["kind"],
+                "name": case["name"],
+                "passed": not found,
+                "differences": found,
+                "seconds": round(time.monotonic() - began, 2),
+            }
+        )
+        if found:
+            print(f"FAILED {case['kind']}/{case['name']}: {found[0][:600]}")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
     failed = sum(not result["passed"] for result in results)

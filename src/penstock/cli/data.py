@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import connect_single
+from penstock.cli import connect_single, connect_worker
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import instant_ms
 from penstock.cli.output import console, waiting, working
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(grouped(datagen))
     connect_single.register(connectors)
+    connect_worker.register(connectors)
     app.add_typer(connectors, name="connect")
 
 

@@ -18,7 +18,7 @@ from penstock.connect.plugins import Plugin, PluginKind, Plugins, connector_plug
 from penstock.connect.transforms import Transformation
 from penstock.errors import ConfigError, PenstockError
 
-__all__ = ["ENTRY_POINTS", "installed_plugins", "load_plugin", "plugin_of"]
+__all__ = ["ENTRY_POINTS", "file_plugins", "installed_plugins", "load_plugin", "plugin_of"]
 
 ENTRY_POINTS = "penstock.connectors"
 
@@ -70,6 +70,23 @@ def load_plugin(reference: str, folders: Iterable[Path] = ()) -> Plugin:
     if found is None:
         raise ConfigError(f"{path} has no {name!r}", hint=f"It has {', '.join(_names(module)) or 'no connectors'}.")
     return plugin_of(found, name)
+
+
+def file_plugins(path: Path) -> list[Plugin]:
+    """All connectors and transformations of a Python file.
+
+    Raises:
+        ConfigError: It cannot be run.
+    """
+    module = _module(path.resolve())
+    own = [found for found in vars(module).values() if getattr(found, "__module__", None) == module.__name__]
+    return [plugin_of(found, found.__name__) for found in own if _is_plugin(found)]
+
+
+def _is_plugin(found: object) -> bool:
+    if hasattr(found, CONNECTOR) or hasattr(found, TRANSFORM):
+        return True
+    return isinstance(found, type) and issubclass(found, Connector | Transformation) and hasattr(found, "java_class")
 
 
 def plugin_of(found: Any, name: str) -> Plugin:

@@ -17,6 +17,12 @@ from penstock.connect.transforms import ABSTRACT, TRANSFORMS
 __all__ = ["KAFKA_VERSION", "Plugin", "PluginKind", "Plugins", "connector_plugin", "standard_plugins"]
 
 KAFKA_VERSION = "4.3.1"  # whose behaviour the plugins under Kafka's names have
+ABSTRACT_INTERFACES = (
+    "org.apache.kafka.connect.storage.Converter",
+    "org.apache.kafka.connect.storage.HeaderConverter",
+    "org.apache.kafka.connect.transforms.Transformation",
+    "org.apache.kafka.connect.transforms.predicates.Predicate",
+)
 SUFFIXES = ("Connector", "Converter", "Transformation")
 
 
@@ -65,12 +71,22 @@ class Plugin:
         """The name without package and outer class, as Java's ``getSimpleName`` has it."""
         return self.java_class.rpartition(".")[2].rpartition("$")[2]
 
+    def require_any(self) -> Plugin:
+        """The plugin, if it is one.
+
+        Raises:
+            SettingError: It is an interface.
+        """
+        return self.require(self.kinds[0]) if self.kinds else self.require(PluginKind.CONVERTER)
+
     def require(self, kind: PluginKind) -> Plugin:
         """The plugin, if it is of this type.
 
         Raises:
-            SettingError: It is of another.
+            SettingError: It is of another, or an interface.
         """
+        if not self.kinds:
+            raise SettingError("This class is abstract and cannot be created.")
         if kind not in self.kinds:
             raise SettingError(f"Class class {self.java_class} does not implement the {INTERFACES[kind]} interface")
         return self
@@ -102,6 +118,8 @@ class Plugins:
         """Add a plugin; a later one takes the place of an earlier one of its name."""
         known = plugin.java_class in self._plugins
         self._plugins[plugin.java_class] = plugin
+        if not plugin.kinds:
+            return
         simple = plugin.simple_name
         short = next((simple.removesuffix(end) for end in SUFFIXES if simple.endswith(end) and simple != end), simple)
         for alias in {simple, short} if not known else ():
@@ -166,4 +184,5 @@ def standard_plugins() -> Plugins:
     )
     transforms = (Plugin(t.java_class, (PluginKind.TRANSFORMATION,), t, t.config) for t in TRANSFORMS)
     predicates = (Plugin(p.java_class, (PluginKind.PREDICATE,), p, p.config) for p in PREDICATES)
-    return Plugins((*converters, *transforms, *predicates), ABSTRACT)
+    interfaces = (Plugin(name, (), object, ConfigDef()) for name in ABSTRACT_INTERFACES)
+    return Plugins((*converters, *transforms, *predicates, *interfaces), ABSTRACT)

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.connect.api import Boundaries, Connector, ExactlyOnce, SourceConnector
 from penstock.connect.config import ConfigDef, ConfigValue, validate
 from penstock.connect.data import SettingError
 from penstock.connect.plugins.connector_definition import CONVERTER_KINDS, WorkerSettings, connector_definition
 from penstock.connect.plugins.enriching import enriched
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
+from penstock.connect.plugins.versions import in_range, version_error
 from penstock.java_text.errors import JavaTextError
 from penstock.java_text.regex import compile_java
 
 __all__ = ["plugin_settings", "validate_connector"]
 
 NO_NULLS = "Null value can not be supplied as the configuration value."
+_NO_API = (
+    "The connector does not implement the API required for preflight validation of exactly-once source support. "
+    "Please consult the documentation for the connector to determine whether it supports exactly-once semantics, and "
+    'then consider reconfiguring the connector to use the value "requested" for this property (which will disable '
+    "this preflight check and allow the connector to be created)."
+)
 DLQ = "errors.deadletterqueue.topic.name"
 
 
@@ -61,13 +69,16 @@ def validate_connector(
     common = enriched(base, given, plugins, strict=False)
     values = validate(common, given, plugins.find)
     if PluginKind.SOURCE in plugin.kinds:
-        _check_source(values, where)
+        _check_source(plugin, given, values, where)
     else:
         _check_sink(given, values)
     _report_nulls(given, values)
+    _check_converter_versions(given, values, plugins)
     entries = _entries(common, values)
-    own = validate(plugin.config, given, plugins.find)
+    own = _own_values(plugin, given, plugins)
     entries += [entry for entry in _entries(plugin.config, own) if entry["value"]["name"] not in common.settings]
+    known = {*common.settings, *plugin.config.settings}
+    entries += [{"definition": None, "value": v.described()} for name, v in values.items() if name not in known]
     groups = [*common.groups, *plugin.config.groups]
     for name in CONVERTER_KINDS:
         more, inner = _converter_entries(name, given, values, plugins)
@@ -75,6 +86,15 @@ def validate_connector(
         groups += [group for group in inner if group not in groups]
     count = sum(len(entry["value"]["errors"]) for entry in entries)
     return {"name": given["connector.class"], "error_count": count, "groups": groups, "configs": entries}
+
+
+def _own_values(plugin: Plugin, given: Mapping[str, Any], plugins: Plugins) -> dict[str, ConfigValue]:
+    """The connector's own settings, validated by itself."""
+    made = plugin.make()
+    if not isinstance(made, Connector):
+        return validate(plugin.config, given, plugins.find)
+    found = made.validate(given)
+    return {name: found.get(name) or ConfigValue(name) for name in plugin.config.settings}
 
 
 def _entries(definition: ConfigDef, values: dict[str, ConfigValue]) -> list[dict[str, Any]]:
@@ -91,16 +111,44 @@ def _report_nulls(given: Mapping[str, Any], values: dict[str, ConfigValue]) -> N
             values.setdefault(name, ConfigValue(name)).errors.append(NO_NULLS)
 
 
-def _check_source(values: dict[str, ConfigValue], worker: WorkerSettings) -> None:
+def _check_source(
+    plugin: Plugin, given: Mapping[str, Any], values: dict[str, ConfigValue], worker: WorkerSettings
+) -> None:
     support = values["exactly.once.support"]
-    if str(support.value).lower() == "required" and not support.errors and not worker.exactly_once:
-        support.errors.append("This worker does not have exactly-once source support enabled.")
+    made = plugin.make()
+    source = made if isinstance(made, SourceConnector) else SourceConnector()
+    config = {name: value for name, value in given.items() if value is not None}
+    if str(support.value).lower() == "required" and not support.errors:
+        if not worker.exactly_once:
+            support.errors.append("This worker does not have exactly-once source support enabled.")
+        else:
+            support.errors += _support_errors(source.exactly_once_support(config))
     boundary = values["transaction.boundary"]
-    if str(boundary.value).lower() == "connector" and not boundary.errors:
+    asked = str(boundary.value).lower() == "connector" and not boundary.errors
+    if asked and source.can_define_transaction_boundaries(config) is not Boundaries.SUPPORTED:
         boundary.errors.append(
             "The connector does not support connector-defined transaction boundaries with the given configuration. "
             "Please reconfigure it to use a different transaction boundary definition."
         )
+
+
+def _support_errors(support: ExactlyOnce | None) -> list[str]:
+    if support is ExactlyOnce.SUPPORTED:
+        return []
+    if support is ExactlyOnce.UNSUPPORTED:
+        return ["The connector does not support exactly-once semantics with the provided configuration."]
+    return [_NO_API]
+
+
+def _check_converter_versions(given: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins) -> None:
+    """Report a converter that is not there in the version that is asked for."""
+    for name in CONVERTER_KINDS:
+        wanted, chosen = given.get(f"{name}.plugin.version"), given.get(name)
+        if wanted is None or chosen is None or values[name].errors:
+            continue
+        plugin = plugins.find(str(chosen))
+        if not in_range(plugin.version, wanted):
+            _both(values[name], values[f"{name}.plugin.version"], version_error(plugin, wanted))
 
 
 def _check_sink(given: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:

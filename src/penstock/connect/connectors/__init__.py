@@ -1,0 +1,6 @@
+"""Connectors that come with Penstock, and those that are found in files and installed packages."""
+
+from penstock.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
+from penstock.connect.connectors.found import known_plugins
+
+__all__ = ["FileStreamSinkConnector", "FileStreamSourceConnector", "known_plugins"]

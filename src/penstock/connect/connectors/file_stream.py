@@ -1,0 +1,195 @@
+"""Kafka's file connectors: lines of a file to a topic, and the records of topics to lines of a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TextIO
+
+from penstock.connect.api import (
+    ExactlyOnce,
+    SinkConnector,
+    SinkTask,
+    SourceConnector,
+    SourceTask,
+)
+from penstock.connect.connectors.lines import FollowedFile, followed_files
+from penstock.connect.data import STRING, SinkRecord, SourceRecord
+from penstock.connect.data.texts import java_text
+from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
+from penstock.connect.plugins.registry import KAFKA_VERSION
+from penstock.errors import ConnectError
+from penstock.log.base import TopicPartition
+
+__all__ = ["FileStreamSinkConnector", "FileStreamSinkTask", "FileStreamSourceConnector", "FileStreamSourceTask"]
+
+_PACKAGE = "org.apache.kafka.connect.file"
+FILENAME, POSITION = "filename", "position"
+_STDIN = (
+    "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used for input "
+    "and offsets are not tracked."
+)
+_NO_OFFSET = "Offset objects should either be null or contain the key 'position'"
+
+
+class FileStreamSourceTask(SourceTask):
+    """The lines of a file, or of the files of a folder or pattern, as they come."""
+
+    java_class: ClassVar[str] = f"{_PACKAGE}.FileStreamSourceTask"
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Take the config; files are opened by `poll`."""
+        self._topic = settings["topic"]
+        self._batch = FILE_SOURCE.parse(settings)["batch.size"]
+        self._path = settings.get("file")
+        self._files: dict[str, FollowedFile] = {}
+
+    def poll(self) -> list[SourceRecord] | None:
+        """The next lines, at most ``batch.size`` of one file."""
+        for name in followed_files(self._path):
+            if name not in self._files:
+                self._files[name] = self._open(name)
+            file = self._files[name]
+            lines = file.read(self._batch)
+            if lines:
+                return [self._record(name, text, position) for text, position in lines]
+        return None
+
+    def stop(self) -> None:
+        """Close the files."""
+        for file in getattr(self, "_files", {}).values():
+            file.close()
+
+    def _open(self, name: str) -> FollowedFile:
+        stored = self.context.offset_reader.offset({FILENAME: name}) if self._path else None
+        position = 0 if stored is None else stored.get(POSITION)
+        if isinstance(position, bool) or not isinstance(position, int):
+            raise ConnectError(f"Offset position is the incorrect type: {position!r}", hint="Reset the offsets.")
+        return FollowedFile(Path(name) if self._path else None, position)
+
+    def _record(self, name: str, text: str, position: int) -> SourceRecord:
+        partition = {FILENAME: name} if self._path else None
+        return SourceRecord(
+            topic=self._topic,
+            value=text,
+            value_schema=STRING,
+            source_partition=partition,
+            source_offset=None if partition is None else {POSITION: position},
+        )
+
+
+class FileStreamSourceConnector(SourceConnector):
+    """Lines of a file to a topic. Kafka's ``FileStreamSourceConnector``.
+
+    ``file`` may also be a folder or a pattern such as ``/var/log/nginx/*.log``: all of its files are followed.
+    """
+
+    java_class: ClassVar[str] = f"{_PACKAGE}.FileStreamSourceConnector"
+    version: ClassVar[str] = KAFKA_VERSION
+    config = FILE_SOURCE
+    task_class = FileStreamSourceTask
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Take the config."""
+        self._settings = dict(settings)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one task reads all files
+        """The config of the only task."""
+        return [dict(self._settings)]
+
+    def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:
+        """Supported, unless it reads the standard input."""
+        return ExactlyOnce.SUPPORTED if settings.get("file") else ExactlyOnce.UNSUPPORTED
+
+    def alter_offsets(
+        self,
+        settings: Mapping[str, str],
+        offsets: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]],
+    ) -> bool:
+        """Check positions: whole numbers from 0 on, by file name.
+
+        Raises:
+            ConnectError: A partition or an offset is none of a file.
+        """
+        if not settings.get("file"):
+            raise ConnectError(_STDIN)
+        for partition, offset in offsets:
+            if offset is None:
+                continue
+            if partition is None:
+                raise ConnectError("Partition objects cannot be null")
+            if FILENAME not in partition:
+                raise ConnectError("Partition objects should contain the key 'filename'")
+            if POSITION not in offset:
+                raise ConnectError(_NO_OFFSET)
+            position = offset[POSITION]
+            if isinstance(position, bool) or not isinstance(position, int):
+                raise ConnectError("The value for the 'position' key in the offset is expected to be a Long value")
+            if position < 0:
+                raise ConnectError("The value for the 'position' key in the offset should be a non-negative value")
+        return True
+
+
+class FileStreamSinkTask(SinkTask):
+    """Appends the value of each record to a file, as Java's ``toString`` shows it."""
+
+    java_class: ClassVar[str] = f"{_PACKAGE}.FileStreamSinkTask"
+    _out: TextIO | None = None
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Open the file, or the standard output.
+
+        Raises:
+            ConnectError: The file cannot be opened.
+        """
+        name = settings.get("file")
+        self._own = bool(name)
+        if not name:
+            self._out = sys.stdout
+            return
+        try:
+            self._out = Path(name).open("a", encoding="utf-8", newline="")  # noqa: SIM115 - closed by stop
+        except OSError as error:
+            raise ConnectError(f"Couldn't find or create file '{name}' for FileStreamSinkTask") from error
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        """Write a line for each record."""
+        if self._out is not None and records:
+            self._out.write("".join(f"{java_text(record.value, record.value_schema)}\n" for record in records))
+            self._out.flush()
+
+    def flush(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002 - all is one file
+        """Write what the file's buffer holds."""
+        if self._out is not None:
+            self._out.flush()
+
+    def stop(self) -> None:
+        """Close the file."""
+        if self._out is not None and self._own:
+            self._out.close()
+
+
+class FileStreamSinkConnector(SinkConnector):
+    """Records of topics to lines of a file. Kafka's ``FileStreamSinkConnector``."""
+
+    java_class: ClassVar[str] = f"{_PACKAGE}.FileStreamSinkConnector"
+    version: ClassVar[str] = KAFKA_VERSION
+    config = FILE_SINK
+    task_class = FileStreamSinkTask
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Take the config."""
+        self._settings = dict(settings)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """The same config for each task; the group shares the partitions among them."""
+        return [dict(self._settings) for _ in range(max_tasks)]
+
+    def alter_offsets(
+        self,
+        settings: Mapping[str, str],  # noqa: ARG002 - any offset will do
+        offsets: Mapping[TopicPartition, int | None],  # noqa: ARG002
+    ) -> bool:
+        """Nothing to check: a file has no offsets of its own."""
+        return True

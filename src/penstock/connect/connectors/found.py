@@ -1,0 +1,43 @@
+"""All plugins that a worker has: Apache Kafka's, Penstock's connectors, those of packages and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock.connect.api import Connector
+from penstock.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
+from penstock.connect.functions.loading import file_plugins, installed_plugins
+from penstock.connect.plugins import Plugins, connector_plugin
+from penstock.errors import ConfigError
+
+__all__ = ["known_plugins"]
+
+_OWN: tuple[type[Connector], ...] = (FileStreamSourceConnector, FileStreamSinkConnector)
+
+
+def known_plugins(paths: Iterable[str] = ()) -> Plugins:
+    """The plugins of a worker: those of Kafka and of Penstock, of installed packages, and of the files of its paths.
+
+    Args:
+        paths: Python files, or folders of them. All of their connectors and transformations are plugins; others of a
+            folder can be named by a reference such as ``my_connectors.py:http_poll``.
+
+    Raises:
+        ConfigError: A path does not exist, or its code does not run.
+    """
+    places = [Path(path) for path in paths if path]
+    for place in places:
+        if not place.exists():
+            raise ConfigError(
+                f"plugin.path names {place}, which does not exist", hint="Name Python files, or folders of them."
+            )
+    folders = [place for place in places if place.is_dir()]
+    plugins = installed_plugins(folders)
+    for connector in _OWN:
+        plugins.add(connector_plugin(connector))
+    files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
+    for file in (*files, *(place for place in places if place.suffix == ".py" and place.is_file())):
+        for plugin in file_plugins(file):
+            plugins.add(plugin)
+    return plugins

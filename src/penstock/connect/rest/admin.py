@@ -1,0 +1,82 @@
+"""The endpoints of the worker itself: its version, its health, its loggers, its progress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.connect.plugins import KAFKA_VERSION
+from penstock.connect.rest.messages import Answer, Call, fields_of, json_of
+from penstock.connect.worker.loggers import known_level
+from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.worker import Worker
+from penstock.version import __version__
+
+__all__ = ["AdminEndpoints"]
+
+_HEALTHY = "Worker has completed startup and is ready to handle requests."
+_STARTING = "Worker is still starting up."
+
+
+class AdminEndpoints:
+    """The endpoints ``/``, ``/health``, ``/admin/loggers`` and ``/penstock``."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def root(self, call: Call) -> Answer:  # noqa: ARG002 - as all endpoints
+        """Version and cluster."""
+        cluster = self._worker.log.identity()
+        return Answer(body={"version": KAFKA_VERSION, "commit": f"penstock-{__version__}", "kafka_cluster_id": cluster})
+
+    def health(self, call: Call) -> Answer:  # noqa: ARG002
+        """Whether the worker is ready."""
+        if self._worker.herder.ready.is_set():
+            return Answer(body={"status": "healthy", "message": _HEALTHY})
+        return Answer(503, {"status": "starting", "message": _STARTING})
+
+    def loggers(self, call: Call) -> Answer:  # noqa: ARG002
+        """All loggers."""
+        return Answer(body=self._worker.loggers.all())
+
+    def logger(self, call: Call) -> Answer:
+        """One logger."""
+        return Answer(body=self._worker.loggers.level(call.names["logger"]))
+
+    def set_logger(self, call: Call) -> Answer:
+        """Set the level of a logger, of this worker or of all."""
+        level = fields_of(json_of(call.body) or {}, ("level",), "a level").get("level")
+        if level is None:
+            raise RequestError(400, "Desired 'level' parameter was not specified in request.")
+        if not known_level(str(level)):
+            raise RequestError(404, f"invalid log level '{level}'.")
+        name = call.names["logger"]
+        if call.query.get("scope", "worker").strip().lower() != "cluster":
+            return Answer(body=self._worker.loggers.set(name, str(level)))
+        if self._worker.config.distributed:
+            self._worker.herder.stores.configs.put_logger(name, str(level).upper())
+        else:
+            self._worker.loggers.set(name, str(level))
+        return Answer.empty(204)
+
+    def progress(self, call: Call) -> Answer:  # noqa: ARG002
+        """The progress of the tasks that this worker has, and why connectors could not configure theirs."""
+        herder = self._worker.herder
+        with herder.lock:
+            tasks: list[dict[str, Any]] = []
+            for task in sorted(herder.tasks.owned()):
+                handle = herder.tasks.handle(task)
+                if handle is None:
+                    continue
+                made = handle.progress
+                tasks.append(
+                    {
+                        "connector": task[0],
+                        "task": task[1],
+                        "records": made.records,
+                        "errors": made.errors,
+                        "last_error": made.last_error,
+                        "last_record_ms": made.last_record_ms,
+                    }
+                )
+            failures = {n: slot.task_configs_error for n, slot in herder.connectors.items() if slot.task_configs_error}
+        return Answer(body={"worker_id": self._worker.worker_id, "tasks": tasks, "task_configs_errors": failures})

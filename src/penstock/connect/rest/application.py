@@ -1,0 +1,155 @@
+"""The ASGI application of a worker: requests to endpoints, their errors to answers as Kafka Connect gives them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from penstock.connect.rest.forwarding import forwarded
+from penstock.connect.rest.messages import JSON, Answer, Call
+from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders
+from penstock.connect.rest.routing import Route, find_route, is_ambiguous, routes
+from penstock.connect.tasks.traces import error_message
+from penstock.connect.worker.refusals import ElsewhereError, RequestError
+from penstock.connect.worker.worker import Worker
+from penstock.errors import FencedError, PenstockError
+
+__all__ = ["ConnectApplication"]
+
+_log = logging.getLogger(__name__)
+_HTML = "text/html;charset=iso-8859-1"
+_PAGE = b"<html><body><h2>HTTP ERROR 400 Bad Request</h2></body></html>\n"
+_HTTP = {
+    404: "HTTP 404 Not Found",
+    405: "HTTP 405 Method Not Allowed",
+    406: "HTTP 406 Not Acceptable",
+    415: "HTTP 415 Unsupported Media Type",
+}
+_CONFLICT = (
+    "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
+)
+
+
+class ConnectApplication:
+    """The REST interface of a worker.
+
+    Args:
+        worker: The worker.
+        url: Its URL, as Location and other workers have it.
+    """
+
+    def __init__(self, worker: Worker, url: str) -> None:
+        self._worker = worker
+        self._url = url
+        self._routes = routes(worker)
+        self._headers = ExtraHeaders.of(worker.config["response.http.headers.config"])
+        self._cross_origin = CrossOrigin(
+            worker.config["access.control.allow.origin"], worker.config["access.control.allow.methods"]
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        request = Request(scope, receive)
+        response = await self._answer(request)
+        for name, value in (*self._headers, *self._cross_origin.headers(request.method, request.headers)):
+            response.headers[name] = value
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1").partition("?")[0]
+        kind = request.headers.get("content-type")
+        if is_ambiguous(path) or (kind is not None and "/" not in kind):
+            shown = request.method in ("GET", "HEAD", "POST")
+            return Response(
+                _PAGE if shown else b"", 400, media_type=None, headers={"content-type": _HTML} if shown else None
+            )
+        found = find_route(self._routes, path)
+        if found is None:
+            return _plain_error(404)
+        route, names = found
+        if request.method == "OPTIONS":
+            text = ", ".join(route.methods)
+            headers = {"allow": text.replace(" ", ""), "content-type": "text/plain"}
+            return Response(text.encode(), headers=headers)
+        body = await request.body()
+        refused = _refusal(route, request, body)
+        if refused is not None:
+            return refused
+        query = request.url.query
+        parameters: dict[str, str] = {}
+        for name, value in parse_qsl(query, keep_blank_values=True):
+            parameters[name] = (
+                f"{parameters[name]}\0{value}"
+                if name == "expand" and name in parameters
+                else parameters.get(name, value)
+            )
+        call = Call(
+            request.method, f"{path}?{query}" if query else path, names, parameters, dict(request.headers), body
+        )
+        answer = await run_in_threadpool(self._called, route, call)
+        return self._response(answer, request.method)
+
+    def _called(self, route: Route, call: Call) -> Answer:
+        """Call the endpoint; its errors become answers."""
+        endpoint = route.endpoints["GET" if call.method == "HEAD" else call.method]
+        try:
+            return endpoint(call)
+        except ElsewhereError as error:
+            return forwarded(call, error.url, secure=self._worker.config.secure)
+        except RequestError as error:
+            return _error(error.status, error.message)
+        except FencedError:
+            return _error(409, _CONFLICT)
+        except PenstockError as error:
+            return _error(500, error_message(error))
+        except Exception as error:  # noqa: BLE001 - a bug: the client gets an answer
+            _log.exception("%s %s could not be answered", call.method, call.target[:200])
+            return _error(500, f"{type(error).__name__}: {error}")
+
+    def _response(self, answer: Answer, method: str) -> Response:
+        headers = dict(answer.headers)
+        if "location" in headers:
+            headers["location"] = self._url + headers["location"]
+        if not answer.has_body:
+            return Response(status_code=answer.status, headers=headers)
+        content = answer.encoded()
+        headers["content-type"] = JSON
+        if method == "HEAD":
+            return Response(status_code=answer.status, headers={**headers, "content-length": str(len(content))})
+        return Response(content, answer.status, headers)
+
+
+def _refusal(route: Route, request: Request, body: bytes) -> Response | None:
+    """What the server refuses before an endpoint sees it."""
+    method = "GET" if request.method == "HEAD" else request.method
+    if method not in route.endpoints:
+        return _plain_error(405)
+    kind = request.headers.get("content-type")
+    if method != "GET":
+        if kind is not None and kind.partition(";")[0].strip().lower() != JSON:
+            return _plain_error(415)
+        if kind is None and body and method in route.reads:
+            return Response(_error(415, _HTTP[415]).encoded(), 415, {"content-type": JSON})
+    if not _accepts_json(request.headers):
+        return _plain_error(406)
+    return None
+
+
+def _accepts_json(headers: Mapping[str, str]) -> bool:
+    kinds = [part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")]
+    return any(kind in ("*/*", "application/*", JSON) for kind in kinds)
+
+
+def _error(status: int, message: str) -> Answer:
+    return Answer(status, {"error_code": status, "message": message})
+
+
+def _plain_error(status: int) -> Response:
+    """An error of the server below the endpoints: JSON without a content type."""
+    return Response(_error(status, _HTTP[status]).encoded(), status)

@@ -1,0 +1,220 @@
+"""The endpoints of connectors, their tasks, topics and offsets."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from typing import Any
+from urllib.parse import quote
+
+from penstock.connect.rest.messages import Answer, Call, config_of, fields_of, json_of
+from penstock.connect.storage.config_store import RestartRequest
+from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.worker import Worker
+
+__all__ = ["SIGNATURE", "SIGNATURE_ALGORITHM", "ConnectorEndpoints", "location_of", "signature"]
+
+SIGNATURE, SIGNATURE_ALGORITHM = "x-connect-authorization", "x-connect-request-signature-algorithm"
+_KEPT = "/;:@&=+$,-_.!~*'()%"
+_BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_STATES = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
+_JAVA_BLANKS = "".join(chr(code) for code in range(33))
+
+
+def location_of(name: str) -> str:
+    """The path of a connector, as the header Location has it.
+
+    >>> location_of("with space?"), location_of("100%")
+    ('/connectors/with%20space%3F', '/connectors/100%25')
+    """
+    return f"/connectors/{quote(_BARE_PERCENT.sub('%25', name), safe=_KEPT)}"
+
+
+def signature(key: bytes, body: bytes) -> str:
+    """The signature of an internal request."""
+    return base64.b64encode(hmac.new(key, body, hashlib.sha256).digest()).decode()
+
+
+class ConnectorEndpoints:
+    """The endpoints below ``/connectors``."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._operations = worker.operations
+
+    def listing(self, call: Call) -> Answer:
+        """All connectors: their names, or what ``expand`` asks for."""
+        names = self._operations.connectors()
+        wanted = [part for part in ("status", "info") if part in call.query.get("expand", "").split("\0")]
+        if not wanted:
+            return Answer(body=names)
+        looks = {"status": self._operations.status, "info": self._operations.info}
+        found: dict[str, Any] = {}
+        for name in names:
+            try:
+                found[name] = {part: looks[part](name) for part in wanted}
+            except RequestError:
+                continue  # deleted in between
+        return Answer(body=found)
+
+    def create(self, call: Call) -> Answer:
+        """Create a connector."""
+        document = json_of(call.body)
+        if document is None:
+            raise RequestError(500, "The request has no body")
+        given = fields_of(document, ("name", "config", "initial_state"), "a connector")
+        name = given.get("name")
+        name = "" if name is None else str(name).strip(_JAVA_BLANKS)
+        state = given.get("initial_state")
+        if state is not None and str(state).upper() not in _STATES:
+            raise RequestError(500, f"No enum constant of the initial state {state}: it is one of {', '.join(_STATES)}")
+        if given.get("config") is None:
+            raise RequestError(500, "The request has no config")
+        config = config_of(given["config"])
+        _check_name(name, config)
+        body = self._operations.create(name, config, None if state is None else _STATES[str(state).upper()])
+        return Answer(201, body, {"location": location_of(name)})
+
+    def info(self, call: Call) -> Answer:
+        """A connector."""
+        return Answer(body=self._operations.info(call.names["connector"]))
+
+    def config(self, call: Call) -> Answer:
+        """A connector's config."""
+        return Answer(body=self._operations.config(call.names["connector"]))
+
+    def put_config(self, call: Call) -> Answer:
+        """Create a connector, or replace its config."""
+        name, config = call.names["connector"], config_of(json_of(call.body))
+        _check_name(name, config)
+        created, body = self._operations.put_config(name, config)
+        return Answer(201, body, {"location": location_of(name)}) if created else Answer(body=body)
+
+    def patch_config(self, call: Call) -> Answer:
+        """Change some settings of a connector."""
+        return Answer(body=self._operations.patch_config(call.names["connector"], config_of(json_of(call.body))))
+
+    def delete(self, call: Call) -> Answer:
+        """Delete a connector."""
+        self._operations.delete(call.names["connector"])
+        return Answer.empty(204)
+
+    def status(self, call: Call) -> Answer:
+        """The states of a connector and its tasks."""
+        return Answer(body=self._operations.status(call.names["connector"]))
+
+    def restart(self, call: Call) -> Answer:
+        """Restart a connector, or also its tasks."""
+        request = RestartRequest(call.names["connector"], call.flag("onlyFailed"), call.flag("includeTasks"))
+        body = self._operations.restart(request)
+        return Answer.empty(204) if body is None else Answer(202, body)
+
+    def pause(self, call: Call) -> Answer:
+        """Pause a connector."""
+        self._operations.set_target(call.names["connector"], "PAUSED")
+        return Answer.empty(202)
+
+    def resume(self, call: Call) -> Answer:
+        """Resume a connector."""
+        self._operations.set_target(call.names["connector"], "STARTED")
+        return Answer.empty(202)
+
+    def stop(self, call: Call) -> Answer:
+        """Stop a connector and all of its tasks."""
+        self._operations.set_target(call.names["connector"], "STOPPED")
+        return Answer.empty(204)
+
+    def tasks(self, call: Call) -> Answer:
+        """A connector's tasks with their configs."""
+        return Answer(body=self._operations.tasks(call.names["connector"]))
+
+    def task_status(self, call: Call) -> Answer:
+        """The state of a task."""
+        return Answer(body=self._operations.task_status((call.names["connector"], call.number("task"))))
+
+    def restart_task(self, call: Call) -> Answer:
+        """Restart a task."""
+        self._operations.restart_task((call.names["connector"], call.number("task")))
+        return Answer.empty(204)
+
+    def topics(self, call: Call) -> Answer:
+        """The topics that a connector uses."""
+        return Answer(body=self._operations.topics(call.names["connector"]))
+
+    def reset_topics(self, call: Call) -> Answer:
+        """Forget the topics that a connector has used."""
+        self._operations.reset_topics(call.names["connector"])
+        return Answer.empty(202)
+
+    # Offsets
+
+    def offsets(self, call: Call) -> Answer:
+        """A connector's offsets."""
+        return Answer(body=self._worker.offsets.offsets(call.names["connector"]))
+
+    def alter_offsets(self, call: Call) -> Answer:
+        """Set offsets of a connector."""
+        document = json_of(call.body)
+        if document is None:
+            raise RequestError(500, "The request has no body")
+        offsets = fields_of(document, ("offsets",), "offsets").get("offsets")
+        if offsets is not None and not isinstance(offsets, list):
+            raise RequestError(500, "Cannot deserialize offsets from an object")
+        pairs = []
+        for each in offsets or ():
+            fields = fields_of(each, ("partition", "offset"), "an offset")
+            pair = tuple(fields.get(name) for name in ("partition", "offset"))
+            if any(part is not None and not isinstance(part, dict) for part in pair):
+                raise RequestError(500, "Cannot deserialize a partition or an offset: each is an object")
+            pairs.append((pair[0], pair[1]))
+        return Answer(body=self._worker.offsets.alter(call.names["connector"], pairs))
+
+    def reset_offsets(self, call: Call) -> Answer:
+        """Delete all offsets of a connector."""
+        return Answer(body=self._worker.offsets.reset(call.names["connector"]))
+
+    # Between workers
+
+    def put_tasks(self, call: Call) -> Answer:
+        """Store the configs of a connector's tasks."""
+        document = json_of(call.body)
+        if not isinstance(document, list):
+            raise RequestError(500, "Cannot deserialize configs of tasks: they are an array")
+        configs = [{k: v for k, v in config_of(each).items() if v is not None} for each in document]
+        self._check_signature(call)
+        self._operations.put_tasks(call.names["connector"], configs)
+        return Answer.empty(204)
+
+    def fence(self, call: Call) -> Answer:
+        """Fence earlier runs of a connector's tasks."""
+        self._check_signature(call)
+        self._operations.put_fencing(call.names["connector"])
+        return Answer.empty(204)
+
+    def _check_signature(self, call: Call) -> None:
+        if not self._worker.config.distributed:
+            raise RequestError(
+                500, "Kafka Connect in standalone mode does not support externally setting task configurations."
+            )
+        given, algorithm = call.headers.get(SIGNATURE), call.headers.get(SIGNATURE_ALGORITHM)
+        if given is None or algorithm is None:
+            raise RequestError(400, "Internal request missing required signature")
+        key = self._worker.herder.stores.configs.state.session_key
+        try:
+            sent = base64.b64decode(given, validate=True)
+        except binascii.Error:
+            sent = b""
+        wanted = b"" if key is None else hmac.new(key, call.body, hashlib.sha256).digest()
+        if algorithm != "HmacSHA256" or not wanted or not hmac.compare_digest(sent, wanted):
+            raise RequestError(403, "Internal request contained invalid signature.")
+
+
+def _check_name(name: str, config: dict[str, str | None]) -> None:
+    own = config.get("name")
+    if "name" in config and own != name:
+        raise RequestError(
+            400, f"Connector name configuration ({own}) doesn't match connector name in the URL ({name})"
+        )

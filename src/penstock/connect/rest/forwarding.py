@@ -1,0 +1,74 @@
+"""Passing requests on to the worker that has to do them."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import ssl
+from urllib.parse import urlsplit
+
+from penstock.connect.rest.messages import JSON, Answer, Call
+
+__all__ = ["ask_worker", "forwarded"]
+
+_log = logging.getLogger(__name__)
+_PASSED = (
+    "content-type",
+    "accept",
+    "authorization",
+    "x-connect-authorization",
+    "x-connect-request-signature-algorithm",
+)
+_TIMEOUT_S = 90.0
+_BUSY = "Cannot complete request momentarily due to no known leader URL, likely because a rebalance was underway."
+_AGAIN = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
+
+
+def forwarded(call: Call, worker: str, *, secure: bool) -> Answer:
+    """Let another worker (``host:port``) answer a request; one that was passed on twice is refused."""
+    passes = call.query.get("forward")
+    if not worker:
+        return _conflict(_BUSY)
+    if passes == "false":
+        return _conflict(_AGAIN)
+    mark = "true" if passes is None else "false"
+    path, _, query = call.target.partition("?")
+    kept = [part for part in query.split("&") if part and not part.startswith("forward=")]
+    target = f"{path}?{'&'.join([*kept, f'forward={mark}'])}"
+    headers = {name: value for name, value in call.headers.items() if name in _PASSED}
+    try:
+        return ask_worker(f"{'https' if secure else 'http'}://{worker}", (call.method, target), call.body, headers)
+    except OSError as error:
+        _log.warning("worker %s cannot be reached: %s", worker, error)
+        return Answer(500, {"error_code": 500, "message": f"IO Error trying to forward REST request: {error}"})
+
+
+def ask_worker(url: str, request: tuple[str, str], body: bytes, headers: dict[str, str]) -> Answer:
+    """Send a request (method and target) to another worker.
+
+    Raises:
+        OSError: It cannot be reached.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or 80
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=ssl.create_default_context())
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request(*request, body=body or None, headers=headers)
+        response = connection.getresponse()
+        content = response.read()
+        location = urlsplit(response.headers.get("location", "")).path
+        more = {"location": location} if location else {}
+        is_json = (response.headers.get("content-type") or "").startswith(JSON)
+        return Answer(response.status, None, more, content or None, has_body=bool(content) or is_json)
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"{url} does not answer as a worker: {error}") from error
+    finally:
+        connection.close()
+
+
+def _conflict(message: str) -> Answer:
+    return Answer(409, {"error_code": 409, "message": message})

@@ -1,0 +1,144 @@
+"""Requests and answers of the REST interface, and the JSON of their bodies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.connect.worker.refusals import RequestError
+from penstock.java_text.numbers import double_text
+from penstock.json_depth import depth_of
+
+__all__ = ["JSON", "Answer", "Call", "config_of", "fields_of", "json_of"]
+
+JSON = "application/json"
+_DEEPEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to an endpoint.
+
+    Attributes:
+        method: The method.
+        target: Path and query as they were sent.
+        names: The parts of the path that the endpoint names, decoded.
+        query: The query's parameters; of several of one name the first.
+        headers: Headers by lower-case name.
+        body: The body.
+    """
+
+    method: str
+    target: str
+    names: Mapping[str, str]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    def flag(self, name: str) -> bool:
+        """A parameter that is ``true`` or anything else."""
+        return self.query.get(name, "").strip().lower() == "true"
+
+    def number(self, name: str) -> int:
+        """A part of the path that is a number of 32 bits.
+
+        Raises:
+            RequestError: It is none: there is no such page (404).
+        """
+        try:
+            number = int(self.names[name])
+        except ValueError:
+            number = 1 << 31
+        if not -(1 << 31) <= number < 1 << 31:
+            raise RequestError(404, "HTTP 404 Not Found")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer.
+
+    Attributes:
+        status: The status.
+        body: Its JSON; absent if ``content`` is given or there is none.
+        headers: Further headers.
+        content: The body's bytes, where they come from another worker.
+        has_body: Whether there is a body.
+    """
+
+    status: int = 200
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    has_body: bool = True
+
+    @classmethod
+    def empty(cls, status: int) -> Answer:
+        """An answer without a body."""
+        return cls(status, has_body=False)
+
+    def encoded(self) -> bytes:
+        """The body's bytes."""
+        if self.content is not None:
+            return self.content
+        return json.dumps(self.body, ensure_ascii=False, separators=(",", ":")).encode() if self.has_body else b""
+
+
+def json_of(body: bytes) -> Any:
+    """Read a body.
+
+    Raises:
+        RequestError: It is no JSON (500, as Kafka Connect answers).
+    """
+    if not body.strip():
+        return None
+    try:
+        if depth_of(body) > _DEEPEST:
+            raise RequestError(500, f"The JSON is nested more than {_DEEPEST} levels deep")
+        return json.loads(body)
+    except ValueError as error:
+        raise RequestError(500, f"Cannot deserialize the request: {error}") from error
+
+
+def fields_of(document: Any, known: tuple[str, ...], what: str) -> dict[str, Any]:
+    """An object of a body, of whose fields all are known.
+
+    Raises:
+        RequestError: It is none, or has others (500).
+    """
+    if not isinstance(document, dict):
+        raise RequestError(500, f"Cannot deserialize {what} from {_shown(document)}")
+    unknown = [name for name in document if name not in known]
+    if unknown:
+        raise RequestError(500, f'Unrecognized field "{unknown[0]}", known are {", ".join(known)}')
+    return document
+
+
+def config_of(document: Any, what: str = "a config") -> dict[str, str | None]:
+    """A config of a body: numbers and booleans become texts.
+
+    Raises:
+        RequestError: It is no object, or a value is a list or an object (500).
+    """
+    if not isinstance(document, dict):
+        raise RequestError(500, f"Cannot deserialize {what} from {_shown(document)}")
+    return {name: _text(name, value) for name, value in document.items()}
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return double_text(value)
+    raise RequestError(500, f"Cannot deserialize a text of {name} from {_shown(value)}")
+
+
+def _shown(document: Any) -> str:
+    kinds = {list: "an array", dict: "an object", str: "a text", type(None): "nothing"}
+    return kinds.get(type(document), "a number")

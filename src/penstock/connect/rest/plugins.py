@@ -1,0 +1,85 @@
+"""The endpoints of plugins: which there are, their settings, validation of connectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.connect.data import SettingError, java_name
+from penstock.connect.plugins import Plugin, PluginKind, plugin_settings
+from penstock.connect.plugins.versions import in_range, version_error
+from penstock.connect.rest.messages import Answer, Call, config_of, json_of
+from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.validating import validated
+from penstock.connect.worker.worker import Worker
+
+__all__ = ["PluginEndpoints"]
+
+_CONNECTORS = (PluginKind.SINK, PluginKind.SOURCE)
+_KINDS = tuple(PluginKind)
+_BAD_REQUEST = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException"
+_OTHER = ("org.apache.kafka.common.config.provider.",)
+_JAVA_OWN = ("java.lang.",)
+
+
+class PluginEndpoints:
+    """The endpoints below ``/connector-plugins``."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._plugins = worker.herder.plugins
+
+    def listing(self, call: Call) -> Answer:
+        """The connectors, or all plugins with ``connectorsOnly=false``."""
+        only = call.query.get("connectorsOnly", "true").strip().lower() != "false"
+        kinds = _CONNECTORS if only else (*_CONNECTORS, *(kind for kind in _KINDS if kind not in _CONNECTORS))
+        found = [self._described(plugin, kind) for kind in kinds for plugin in self._plugins.of_kind(kind)]
+        return Answer(body=found)
+
+    def settings(self, call: Call) -> Answer:
+        """The definitions of a plugin's settings."""
+        name = call.names["plugin"]
+        plugin = self._find(name)
+        wanted = call.query.get("version")
+        if wanted is not None and not in_range(plugin.version, wanted):
+            raise RequestError(400, version_error(plugin, wanted))
+        return Answer(body=plugin_settings(plugin, self._plugins, self._worker.config.plugin_settings))
+
+    def validate(self, call: Call) -> Answer:
+        """Validate the config of a connector."""
+        name = call.names["plugin"]
+        document = json_of(call.body)
+        if document is None:
+            raise RequestError(500, "The request has no body")
+        config = config_of(document)
+        given = config.get("connector.class")
+        if given is not None and not _matches(given, name):
+            raise RequestError(400, f"Included connector type {given} does not match request type {name}")
+        try:
+            return Answer(body=validated(self._worker.herder, config))
+        except RequestError as error:
+            raise RequestError(500, f"{_BAD_REQUEST}: {error.message}") from error
+        except SettingError as error:
+            raise RequestError(500, f"{java_name(error)}: {error.message}") from error
+
+    def _described(self, plugin: Plugin, kind: PluginKind) -> dict[str, Any]:
+        return {"class": plugin.java_class, "type": kind.value, "version": plugin.version}
+
+    def _find(self, name: str) -> Plugin:
+        if name.startswith(_OTHER):
+            kinds = ", ".join(kind.value for kind in _KINDS)
+            raise RequestError(400, f"Invalid plugin class {name}. Valid types are {kinds}.")
+        if name.startswith(_JAVA_OWN):
+            raise RequestError(500, "Instantiation error")
+        try:
+            return self._plugins.find(name).require_any()
+        except LookupError as error:
+            raise RequestError(404, f"Unknown plugin {name}.") from error
+        except SettingError as error:
+            raise RequestError(500, "Instantiation error") from error
+
+
+def _matches(java_class: str, requested: str) -> bool:
+    """Whether the class of a config is the one of the path, as Kafka Connect compares them: by their ends."""
+    simple = java_class.rpartition(".")[2]
+    ends = (requested, f"{requested}Connector")
+    return java_class.endswith(ends) or simple.endswith(ends) or (requested.endswith(simple) and bool(simple))

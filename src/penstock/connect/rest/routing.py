@@ -1,0 +1,110 @@
+"""Which endpoint a path and a method name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from penstock.connect.rest.admin import AdminEndpoints
+from penstock.connect.rest.connectors import ConnectorEndpoints
+from penstock.connect.rest.messages import Answer, Call
+from penstock.connect.rest.plugins import PluginEndpoints
+from penstock.connect.worker.worker import Worker
+
+__all__ = ["Endpoint", "Route", "find_route", "is_ambiguous", "routes"]
+
+Endpoint = Callable[[Call], Answer]
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_AMBIGUOUS = re.compile(r"%(?:2f|5c|25|00)|\\|//|/(?:%2e|\.)(?:%2e)(?:/|$)|/%2e(?:%2e|\.)?(?:/|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path with its endpoints by method.
+
+    Attributes:
+        segments: The parts of the path; those in braces are names.
+        endpoints: The endpoints.
+        reads: The methods whose body is read, so that it must have a content type.
+    """
+
+    segments: tuple[str, ...]
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    reads: frozenset[str] = frozenset()
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods, with those that each path has."""
+        return [*(("HEAD",) if "GET" in self.endpoints else ()), *self.endpoints, "OPTIONS"]
+
+    def names(self, segments: list[str]) -> dict[str, str] | None:
+        """The named parts of a path, if it is of this route."""
+        if len(segments) != len(self.segments):
+            return None
+        found = {}
+        for own, given in zip(self.segments, segments, strict=True):
+            if own.startswith("{"):
+                found[own.strip("{}")] = given
+            elif own != given:
+                return None
+        return found
+
+
+def routes(worker: Worker) -> list[Route]:
+    """All endpoints of a worker."""
+    connectors, plugins, admin = ConnectorEndpoints(worker), PluginEndpoints(worker), AdminEndpoints(worker)
+
+    def route(path: str, **endpoints: Endpoint) -> Route:
+        by_method = {name.removesuffix("_"): endpoint for name, endpoint in endpoints.items()}
+        reads = frozenset(name.removesuffix("_") for name in endpoints if name.endswith("_"))
+        return Route(tuple(part for part in path.split("/") if part), by_method, reads)
+
+    c, t = "/connectors/{connector}", "/connectors/{connector}/tasks"
+    found = [
+        route("/", GET=admin.root),
+        route("/health", GET=admin.health),
+        route("/connectors", POST_=connectors.create, GET=connectors.listing),
+        route(c, GET=connectors.info, DELETE=connectors.delete),
+        route(f"{c}/config", GET=connectors.config, PUT_=connectors.put_config, PATCH_=connectors.patch_config),
+        route(f"{c}/status", GET=connectors.status),
+        route(f"{c}/restart", POST=connectors.restart),
+        route(f"{c}/pause", PUT=connectors.pause),
+        route(f"{c}/resume", PUT=connectors.resume),
+        route(f"{c}/stop", PUT=connectors.stop),
+        route(f"{c}/topics", GET=connectors.topics),
+        route(f"{c}/topics/reset", PUT=connectors.reset_topics),
+        route(f"{c}/offsets", GET=connectors.offsets, PATCH_=connectors.alter_offsets, DELETE=connectors.reset_offsets),
+        route(f"{c}/fence", PUT=connectors.fence),
+        route(t, GET=connectors.tasks, POST=connectors.put_tasks),
+        route(f"{t}/{{task}}/status", GET=connectors.task_status),
+        route(f"{t}/{{task}}/restart", POST=connectors.restart_task),
+        route("/connector-plugins", GET=plugins.listing),
+        route("/connector-plugins/{plugin}/config", GET=plugins.settings),
+        route("/connector-plugins/{plugin}/config/validate", PUT_=plugins.validate),
+        route("/penstock/progress", GET=admin.progress),
+    ]
+    if worker.config["admin.listeners"] != []:
+        found.append(route("/admin/loggers", GET=admin.loggers))
+        found.append(route("/admin/loggers/{logger}", GET=admin.logger, PUT_=admin.set_logger))
+    return found
+
+
+def is_ambiguous(path: str) -> bool:
+    """Whether a path as it was sent has escapes that the server of Kafka Connect refuses.
+
+    >>> is_ambiguous("/connectors/a%2Fb"), is_ambiguous("//"), is_ambiguous("/connectors/..")
+    (True, True, False)
+    """
+    return _BROKEN_ESCAPE.search(path) is not None or _AMBIGUOUS.search(path) is not None
+
+
+def find_route(known: list[Route], path: str) -> tuple[Route, dict[str, str]] | None:
+    """The route of a path as it was sent, and the named parts of it."""
+    segments = [unquote(part.partition(";")[0]) for part in path.split("/") if part]
+    for each in known:
+        names = each.names(segments)
+        if names is not None:
+            return each, names
+    return None

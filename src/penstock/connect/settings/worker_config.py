@@ -1,0 +1,190 @@
+"""The settings of a worker, by Kafka Connect's names."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from penstock.connect.config import ConfigDef, Kind, OneOf, Range, Setting
+from penstock.connect.data import SettingError
+from penstock.connect.plugins import WorkerSettings
+from penstock.errors import ConfigError
+
+__all__ = ["Mode", "WorkerConfig", "worker_definition"]
+
+Mode = Literal["distributed", "standalone"]
+_CLIENT = re.compile(r"(?:(?:producer|consumer|admin)\.)?(?:security|sasl|ssl)\..*|(?:producer|consumer|admin)\..*")
+_SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+_PLAIN_PORT = 8083
+
+
+def _text(name: str, default: Any = None, **more: Any) -> Setting:
+    return Setting(name=name, kind=more.pop("kind", Kind.STRING), default=default, **more)
+
+
+def _required(name: str, kind: Kind = Kind.STRING) -> Setting:
+    return Setting(name=name, kind=kind)
+
+
+_COMMON = (
+    _text("bootstrap.servers", "localhost:9092"),
+    _required("key.converter"),
+    _required("value.converter"),
+    _text("header.converter", _SIMPLE_HEADERS),
+    _text("listeners", "", kind=Kind.LIST),
+    _text("admin.listeners", None, kind=Kind.LIST),
+    _text("rest.host.name"),  # until Kafka 2.x, and in most tutorials
+    _text("rest.port", None, kind=Kind.INT),
+    _text("rest.advertised.host.name"),
+    _text("rest.advertised.port", None, kind=Kind.INT),
+    _text("rest.advertised.listener"),
+    _text("access.control.allow.origin", ""),
+    _text("access.control.allow.methods", ""),
+    _text("response.http.headers.config", ""),
+    _text("offset.flush.interval.ms", "60000", kind=Kind.LONG),
+    _text("offset.flush.timeout.ms", "5000", kind=Kind.LONG),
+    _text("task.shutdown.graceful.timeout.ms", "5000", kind=Kind.LONG),
+    _text("plugin.path", "", kind=Kind.LIST),
+    _text("topic.tracking.enable", "true", kind=Kind.BOOLEAN),
+    _text("topic.tracking.allow.reset", "true", kind=Kind.BOOLEAN),
+    _text("topic.creation.enable", "true", kind=Kind.BOOLEAN),
+    _text("connector.client.config.override.policy", "All"),
+    _text("connector.client.config.override.allowlist", "", kind=Kind.LIST),
+    _text("config.providers", "", kind=Kind.LIST),
+    _text("rest.hide.passwords", "false", kind=Kind.BOOLEAN),
+    _text("penstock.users.file"),
+    _text("ssl.certificate.file"),
+    _text("ssl.key.file"),
+    _text("tasks.in.process", "false", kind=Kind.BOOLEAN),
+    _text("delivery.guarantee", "exactly_once", rule=OneOf(("exactly_once", "at_least_once"))),
+)
+_DISTRIBUTED = (
+    _required("group.id"),
+    _required("config.storage.topic"),
+    _required("offset.storage.topic"),
+    _required("status.storage.topic"),
+    _text("offset.storage.partitions", "25", kind=Kind.INT, rule=Range(1)),
+    _text("status.storage.partitions", "5", kind=Kind.INT, rule=Range(1)),
+    _text("config.storage.replication.factor", "3", kind=Kind.SHORT),
+    _text("offset.storage.replication.factor", "3", kind=Kind.SHORT),
+    _text("status.storage.replication.factor", "3", kind=Kind.SHORT),
+    _text("session.timeout.ms", "10000", kind=Kind.INT),
+    _text("heartbeat.interval.ms", "3000", kind=Kind.INT),
+    _text("rebalance.timeout.ms", "60000", kind=Kind.INT),
+    _text("scheduled.rebalance.max.delay.ms", "30000", kind=Kind.INT),
+    _text("exactly.once.source.support", "disabled", rule=OneOf(("disabled", "enabled", "preparing"))),
+    _text("inter.worker.key.ttl.ms", "3600000", kind=Kind.INT),
+)
+_STANDALONE = (_required("offset.storage.file.filename"),)
+
+
+def worker_definition(mode: Mode) -> ConfigDef:
+    """The settings of a worker of this mode that Penstock knows; others are passed over with a warning."""
+    return ConfigDef([*_COMMON, *(_DISTRIBUTED if mode == "distributed" else _STANDALONE)])
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """The settings of a worker.
+
+    Attributes:
+        mode: ``distributed`` or ``standalone``.
+        given: The settings as they were given.
+        values: The parsed settings, with the defaults.
+
+    Example:
+        >>> config = WorkerConfig.of(
+        ...     {
+        ...         "bootstrap.servers": "sqlite:///connect.db",
+        ...         "offset.storage.file.filename": "offsets",
+        ...         "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        ...         "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        ...         "rest.port": "8090",
+        ...     },
+        ...     "standalone",
+        ... )
+        >>> config.address
+        ('', 8090)
+    """
+
+    mode: Mode
+    given: Mapping[str, str]
+    values: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], mode: Mode) -> WorkerConfig:
+        """Parse the settings.
+
+        Raises:
+            ConfigError: One is missing or wrong.
+        """
+        try:
+            values = worker_definition(mode).parse(given)
+        except SettingError as error:
+            raise ConfigError(f"the worker's settings: {error.message}", hint="See docs/connect/operate.md.") from error
+        made = cls(mode, dict(given), values)
+        made.address  # noqa: B018 - a wrong listener is an error now
+        return made
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def distributed(self) -> bool:
+        """Whether it shares its work with other workers of its group."""
+        return self.mode == "distributed"
+
+    @property
+    def log_url(self) -> str:
+        """The log: brokers, or the URL of an embedded log."""
+        return str(self.values["bootstrap.servers"])
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """The settings of the clients of the log."""
+        return {name: value for name, value in self.given.items() if _CLIENT.fullmatch(name)}
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port to listen on; an empty host is every address.
+
+        Raises:
+            ConfigError: The listener is none that can be served.
+        """
+        listeners = [each for each in self.values["listeners"] if each]
+        if not listeners:
+            return self.values["rest.host.name"] or "", self.values["rest.port"] or _PLAIN_PORT
+        parts = urlsplit(listeners[0])
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if parts.scheme.lower() not in ("http", "https") or port is None:
+            raise ConfigError(f"listeners={listeners[0]!r} is no listener", hint="For example http://0.0.0.0:8083")
+        return parts.hostname or "", port
+
+    @property
+    def secure(self) -> bool:
+        """Whether it serves HTTPS."""
+        return any(each.lower().startswith("https:") for each in self.values["listeners"])
+
+    def worker_id(self, port: int) -> str:
+        """The ``host:port`` by which other workers and clients know it."""
+        host, _ = self.address
+        name = self.values["rest.advertised.host.name"] or (host if host not in ("", "0.0.0.0", "::") else "")  # noqa: S104 - compared
+        return f"{name or socket.gethostname()}:{self.values['rest.advertised.port'] or port}"
+
+    @property
+    def plugin_settings(self) -> WorkerSettings:
+        """The settings that validation of connectors needs."""
+        exactly_once = self.distributed and self.values["exactly.once.source.support"] == "enabled"
+        return WorkerSettings(
+            self.values["key.converter"],
+            self.values["value.converter"],
+            self.values["header.converter"],
+            exactly_once,
+        )

@@ -1,0 +1,17 @@
+"""The topics of a worker group, in Kafka Connect's own formats: configs, states, source offsets."""
+
+from penstock.connect.storage.config_store import ConfigStore, RestartRequest, TaskId
+from penstock.connect.storage.offset_store import OffsetStore
+from penstock.connect.storage.status_store import Status, StatusStore
+from penstock.connect.storage.topic_table import MemoryTable, TopicTable
+
+__all__ = [
+    "ConfigStore",
+    "MemoryTable",
+    "OffsetStore",
+    "RestartRequest",
+    "Status",
+    "StatusStore",
+    "TaskId",
+    "TopicTable",
+]

@@ -1,0 +1,254 @@
+"""The config topic: connectors, tasks, target states, requests to restart; in Kafka Connect's own format."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.connect.storage.topic_table import Change, Table
+
+__all__ = ["ConfigStore", "RestartRequest", "TargetState", "TaskId"]
+
+TaskId = tuple[str, int]
+"""A connector's name and the number of the task."""
+
+STARTED, PAUSED, STOPPED = "STARTED", "PAUSED", "STOPPED"
+TargetState = str
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRequest:
+    """A request to restart a connector with its tasks.
+
+    Attributes:
+        connector: Its name.
+        only_failed: Leave those alone that run.
+        include_tasks: Restart its tasks too.
+    """
+
+    connector: str
+    only_failed: bool
+    include_tasks: bool
+
+    @property
+    def connector_only(self) -> bool:
+        """Whether it is the plain restart of the connector itself."""
+        return not (self.only_failed or self.include_tasks)
+
+
+@dataclass(slots=True)
+class ConfigState:
+    """The contents of the config topic.
+
+    Attributes:
+        connectors: Config by connector.
+        revisions: By connector, a number that grows with each record of its config.
+        targets: Target state by connector: STARTED, PAUSED or STOPPED.
+        tasks: Config by task, as last committed.
+        counts: Number of tasks by connector.
+        versions: By connector, a number that grows with each commit of its tasks.
+        applied: The connector's config of which its tasks were made.
+        fencing: Number of tasks by connector for which zombies were fenced last.
+        session_key: The key that signs internal requests.
+    """
+
+    connectors: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    revisions: dict[str, int] = field(default_factory=dict)
+    targets: dict[str, TargetState] = field(default_factory=dict)
+    tasks: dict[TaskId, dict[str, str]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    applied: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    fencing: dict[str, int] = field(default_factory=dict)
+    session_key: bytes | None = None
+    session_since_ms: int = 0
+
+    def task_configs(self, connector: str) -> list[dict[str, str]]:
+        """The configs of a connector's tasks, in order; none if a commit is incomplete."""
+        count = self.counts.get(connector, 0)
+        found = [self.tasks.get((connector, number)) for number in range(count)]
+        return [config for config in found if config is not None] if None not in found else []
+
+    def task_ids(self, connector: str) -> list[TaskId]:
+        """The tasks of a connector."""
+        return [(connector, number) for number in range(len(self.task_configs(connector)))]
+
+    def target(self, connector: str) -> TargetState:
+        """The target state of a connector."""
+        return self.targets.get(connector, STARTED)
+
+
+class ConfigStore:
+    """The config topic as a state and as the operations that write it."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.state = ConfigState()
+        self._pending: dict[TaskId, dict[str, str]] = {}
+        self.restarts: list[RestartRequest] = []
+        self.levels: list[tuple[str, str]] = []
+        self._read_once = False
+
+    def refresh(self) -> None:
+        """Read what was written since the last time; requests to restart of before the first time are old."""
+        changes = self._table.refresh()
+        for change in changes:
+            self._apply(change.key.decode("utf-8", "replace"), _document(change.value))
+        if not self._read_once:
+            self._read_once = True
+            self.restarts.clear()
+            self.levels.clear()
+
+    def close(self) -> None:
+        """Close the topic."""
+        self._table.close()
+
+    # Writing
+
+    def put_connector(self, name: str, config: Mapping[str, str | None], target: TargetState | None = None) -> None:
+        """Store a connector's config, and a target state to begin with."""
+        changes = [] if target is None else [_target(name, target)]
+        self._put([*changes, _change(f"connector-{name}", {"properties": dict(config)})])
+
+    def remove_connector(self, name: str) -> None:
+        """Delete a connector."""
+        self._put([_change(f"connector-{name}", None), _change(f"target-state-{name}", None)])
+
+    def put_tasks(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
+        """Store the configs of all tasks of a connector, in place of those before."""
+        tasks = [_change(f"task-{name}-{n}", {"properties": dict(config)}) for n, config in enumerate(configs)]
+        self._put([*tasks, _change(f"commit-{name}", {"tasks": len(configs)})])
+
+    def put_target(self, name: str, target: TargetState) -> None:
+        """Store the target state of a connector."""
+        self._put_freely([_target(name, target)])
+
+    def put_fencing(self, name: str, tasks: int) -> None:
+        """Note that zombies of so many tasks are fenced."""
+        self._put([_change(f"tasks-fencing-{name}", {"task-count": tasks})])
+
+    def put_restart(self, request: RestartRequest) -> None:
+        """Ask all workers to restart their parts of a connector."""
+        document = {"include-tasks": request.include_tasks, "only-failed": request.only_failed}
+        self._put([_change(f"restart-connector-{request.connector}", document)])
+
+    def put_logger(self, name: str, level: str) -> None:
+        """Set the level of a logger for all workers."""
+        self._put_freely([_change(f"logger-cluster-{name}", {"level": level})])
+
+    def renew_session_key(self) -> None:
+        """Make a new key for internal requests."""
+        key = base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
+        now = time.time_ns() // 1_000_000
+        self._put([_change("session-key", {"key": key, "algorithm": "HmacSHA256", "creation-timestamp": now})])
+
+    def lead(self) -> None:
+        """Begin to write as the leader; earlier leaders write no more."""
+        self._table.lead()
+        self.refresh()
+
+    def _put(self, changes: Sequence[Change]) -> None:
+        self._table.put_as_leader(changes)
+        self.refresh()
+
+    def _put_freely(self, changes: Sequence[Change]) -> None:
+        self._table.put(changes)
+        self.refresh()
+
+    # Reading
+
+    def _apply(self, key: str, document: Any) -> None:
+        for prefix, apply in self._readers():
+            if key.startswith(prefix):
+                apply(key.removeprefix(prefix), document)
+                return
+        if key == "session-key" and isinstance(document, dict):
+            self.state.session_key = base64.b64decode(document.get("key", ""))
+            self.state.session_since_ms = int(document.get("creation-timestamp", 0))
+
+    def _readers(self) -> tuple[tuple[str, Any], ...]:
+        return (
+            ("target-state-", self._read_target),
+            ("connector-", self._read_connector),
+            ("task-", self._read_task),
+            ("commit-", self._read_commit),
+            ("tasks-fencing-", self._read_fencing),
+            ("restart-connector-", self._read_restart),
+            ("logger-cluster-", self._read_logger),
+        )
+
+    def _read_connector(self, name: str, document: Any) -> None:
+        state = self.state
+        if not isinstance(document, dict):
+            state.connectors.pop(name, None)
+            state.counts.pop(name, None)
+            state.applied.pop(name, None)
+            state.versions[name] = state.versions.get(name, 0) + 1
+            for task in [task for task in state.tasks if task[0] == name]:
+                del state.tasks[task]
+            return
+        state.connectors[name] = dict(document.get("properties") or {})
+        state.revisions[name] = state.revisions.get(name, 0) + 1
+
+    def _read_target(self, name: str, document: Any) -> None:
+        if not isinstance(document, dict):
+            self.state.targets.pop(name, None)
+            return
+        self.state.targets[name] = document.get("state.v2") or document.get("state") or STARTED
+
+    def _read_task(self, key: str, document: Any) -> None:
+        name, _, number = key.rpartition("-")
+        if number.isdecimal() and isinstance(document, dict):
+            self._pending[name, int(number)] = dict(document.get("properties") or {})
+
+    def _read_commit(self, name: str, document: Any) -> None:
+        if not isinstance(document, dict):
+            return
+        state, count = self.state, int(document.get("tasks", 0))
+        for task in [task for task in self._pending if task[0] == name]:
+            state.tasks[task] = self._pending.pop(task)
+        if name not in state.connectors:
+            return  # the commit of a connector that was deleted since
+        state.counts[name] = count
+        state.versions[name] = state.versions.get(name, 0) + 1
+        state.applied[name] = dict(state.connectors[name])
+
+    def _read_fencing(self, name: str, document: Any) -> None:
+        if isinstance(document, dict):
+            self.state.fencing[name] = int(document.get("task-count", 0))
+        else:
+            self.state.fencing.pop(name, None)
+
+    def _read_restart(self, name: str, document: Any) -> None:
+        if isinstance(document, dict):
+            only_failed, tasks = bool(document.get("only-failed")), bool(document.get("include-tasks"))
+            self.restarts.append(RestartRequest(name, only_failed, tasks))
+
+    def _read_logger(self, name: str, document: Any) -> None:
+        if isinstance(document, dict) and isinstance(document.get("level"), str):
+            self.levels.append((name, document["level"]))
+
+
+def _target(name: str, target: TargetState) -> Change:
+    older = PAUSED if target == STOPPED else target  # workers before 3.5 know no STOPPED
+    return _change(f"target-state-{name}", {"state": older, "state.v2": target})
+
+
+def _change(key: str, document: Any) -> Change:
+    value = None if document is None else json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    return Change(key.encode(), value)
+
+
+def _document(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None

@@ -1,0 +1,99 @@
+"""The offset topic: the source offsets of connectors by source partition, in Kafka Connect's own format."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.connect.storage.topic_table import Change, Table
+
+__all__ = ["ConnectorOffsets", "OffsetStore", "offset_change"]
+
+Partition = Mapping[str, Any]
+Offset = Mapping[str, Any]
+
+
+def offset_change(connector: str, partition: Partition | None, offset: Offset | None) -> Change:
+    """The record of an offset, byte by byte as Kafka Connect writes it.
+
+    >>> offset_change("f", {"filename": "in.txt"}, {"position": 8})
+    Change(key=b'["f",{"filename":"in.txt"}]', value=b'{"position":8}')
+    """
+    return Change(_json([connector, partition]), None if offset is None else _json(offset))
+
+
+class OffsetStore:
+    """The offset topic as a state; tasks write to it with their records, in one transaction."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._offsets: dict[str, dict[bytes, tuple[Partition, Offset]]] = {}
+        self._lock = threading.RLock()
+
+    def refresh(self) -> None:
+        """Read what was written since the last time."""
+        with self._lock:
+            for change in self._table.refresh():
+                self._apply(change)
+
+    def close(self) -> None:
+        """Close the topic."""
+        self._table.close()
+
+    def offsets(self, connector: str) -> list[tuple[Partition, Offset]]:
+        """All offsets of a connector, with their source partitions."""
+        with self._lock:
+            return list(self._offsets.get(connector, {}).values())
+
+    def offset(self, connector: str, partition: Partition) -> Offset | None:
+        """The offset of a source partition."""
+        with self._lock:
+            found = self._offsets.get(connector, {}).get(_canonical(partition))
+            return None if found is None else found[1]
+
+    def put(self, connector: str, offsets: Iterable[tuple[Partition | None, Offset | None]]) -> None:
+        """Store offsets; None deletes one."""
+        self._table.put([offset_change(connector, partition, offset) for partition, offset in offsets])
+        self.refresh()
+
+    def _apply(self, change: Change) -> None:
+        try:
+            key = json.loads(change.key)
+            value = None if change.value is None else json.loads(change.value)
+        except ValueError:
+            return
+        if not isinstance(key, list) or len(key) != 2 or not isinstance(key[1], dict):
+            return
+        stored = self._offsets.setdefault(str(key[0]), {})
+        if isinstance(value, dict):
+            stored[_canonical(key[1])] = (key[1], value)
+        else:
+            stored.pop(_canonical(key[1]), None)
+
+
+class ConnectorOffsets:
+    """The offsets of one connector, for its tasks: an `OffsetReader`."""
+
+    def __init__(self, store: OffsetStore, connector: str) -> None:
+        self._store = store
+        self._connector = connector
+
+    def offset(self, partition: Partition) -> dict[str, Any] | None:
+        """The offset to go on from in a source partition; None: there is none."""
+        return self.offsets([partition])[0]
+
+    def offsets(self, partitions: Sequence[Partition]) -> list[dict[str, Any] | None]:
+        """The offsets of several partitions, in their order."""
+        self._store.refresh()
+        found = [self._store.offset(self._connector, partition) for partition in partitions]
+        return [None if offset is None else dict(offset) for offset in found]
+
+
+def _canonical(partition: Partition) -> bytes:
+    return json.dumps(partition, sort_keys=True).encode()
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,155 @@
+"""The status topic: the states of connectors and tasks, and the topics that they use; in Kafka Connect's own format."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.connect.storage.config_store import TaskId
+from penstock.connect.storage.topic_table import Change, Table
+
+__all__ = ["Status", "StatusStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of a connector or task.
+
+    Attributes:
+        state: RUNNING, PAUSED, FAILED, UNASSIGNED, RESTARTING or STOPPED.
+        worker: The worker that has it, ``host:port``.
+        generation: The generation of the group in which it was written.
+        version: The version of the plugin.
+        trace: The stack trace of a failure.
+    """
+
+    state: str
+    worker: str
+    generation: int = 0
+    version: str | None = None
+    trace: str | None = None
+
+    def described(self) -> dict[str, Any]:
+        """The state as the REST interface answers it."""
+        body: dict[str, Any] = {"state": self.state, "worker_id": self.worker, "version": self.version}
+        return body if self.trace is None else {**body, "trace": self.trace}
+
+
+class StatusStore:
+    """The status topic as a state and as the operations that write it."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.connectors: dict[str, Status] = {}
+        self.tasks: dict[TaskId, Status] = {}
+        self.topics: dict[str, dict[str, Any]] = {}
+
+    def refresh(self) -> None:
+        """Read what was written since the last time."""
+        for change in self._table.refresh():
+            self._apply(change.key.decode("utf-8", "replace"), change.value)
+
+    def close(self) -> None:
+        """Close the topic."""
+        self._table.close()
+
+    def put_connector(self, name: str, status: Status | None) -> None:
+        """Store the state of a connector; None deletes it."""
+        self._put([Change(f"status-connector-{name}".encode(), _written(status))])
+
+    def put_tasks(self, statuses: Iterable[tuple[TaskId, Status | None]]) -> None:
+        """Store the states of tasks; None deletes one."""
+        self._put([Change(f"status-task-{name}-{n}".encode(), _written(status)) for (name, n), status in statuses])
+
+    def put_topic(self, topic: str, task: TaskId) -> None:
+        """Store that a task uses a topic, if it is not known yet."""
+        if topic in self.topics.get(task[0], {}):
+            return
+        now = time.time_ns() // 1_000_000
+        document = {"topic": {"name": topic, "connector": task[0], "task": task[1], "discoverTimestamp": now}}
+        self._put([Change(_topic_key(topic, task[0]), _json(document))])
+
+    def forget_topics(self, connector: str) -> None:
+        """Delete the topics of a connector."""
+        self._put([Change(_topic_key(topic, connector), None) for topic in self.topics.get(connector, {})])
+
+    def forget(self, connector: str) -> None:
+        """Delete all states and topics of a connector."""
+        tasks = [task for task in self.tasks if task[0] == connector]
+        self.put_tasks((task, None) for task in tasks)
+        if connector in self.connectors:
+            self.put_connector(connector, None)
+        self.forget_topics(connector)
+
+    def tasks_of(self, connector: str) -> dict[int, Status]:
+        """The states of a connector's tasks, by number."""
+        return {number: status for (name, number), status in sorted(self.tasks.items()) if name == connector}
+
+    def _put(self, changes: list[Change]) -> None:
+        if changes:
+            self._table.put(changes)
+            self.refresh()
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        document = None if value is None else _parsed(value)
+        if key.startswith("status-connector-"):
+            _set(self.connectors, key.removeprefix("status-connector-"), _read(document))
+        elif key.startswith("status-task-"):
+            name, _, number = key.removeprefix("status-task-").rpartition("-")
+            if number.isdecimal():
+                _set(self.tasks, (name, int(number)), _read(document))
+        elif key.startswith("status-topic-"):
+            topic, _, connector = key.removeprefix("status-topic-").partition(":connector-")
+            used = self.topics.setdefault(connector, {})
+            _set(used, topic, document and document.get("topic"))
+
+
+def _topic_key(topic: str, connector: str) -> bytes:
+    return f"status-topic-{topic}:connector-{connector}".encode()
+
+
+def _set(table: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def _written(status: Status | None) -> bytes | None:
+    if status is None:
+        return None
+    return _json(
+        {
+            "state": status.state,
+            "trace": status.trace,
+            "worker_id": status.worker,
+            "generation": status.generation,
+            "version": status.version,
+        }
+    )
+
+
+def _read(document: Any) -> Status | None:
+    if not isinstance(document, dict) or "state" not in document:
+        return None
+    return Status(
+        str(document["state"]),
+        str(document.get("worker_id")),
+        int(document.get("generation") or 0),
+        document.get("version"),
+        document.get("trace"),
+    )
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _parsed(value: bytes) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None

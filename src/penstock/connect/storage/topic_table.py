@@ -1,0 +1,203 @@
+"""Tables in compacted topics, as Kafka Connect keeps its configs, offsets and states."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from penstock.errors import ConfigError, FencedError, TopicExistsError, UnknownTopicError
+from penstock.log import Producer, TopicPartition
+from penstock.log.base import TopicLog
+
+__all__ = ["Change", "MemoryTable", "Table", "TopicTable"]
+
+
+class Change(NamedTuple):
+    """A record of a table: its key and value as they are stored; a value None deletes."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Table(Protocol):
+    """Records by key: written at the end, read in their order."""
+
+    def put(self, changes: Sequence[Change]) -> None:
+        """Write records that any worker may write."""
+        ...
+
+    def put_as_leader(self, changes: Sequence[Change]) -> None:
+        """Write all of these records or none, if no other worker has begun to lead."""
+        ...
+
+    def lead(self) -> None:
+        """Begin to lead: earlier leaders write no more."""
+        ...
+
+    def refresh(self) -> list[Change]:
+        """Read what was written since the last call, by anybody."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class MemoryTable:
+    """A table of a standalone worker, which ends with it."""
+
+    def __init__(self) -> None:
+        self._new: list[Change] = []
+        self._lock = threading.Lock()
+
+    def put(self, changes: Sequence[Change]) -> None:
+        """Keep records for the next `refresh`."""
+        with self._lock:
+            self._new += changes
+
+    def put_as_leader(self, changes: Sequence[Change]) -> None:
+        """Keep records for the next `refresh`: there is no other worker."""
+        self.put(changes)
+
+    def lead(self) -> None:
+        """Do nothing: there is no other worker."""
+
+    def refresh(self) -> list[Change]:
+        """Return what was put since the last call."""
+        with self._lock:
+            found, self._new = self._new, []
+        return found
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class TopicTable:
+    """A table in a compacted topic, which is created if there is none.
+
+    Args:
+        log: The log.
+        topic: The topic.
+        partitions: Its partitions, if it is created.
+        settings: More settings of the topic, if it is created.
+        transactional_id: The writer's id: a newer writer of the same id fences this one.
+
+    Raises:
+        ConfigError: The topic is there and is not compacted, so records would be lost.
+    """
+
+    def __init__(
+        self,
+        log: TopicLog,
+        topic: str,
+        partitions: int,
+        *,
+        settings: dict[str, str] | None = None,
+        transactional_id: str = "",
+    ) -> None:
+        self.topic = topic
+        self._log = log
+        self._transactional_id = transactional_id
+        self._leading: Producer | None = None
+        self._plain: Producer | None = None
+        self._lock = threading.RLock()
+        ensure_compacted(log, topic, partitions, settings or {})
+        self._positions = dict(log.beginning_offsets([topic]))
+
+    def put(self, changes: Sequence[Change]) -> None:
+        """Write records that any worker may write.
+
+        Raises:
+            LogUnavailableError: The log cannot be reached.
+        """
+        if not changes:
+            return
+        with self._lock:
+            if self._plain is None:
+                self._plain = Producer(self._log, linger_ms=0)
+            for change in changes:
+                self._plain.send(self.topic, change.value, key=change.key)
+            self._plain.flush()
+
+    def put_as_leader(self, changes: Sequence[Change]) -> None:
+        """Write all of these records or none, if no other worker has begun to lead.
+
+        Raises:
+            FencedError: Another worker leads.
+        """
+        with self._lock:
+            if self._leading is None:
+                raise FencedError(f"this worker does not lead, so it cannot write to {self.topic}")
+            try:
+                with self._leading.transaction():
+                    for change in changes:
+                        self._leading.send(self.topic, change.value, key=change.key)
+            except BaseException:
+                self._end_leading()
+                raise
+
+    def lead(self) -> None:
+        """Begin to lead: the writers of earlier leaders are fenced.
+
+        Raises:
+            LogUnavailableError: The log cannot be reached.
+        """
+        with self._lock:
+            self._end_leading()
+            self._leading = Producer(self._log, transactional_id=self._transactional_id, linger_ms=0)
+
+    def refresh(self) -> list[Change]:
+        """Read what was written since the last call, in the order of each partition."""
+        with self._lock:
+            found: list[Change] = []
+            for place, end in self._log.end_offsets([self.topic]).items():
+                found += self._read(place, end)
+            return found
+
+    def close(self) -> None:
+        """Close the writers."""
+        with self._lock:
+            self._end_leading()
+            if self._plain is not None:
+                self._plain.close()
+                self._plain = None
+
+    def _end_leading(self) -> None:
+        producer, self._leading = self._leading, None
+        if producer is not None:
+            producer.close()
+
+    def _read(self, place: TopicPartition, end: int) -> list[Change]:
+        position = self._positions.get(place, 0)
+        found: list[Change] = []
+        while position < end:
+            fetched = self._log.read(self.topic, place.partition, position)
+            keys, values = (fetched.records.column(name).to_pylist() for name in ("key", "value"))
+            found += [Change(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
+            if fetched.next_offset <= position:
+                break
+            position = fetched.next_offset
+        self._positions[place] = position
+        return found
+
+
+def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[str, str]) -> None:
+    """Create a compacted topic, or check the one that is there.
+
+    Raises:
+        ConfigError: It is not compacted.
+    """
+    try:
+        found = log.topic(topic)
+    except UnknownTopicError:
+        try:
+            log.create_topic(topic, partitions, {**settings, "cleanup.policy": "compact"})
+        except TopicExistsError:
+            return  # another worker was faster
+        return
+    policy = found.config.get("cleanup.policy", "delete")
+    if policy != "compact":
+        raise ConfigError(
+            f"Topic '{topic}' is required to have 'cleanup.policy=compact' to guarantee consistency and durability of "
+            f"what Connect stores in it, but it has 'cleanup.policy={policy}'.",
+            hint=f"Change it: penstock topics alter {topic} --config cleanup.policy=compact",
+        )

@@ -1,0 +1,232 @@
+"""Errors of records: retries, what is tolerated, and where failed records are reported."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from penstock.connect.data import RetriableError, SinkRecord, java_name
+from penstock.connect.tasks.traces import error_message, trace_text
+from penstock.errors import ConnectError, PenstockError, ProductionError, TopicExistsError, UnknownTopicError
+from penstock.log import ConsumerRecord, Producer
+from penstock.log.base import TopicLog
+
+__all__ = ["DeadLetters", "ErrantRecords", "ErrorHandler", "FailedRecord", "Tolerance", "ensure_topic"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+_FIRST_DELAY_S = 0.3
+_FOREVER = -1
+_TASK_PUT, _SINK_TASK = "TASK_PUT", "org.apache.kafka.connect.sink.SinkTask"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """The ``errors.*`` settings of a connector.
+
+    Attributes:
+        all: Failed records are skipped (``errors.tolerance=all``).
+        retry_ms: For how long an operation is tried again; -1: for ever.
+        most_delay_ms: The longest wait between two tries.
+        logs: Failed records are logged.
+        logs_records: With their contents.
+    """
+
+    all: bool = False
+    retry_ms: int = 0
+    most_delay_ms: int = 60_000
+    logs: bool = False
+    logs_records: bool = False
+
+    @classmethod
+    def of(cls, config: Mapping[str, str | None]) -> Tolerance:
+        """Read the settings of a connector's config, which was validated."""
+
+        def flag(name: str) -> bool:
+            return str(config.get(name)).strip().lower() == "true"
+
+        return cls(
+            (config.get("errors.tolerance") or "none").strip().lower() == "all",
+            int(config.get("errors.retry.timeout") or 0),
+            int(config.get("errors.retry.delay.max.ms") or 60_000),
+            flag("errors.log.enable"),
+            flag("errors.log.include.messages"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A record that failed, with the place of the failure.
+
+    Attributes:
+        stage: The step, such as ``VALUE_CONVERTER``.
+        java_class: The class of the plugin that failed.
+        error: The error.
+        record: The record as it was read from the topic; None: it comes from a source.
+        shown: The record for log messages.
+    """
+
+    stage: str
+    java_class: str
+    error: BaseException
+    record: ConsumerRecord | None
+    shown: object = None
+
+
+class Reporter(Protocol):
+    """Takes failed records."""
+
+    def report(self, failed: FailedRecord) -> None: ...
+
+
+class ErrorHandler:
+    """Runs the steps of records, as ``errors.*`` says.
+
+    Args:
+        tolerance: The settings.
+        wait: Waits for some seconds, or less when the task is stopped.
+        reporter: Takes failed records besides the log; None: nobody.
+    """
+
+    def __init__(self, tolerance: Tolerance, wait: Callable[[float], None], reporter: Reporter | None = None) -> None:
+        self.tolerance = tolerance
+        self.reporter = reporter
+        self._wait = wait
+        self.tolerated = 0
+
+    def run(
+        self, step: tuple[str, str], operation: Callable[[], T], record: ConsumerRecord | None, shown: object = None
+    ) -> tuple[bool, T | None]:
+        """Run a step of a record: stage and class.
+
+        Returns:
+            Whether it succeeded, and its result.
+
+        Raises:
+            ConnectError: It failed, and errors are not tolerated.
+        """
+        try:
+            return True, self._tried(operation)
+        except Exception as error:
+            self.failed(FailedRecord(*step, error, record, shown))
+            if not self.tolerance.all:
+                raise ConnectError("Tolerance exceeded in error handler") from error
+            return False, None
+
+    def failed(self, failed: FailedRecord) -> None:
+        """Report a record that failed."""
+        if self.tolerance.logs:
+            more = f" with record {failed.record or failed.shown}" if self.tolerance.logs_records else ""
+            _log.error(
+                "Error encountered in stage '%s' executed by class '%s'%s: %s",
+                failed.stage, failed.java_class, more, error_message(failed.error),
+            )  # fmt: skip
+        if self.reporter is not None:
+            self.reporter.report(failed)
+        if self.tolerance.all:
+            self.tolerated += 1
+
+    def _tried(self, operation: Callable[[], T]) -> T:
+        began, delay = time.monotonic(), _FIRST_DELAY_S
+        while True:
+            try:
+                return operation()
+            except RetriableError:
+                limit = self.tolerance.retry_ms
+                if limit == 0 or (limit != _FOREVER and (time.monotonic() - began) * 1000 >= limit):
+                    raise
+                self._wait(delay)
+                most = self.tolerance.most_delay_ms / 1000
+                delay = min(delay * 2, most) if delay * 2 < most else most * (0.5 + random.random() / 2)  # noqa: S311
+
+
+class DeadLetters:
+    """Writes failed records to the topic of dead letters: a `Reporter`.
+
+    Args:
+        log: The log.
+        topic: The topic, which is created if there is none.
+        task: The connector's name and the number of the task, for the headers.
+        headers: Whether headers say what failed.
+    """
+
+    def __init__(self, log: TopicLog, topic: str, task: tuple[str, int], *, headers: bool) -> None:
+        self._topic = topic
+        self._task = task
+        self._headers = headers
+        ensure_topic(log, topic, 1, {})
+        self._producer = Producer(log, linger_ms=0)
+
+    def report(self, failed: FailedRecord) -> None:
+        """Write a record with its bytes as they were, and wait until it is written."""
+        record = failed.record
+        if record is None:
+            return
+        headers = [*record.headers, *(self._context(failed, record) if self._headers else ())]
+        self._producer.send(self._topic, record.value, key=record.key, headers=headers, timestamp=record.timestamp)
+        self._producer.flush()
+
+    def close(self) -> None:
+        """Close the producer."""
+        self._producer.close()
+
+    def _context(self, failed: FailedRecord, record: ConsumerRecord) -> list[tuple[str, bytes | None]]:
+        found: dict[str, Any] = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "connector.name": self._task[0],
+            "task.id": self._task[1],
+            "stage": failed.stage,
+            "class.name": failed.java_class,
+            "exception.class.name": java_name(failed.error),
+            "exception.message": error_message(failed.error),
+            "exception.stacktrace": trace_text(failed.error),
+        }
+        return [(f"__connect.errors.{name}", str(value).encode()) for name, value in found.items()]
+
+
+class ErrantRecords:
+    """The reporter of a sink's task: an `ErrantRecordReporter`."""
+
+    def __init__(
+        self, handler: ErrorHandler, originals: Mapping[tuple[str | None, int | None, int | None], Any]
+    ) -> None:
+        self._handler = handler
+        self._originals = originals
+
+    def report(self, record: SinkRecord, error: BaseException) -> Future[None]:
+        """Send a record to the dead letters.
+
+        Raises:
+            ConnectError: Errors are not tolerated.
+        """
+        place = (record.original_topic, record.original_partition, record.original_offset)
+        self._handler.failed(FailedRecord(_TASK_PUT, _SINK_TASK, error, self._originals.get(place), record))
+        done: Future[None] = Future()
+        if not self._handler.tolerance.all:
+            raise ConnectError("Tolerance exceeded in error handler") from error
+        done.set_result(None)
+        return done
+
+
+def ensure_topic(log: TopicLog, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Create a topic if there is none.
+
+    Raises:
+        ProductionError: It cannot be created.
+    """
+    try:
+        log.partitions(topic)
+    except UnknownTopicError:
+        try:
+            log.create_topic(topic, partitions, config)
+        except TopicExistsError:
+            return  # another task was faster
+        except PenstockError as error:
+            raise ProductionError(f"the topic {topic!r} cannot be created: {error.message}", hint=error.hint) from error

@@ -1,0 +1,68 @@
+"""Topics that sources write to: they are created as ``topic.creation.*`` of the connector says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.connect.tasks.errors import ensure_topic
+from penstock.java_text.regex import compile_java
+from penstock.log.base import TopicLog
+
+__all__ = ["TopicCreation"]
+
+_PREFIX, _DEFAULT = "topic.creation.", "default"
+_OWN = ("include", "exclude", "partitions", "replication.factor")
+
+
+class TopicCreation:
+    """Creates topics before the first record is written to them.
+
+    Args:
+        log: The log.
+        config: The connector's config.
+        enabled: Whether ``topic.creation.*`` counts (the worker's ``topic.creation.enable``).
+    """
+
+    def __init__(self, log: TopicLog, config: Mapping[str, str | None], *, enabled: bool) -> None:
+        self._log = log
+        self._config = {name: value for name, value in config.items() if name.startswith(_PREFIX) and value is not None}
+        self._enabled = enabled
+        self._known: set[str] = set()
+        names = (self._config.get(f"{_PREFIX}groups") or "").split(",")
+        self._groups = [name.strip() for name in names if name.strip()]
+
+    def ensure(self, topic: str) -> None:
+        """Create a topic if there is none.
+
+        Raises:
+            ProductionError: It cannot be created.
+        """
+        if topic in self._known:
+            return
+        partitions, settings = self._settings(topic)
+        ensure_topic(self._log, topic, partitions, settings)
+        self._known.add(topic)
+
+    def _settings(self, topic: str) -> tuple[int, dict[str, str]]:
+        if not self._enabled:
+            return 1, {}
+        group = next((name for name in self._groups if self._includes(name, topic)), _DEFAULT)
+        partitions = max(int(self._value(group, "partitions") or 1), 1)
+        settings = {**self._topic_settings(_DEFAULT), **self._topic_settings(group)}
+        return partitions, settings
+
+    def _includes(self, group: str, topic: str) -> bool:
+        def matches(name: str) -> bool:
+            patterns = (self._config.get(f"{_PREFIX}{group}.{name}") or "").split(",")
+            return any(compile_java(each.strip()).fullmatch(topic) for each in patterns if each.strip())
+
+        return matches("include") and not matches("exclude")
+
+    def _value(self, group: str, name: str) -> str | None:
+        own = self._config.get(f"{_PREFIX}{group}.{name}")
+        return own if own is not None else self._config.get(f"{_PREFIX}{_DEFAULT}.{name}")
+
+    def _topic_settings(self, group: str) -> dict[str, str]:
+        prefix = f"{_PREFIX}{group}."
+        found = {name.removeprefix(prefix): value for name, value in self._config.items() if name.startswith(prefix)}
+        return {name: value for name, value in found.items() if name not in _OWN}

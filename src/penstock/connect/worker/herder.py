@@ -1,0 +1,373 @@
+"""The herder: brings the connectors and tasks that run in line with the configs and the worker's share of the work."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from penstock.connect.plugins import Plugins
+from penstock.connect.settings.providers import Providers, config_providers
+from penstock.connect.settings.worker_config import WorkerConfig
+from penstock.connect.storage.config_store import ConfigStore, RestartRequest, TaskId
+from penstock.connect.storage.offset_store import OffsetStore
+from penstock.connect.storage.status_store import Status, StatusStore
+from penstock.connect.tasks.handles import TaskHandle
+from penstock.connect.tasks.parts import TaskSpec, plugins_of
+from penstock.connect.tasks.traces import trace_text
+from penstock.connect.worker.loggers import Loggers
+from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.running_connectors import ConnectorSlot, task_configs
+from penstock.connect.worker.running_tasks import TaskSlots
+from penstock.connect.worker.view import Membership, View
+from penstock.errors import FencedError, LogError
+from penstock.log.base import TopicLog
+
+__all__ = ["Herder", "StartTask", "Stores"]
+
+_log = logging.getLogger(__name__)
+_TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.008, 20
+_FIRST_RETRY_S, _MOST_RETRY_S = 0.25, 60.0
+StartTask = Callable[[TaskSpec, str], TaskHandle]
+PublishTasks = Callable[[str, list[dict[str, str]]], None]
+
+
+class Stores:
+    """The stores of a worker.
+
+    Attributes:
+        configs: Configs of connectors and tasks.
+        statuses: Their states.
+        offsets: Source offsets.
+        offsets_topic: The topic of the offsets.
+    """
+
+    def __init__(self, configs: ConfigStore, statuses: StatusStore, offsets: OffsetStore, offsets_topic: str) -> None:
+        self.configs = configs
+        self.statuses = statuses
+        self.offsets = offsets
+        self.offsets_topic = offsets_topic
+
+    def close(self) -> None:
+        """Close the topics."""
+        for store in (self.configs, self.statuses, self.offsets):
+            store.close()
+
+
+class Herder:
+    """Owns the connectors and tasks of a worker; all changes happen under its lock.
+
+    Args:
+        config: The worker's settings.
+        log: The log.
+        stores: The stores.
+        membership: The worker's membership in its group.
+        start_task: Starts a task.
+        worker_id: The worker, ``host:port``.
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        log: TopicLog,
+        stores: Stores,
+        *,
+        membership: Membership,
+        start_task: StartTask,
+        worker_id: str,
+    ) -> None:
+        self.config = config
+        self.log = log
+        self.stores = stores
+        self.membership = membership
+        self.worker_id = worker_id
+        self.plugins: Plugins = plugins_of(tuple(config["plugin.path"]))
+        self.providers: Providers = config_providers(config.given)
+        self.lock = threading.RLock()
+        self.view = View("", False, 0, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - nothing is known yet
+        self.publish_tasks: PublishTasks = stores.configs.put_tasks
+        self.connectors: dict[str, ConnectorSlot] = {}
+        self.tasks = TaskSlots(start_task, config["task.shutdown.graceful.timeout.ms"] / 1000)
+        self.ready = threading.Event()
+        self.loggers = Loggers()
+        self._retries: dict[str, tuple[float, float]] = {}  # connector -> time of the next try, delay after it
+        self._stop = threading.Event()
+        self._woken = threading.Event()
+        self._changed_s = 0.0
+        self._thread = threading.Thread(target=self._run, name="connect-herder", daemon=True)
+        self._led = False
+
+    def start(self) -> None:
+        """Read the stores, and begin to work.
+
+        Raises:
+            LogError: The log cannot be reached.
+        """
+        self.stores.configs.refresh()
+        self.stores.statuses.refresh()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop all connectors and tasks, and leave the group."""
+        self._stop.set()
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self.lock:
+            for name in list(self.connectors):
+                self._stop_connector(name)
+                self._put_status(name, Status("UNASSIGNED", self.worker_id, self.view.generation))
+            running = self.tasks.stop_all()
+            self._take_news()
+            statuses = [(task, Status("UNASSIGNED", self.worker_id, self.view.generation)) for task in running]
+            self.stores.statuses.put_tasks(statuses)
+            self.membership.close()
+            self.stores.close()
+
+    def wake(self) -> None:
+        """Let the next tick come soon."""
+        self._changed_s = time.monotonic()
+        self._woken.set()
+
+    def tick(self) -> None:
+        """Read what is new, and bring all in line with it."""
+        with self.lock:
+            self.stores.configs.refresh()
+            self.stores.statuses.refresh()
+            self.tasks.reap()
+            owned: list[str | TaskId] = [*self.connectors, *self.tasks.owned()]
+            self.view = self.membership.poll(self.stores.configs.state, owned)
+            self._begin_to_lead()
+            self._take_restarts()
+            self._align_connectors()
+            self._align_tasks()
+            self._take_news()
+            if self.view.joined:
+                self.ready.set()
+
+    def restart_connector(self, name: str) -> None:
+        """Stop a connector of this worker, and start it again."""
+        self._stop_connector(name)
+        self._start_connector(name)
+
+    def restart_task(self, task: TaskId) -> None:
+        """Stop a task of this worker; it starts again when it has ended."""
+        self.tasks.stop(task)
+
+    def resolved(self, config: Mapping[str, str | None]) -> dict[str, str | None]:
+        """A config with the values that its references to config providers stand for."""
+        return self.providers.resolve(config)
+
+    # The loop
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._woken.wait(_TICK_S)
+            self._woken.clear()
+            try:
+                self._tick_when_quiet()
+            except FencedError as error:
+                _log.warning("this worker leads no more: %s", error.message)
+                self._led = False
+            except LogError as error:
+                _log.warning("the log cannot be used at present: %s", error.message)
+                self._stop.wait(1.0)
+            except Exception:  # noqa: BLE001 - the loop goes on
+                _log.exception("the worker goes on after an error")
+                self._stop.wait(1.0)
+
+    def _tick_when_quiet(self) -> None:
+        """Tick when no change was asked for a moment ago: requests that follow each other are part of one step."""
+        for _ in range(_MOST_WAITS):
+            with self.lock:
+                left_s = self._changed_s + _GATHER_S - time.monotonic()
+                if left_s <= 0:
+                    self.tick()
+                    return
+            self._stop.wait(left_s)
+        self.tick()
+
+    def _begin_to_lead(self) -> None:
+        """Make sure that no earlier leader writes configs any more, and that there is a key for internal requests."""
+        if not self.view.leads:
+            self._led = False
+            return
+        if self._led:
+            return
+        configs = self.stores.configs
+        configs.lead()
+        ttl_ms = self.config.values.get("inter.worker.key.ttl.ms", 3_600_000)
+        if self.config.distributed and time.time() * 1000 - configs.state.session_since_ms > ttl_ms:
+            configs.renew_session_key()
+        self._led = True
+
+    def _take_restarts(self) -> None:
+        levels, self.stores.configs.levels = self.stores.configs.levels, []
+        for name, level in levels:
+            with suppress(RequestError):  # a level that this worker does not know
+                self.loggers.set(name, level)
+        requests, self.stores.configs.restarts = self.stores.configs.restarts, []
+        for request in requests:
+            self._restart(request)
+
+    def _restart(self, request: RestartRequest) -> None:
+        statuses = self.stores.statuses
+        name = request.connector
+        if name in self.connectors:
+            status = statuses.connectors.get(name)
+            failed = status is not None and status.state in ("FAILED", "RESTARTING")
+            if not request.only_failed or failed:
+                self.restart_connector(name)
+        if request.include_tasks:
+            for task in self.tasks.of(name):
+                status = statuses.tasks.get(task)
+                failed = status is not None and status.state in ("FAILED", "RESTARTING")
+                if not request.only_failed or failed:
+                    self.restart_task(task)
+
+    # Connectors
+
+    def _align_connectors(self) -> None:
+        state = self.stores.configs.state
+        for name in [
+            name for name in self.connectors if name not in self.view.connectors or name not in state.connectors
+        ]:
+            self._stop_connector(name)
+            self._retries.pop(name, None)
+            if name not in state.connectors:
+                self.stores.statuses.forget(name)
+            else:
+                self._put_status(name, Status("UNASSIGNED", self.worker_id, self.view.generation))
+        for name in sorted(self.view.connectors & state.connectors.keys()):
+            slot = self.connectors.get(name)
+            if slot is None or slot.revision != state.revisions[name]:
+                self._stop_connector(name)
+                self._start_connector(name)
+            elif slot.target != state.target(name):
+                self._move_connector(slot, state.target(name))
+            elif slot.reconfigures or self._is_due(name):
+                self._configure_tasks(slot)
+        if self.view.leads:
+            self._forget_deleted(state.connectors)
+
+    def _forget_deleted(self, known: Mapping[str, Any]) -> None:
+        """Delete states of connectors that were deleted while nobody had them."""
+        statuses = self.stores.statuses
+        gone = {*statuses.connectors, *(name for name, _ in statuses.tasks)} - known.keys() - self.connectors.keys()
+        for name in gone:
+            if not self.tasks.of(name):
+                statuses.forget(name)
+
+    def _start_connector(self, name: str) -> None:
+        state = self.stores.configs.state
+        slot = ConnectorSlot(name, state.connectors[name], state.revisions[name])
+        self.connectors[name] = slot
+        try:
+            slot.make(self.plugins, self.resolved(slot.config))
+        except Exception as error:  # noqa: BLE001 - a connector's own code
+            self._fail(slot, error)
+            return
+        self._move_connector(slot, state.target(name))
+
+    def _move_connector(self, slot: ConnectorSlot, target: str) -> None:
+        """Bring a connector into its target state."""
+        try:
+            slot.move(target)
+        except Exception as error:  # noqa: BLE001 - a connector's own code
+            self._fail(slot, error)
+            return
+        shown = "RUNNING" if target == "STARTED" else target
+        self._put_status(slot.name, Status(shown, self.worker_id, self.view.generation, slot.version))
+        if target == "STARTED":
+            self._configure_tasks(slot)
+
+    def _configure_tasks(self, slot: ConnectorSlot) -> None:
+        """Ask a connector for the configs of its tasks, and store them if they are new."""
+        slot.reconfigures = False
+        if not slot.running:
+            return
+        state = self.stores.configs.state
+        try:
+            configs = task_configs(slot)
+        except Exception as error:  # noqa: BLE001 - a connector's own code
+            if getattr(error, "java_class", "").endswith("TooManyTasksException"):
+                self._fail(slot, error)
+                return
+            delay = self._retries.get(slot.name, (0.0, _FIRST_RETRY_S))[1]
+            self._retries[slot.name] = (time.monotonic() + delay, min(delay * 2, _MOST_RETRY_S))
+            slot.task_configs_error = trace_text(error)
+            _log.warning("the tasks of connector %s cannot be configured: %s", slot.name, error)
+            return
+        self._retries.pop(slot.name, None)
+        slot.task_configs_error = None
+        if configs != state.task_configs(slot.name) or state.applied.get(slot.name) != slot.config:
+            if slot.is_source and self.config.plugin_settings.exactly_once:
+                self.stores.configs.put_fencing(slot.name, len(configs))
+            self.publish_tasks(slot.name, configs)
+
+    def _is_due(self, name: str) -> bool:
+        return name in self._retries and time.monotonic() >= self._retries[name][0]
+
+    def _fail(self, slot: ConnectorSlot, error: BaseException) -> None:
+        slot.failed = True
+        trace = trace_text(error)
+        self._put_status(slot.name, Status("FAILED", self.worker_id, self.view.generation, slot.version, trace))
+
+    def _stop_connector(self, name: str) -> None:
+        slot = self.connectors.pop(name, None)
+        if slot is not None:
+            slot.stop()
+
+    def _put_status(self, name: str, status: Status) -> None:
+        if self.stores.statuses.connectors.get(name) != status:
+            self.stores.statuses.put_connector(name, status)
+
+    # Tasks
+
+    def _align_tasks(self) -> None:
+        state = self.stores.configs.state
+        wanted = {}
+        for task in self.view.tasks:
+            name = task[0]
+            target = state.target(name)
+            if name in state.connectors and task in state.tasks and target != "STOPPED":
+                spec = TaskSpec(
+                    task, state.connectors[name], state.tasks[task], self.config.given, self.config.mode,
+                    self.stores.offsets_topic, self.log.url,
+                )  # fmt: skip
+                wanted[task] = (spec, state.versions.get(name, 0), target)
+        self.tasks.align(wanted)
+        gone: list[tuple[TaskId, Status | None]] = []
+        for task in self.tasks.take_ended():
+            if task not in wanted:
+                kept = task in self._configured()
+                gone.append((task, Status("UNASSIGNED", self.worker_id, self.view.generation) if kept else None))
+        self.stores.statuses.put_tasks(gone)
+        if self.view.leads:
+            self._forget_old_tasks()
+
+    def _configured(self) -> set[TaskId]:
+        state = self.stores.configs.state
+        return {task for name in state.connectors for task in state.task_ids(name)}
+
+    def _forget_old_tasks(self) -> None:
+        """Delete states of tasks that are configured no more and run nowhere here."""
+        known, running = self._configured(), set(self.tasks.owned())
+        old = [task for task in self.stores.statuses.tasks if task not in known and task not in running]
+        self.stores.statuses.put_tasks((task, None) for task in old)
+
+    def _take_news(self) -> None:
+        statuses = []
+        for task, message in self.tasks.news():
+            if message.topic and self.config["topic.tracking.enable"]:
+                self.stores.statuses.put_topic(message.topic, task)
+            if message.state:
+                status = Status(message.state, self.worker_id, self.view.generation, message.version, message.trace)
+                statuses.append((task, status))
+        try:
+            self.stores.statuses.put_tasks(statuses)
+        except FencedError:
+            _log.warning("another worker has this worker's name: %s", self.worker_id)

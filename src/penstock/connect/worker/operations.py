@@ -1,0 +1,292 @@
+"""What users ask of a worker: create, change, pause, stop, restart and delete connectors, and look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.connect.plugins import PluginKind
+from penstock.connect.storage.config_store import RestartRequest, TaskId
+from penstock.connect.storage.status_store import Status
+from penstock.connect.worker.herder import Herder
+from penstock.connect.worker.refusals import ElsewhereError, RequestError
+from penstock.connect.worker.validating import check_config
+
+__all__ = ["Operations"]
+
+Config = Mapping[str, str | None]
+
+
+class Operations:
+    """The operations on the connectors of a worker.
+
+    Raises (all of them):
+        RequestError: It cannot be done.
+        ElsewhereError: Another worker has to do it.
+    """
+
+    def __init__(self, herder: Herder) -> None:
+        self.herder = herder
+        self._configs = herder.stores.configs
+        self._statuses = herder.stores.statuses
+
+    @property
+    def standalone(self) -> bool:
+        """Whether the worker is a standalone one, which answers a little differently."""
+        return not self.herder.config.distributed
+
+    # Looking
+
+    def connectors(self) -> list[str]:
+        """The names of all connectors."""
+        with self.herder.lock:
+            return list(self._configs.state.connectors)
+
+    def info(self, name: str) -> dict[str, Any]:
+        """A connector: config, tasks, type."""
+        with self.herder.lock:
+            return self._info(name, self._known(name))
+
+    def config(self, name: str) -> dict[str, str | None]:
+        """A connector's config."""
+        with self.herder.lock:
+            return dict(self._known(name))
+
+    def status(self, name: str) -> dict[str, Any]:
+        """The states of a connector and of its tasks."""
+        with self.herder.lock:
+            self._statuses.refresh()
+            status = self._statuses.connectors.get(name)
+            if status is None:
+                raise RequestError(404, f"No status found for connector {name}")
+            return self._described(name, status, self._statuses.tasks_of(name))
+
+    def task_status(self, task: TaskId) -> dict[str, Any]:
+        """The state of a task."""
+        with self.herder.lock:
+            self._statuses.refresh()
+            status = self._statuses.tasks.get(task)
+            if status is None:
+                raise RequestError(404, f"No status found for task {task[0]}-{task[1]}")
+            return {"id": task[1], **status.described()}
+
+    def tasks(self, name: str) -> list[dict[str, Any]]:
+        """A connector's tasks with their configs."""
+        with self.herder.lock:
+            self._known(name)
+            configs = self._configs.state.task_configs(name)
+            return [{"id": {"connector": name, "task": n}, "config": config} for n, config in enumerate(configs)]
+
+    def topics(self, name: str) -> dict[str, Any]:
+        """The topics that a connector uses."""
+        with self.herder.lock:
+            if not self.herder.config["topic.tracking.enable"]:
+                raise RequestError(403, "Topic tracking is disabled.")
+            self._statuses.refresh()
+            return {name: {"topics": sorted(self._statuses.topics.get(name, ()))}}
+
+    def reset_topics(self, name: str) -> None:
+        """Forget the topics that a connector has used so far."""
+        settings = self.herder.config
+        if not settings["topic.tracking.enable"]:
+            raise RequestError(403, "Topic tracking is disabled.")
+        if not settings["topic.tracking.allow.reset"]:
+            raise RequestError(403, "Topic tracking reset is disabled.")
+        with self.herder.lock:
+            self._statuses.forget_topics(name)
+            self.herder.tasks.forget_topics(name)
+
+    # Changing
+
+    def create(self, name: str, config: Config, target: str | None) -> dict[str, Any]:
+        """Create a connector."""
+        given = {**config, "name": name}
+        check_config(self.herder, given)
+        with self.herder.lock:
+            self._lead()
+            if name in self._configs.state.connectors:
+                raise RequestError(409, f"Connector {name} already exists")
+            self._refuse_nulls(given)
+            answer = self._info(name, given)
+            self._configs.put_connector(name, given, target)
+            return self._aligned(name) if self.standalone else self._soon(answer)
+
+    def put_config(self, name: str, config: Config) -> tuple[bool, dict[str, Any]]:
+        """Create a connector, or replace its config; return whether it was created."""
+        given = {"name": name, **config}
+        check_config(self.herder, given)
+        with self.herder.lock:
+            self._lead()
+            self._refuse_nulls(given)
+            created = name not in self._configs.state.connectors
+            answer = self._info(name, given)
+            self._configs.put_connector(name, given)
+            return created, self._aligned(name) if self.standalone else self._soon(answer)
+
+    def patch_config(self, name: str, patch: Config) -> dict[str, Any]:
+        """Change some settings of a connector; None removes one."""
+        with self.herder.lock:
+            self._lead()
+            merged = {**self._known(name), **patch}
+            given = {key: value for key, value in merged.items() if value is not None}
+        check_config(self.herder, given)
+        with self.herder.lock:
+            self._lead()
+            self._known(name)
+            answer = self._info(name, given)
+            self._configs.put_connector(name, given)
+            return self._aligned(name) if self.standalone else self._soon(answer)
+
+    def delete(self, name: str) -> None:
+        """Delete a connector; its offsets stay."""
+        with self.herder.lock:
+            self._lead()
+            self._known(name)
+            self._configs.remove_connector(name)
+            if self.standalone:
+                self.herder.tick()
+            self.herder.wake()
+
+    def set_target(self, name: str, target: str) -> None:
+        """Start (resume), pause or stop a connector."""
+        with self.herder.lock:
+            if name not in self._configs.state.connectors:
+                if target == "STOPPED" and self.standalone:
+                    raise RequestError(500, f"No connector `{name}` configured")
+                raise RequestError(404, f"Unknown connector {name}")
+            if target == "STOPPED":
+                self._lead()
+                if self._configs.state.counts.get(name) or self._configs.state.target(name) != "STOPPED":
+                    self._configs.put_tasks(name, [])
+            self._configs.put_target(name, target)
+            if self.standalone:
+                self.herder.tick()
+            self.herder.wake()
+
+    def restart(self, request: RestartRequest) -> dict[str, Any] | None:
+        """Restart a connector, or also its tasks; return the states then, None for the connector alone."""
+        name = request.connector
+        with self.herder.lock:
+            if request.connector_only:
+                self._restart_connector(name)
+                return None
+            self._lead()
+            if name not in self._configs.state.connectors:
+                raise RequestError(404, f"Unknown connector: {name}")
+            self._statuses.refresh()
+            status = self._statuses.connectors.get(name)
+            if status is None:
+                raise RequestError(404, f"Status for connector {name} not found")
+            tasks = self._statuses.tasks_of(name)
+            restarting = self._restarting(status, request)
+            after = {n: self._restarting(each, request) if request.include_tasks else each for n, each in tasks.items()}
+            if restarting is not status:
+                self._statuses.put_connector(name, restarting)
+            self._statuses.put_tasks(((name, n), each) for n, each in after.items() if each is not tasks[n])
+            self._configs.put_restart(request)
+            self.herder.wake()
+            return self._described(name, restarting, after)
+
+    def restart_task(self, task: TaskId) -> None:
+        """Restart a task."""
+        name, number = task
+        shown = f"{name}-{number}"
+        with self.herder.lock:
+            state = self._configs.state
+            if name not in state.connectors:
+                if self.standalone:
+                    raise RequestError(
+                        500, f"Failed to start task {shown} since it is not a recognizable type (source or sink)"
+                    )
+                raise RequestError(404, f"Unknown connector: {name}")
+            if task not in state.task_ids(name):
+                raise RequestError(404, f"Task {shown} not found" if self.standalone else f"Unknown task: {shown}")
+            if task not in self.herder.view.tasks:
+                raise ElsewhereError(self.herder.membership.owner(task) or "")
+            self.herder.restart_task(task)
+            self.herder.wake()
+
+    def put_tasks(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
+        """Store the configs of a connector's tasks, for the worker that has the connector."""
+        with self.herder.lock:
+            self._lead()
+            self._known(name)
+            self._configs.put_tasks(name, configs)
+
+    def put_fencing(self, name: str) -> None:
+        """Note that zombies of a connector's tasks are fenced, for the worker that has the connector."""
+        with self.herder.lock:
+            self._lead()
+            self._known(name)
+            self._configs.put_fencing(name, len(self._configs.state.task_configs(name)))
+
+    # Inside
+
+    def _known(self, name: str) -> dict[str, str | None]:
+        found = self._configs.state.connectors.get(name)
+        if found is None:
+            raise RequestError.not_found(name)
+        return found
+
+    def _lead(self) -> None:
+        """Refuse what only the leader may do."""
+        if not self.herder.view.leads:
+            raise ElsewhereError(self.herder.view.leader)
+
+    def _refuse_nulls(self, config: Config) -> None:
+        """A standalone worker starts the connector at once, which cannot be with a setting without value."""
+        if self.standalone:
+            for name, value in config.items():
+                if value is None:
+                    raise RequestError(500, f"Non-string value found in original settings for key {name}: null")
+
+    def _soon(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Let the herder begin with what has changed."""
+        self.herder.wake()
+        return answer
+
+    def _aligned(self, name: str) -> dict[str, Any]:
+        """Let a standalone worker start what is new, and describe it; an error of the connector is the request's."""
+        self.herder.tick()
+        status = self._statuses.connectors.get(name)
+        if status is not None and status.state == "FAILED" and name in self.herder.connectors:
+            raise RequestError(500, f"Failed to transition connector {name} to state STARTED")
+        return self._info(name, self._known(name))
+
+    def _info(self, name: str, config: Config) -> dict[str, Any]:
+        tasks = [{"connector": name, "task": number} for _, number in self._configs.state.task_ids(name)]
+        return {"name": name, "config": dict(config), "tasks": tasks, "type": self.kind(config)}
+
+    def kind(self, config: Config) -> str:
+        """``source``, ``sink`` or ``unknown``."""
+        try:
+            plugin = self.herder.plugins.connector(self.herder.resolved(config).get("connector.class") or "")
+        except LookupError:
+            return "unknown"
+        return "sink" if PluginKind.SINK in plugin.kinds else "source"
+
+    def _described(self, name: str, status: Status, tasks: Mapping[int, Status]) -> dict[str, Any]:
+        return {
+            "name": name,
+            "connector": status.described(),
+            "tasks": [{"id": number, **each.described()} for number, each in sorted(tasks.items())],
+            "type": self.kind(self._configs.state.connectors.get(name, {})),
+        }
+
+    def _restart_connector(self, name: str) -> None:
+        if name not in self._configs.state.connectors:
+            if self.standalone:
+                raise RequestError(500, f"there is no connector {name}")
+            raise RequestError(404, f"Unknown connector: {name}")
+        if name not in self.herder.connectors:
+            raise ElsewhereError(self.herder.membership.owner(name) or "")
+        self.herder.restart_connector(name)
+        slot = self.herder.connectors[name]
+        if slot.failed:
+            raise RequestError(500, f"Failed to start connector: {name}")
+
+    def _restarting(self, status: Status, request: RestartRequest) -> Status:
+        if request.only_failed and status.state != "FAILED":
+            return status
+        return replace(status, state="RESTARTING", trace=None)

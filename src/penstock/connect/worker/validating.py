@@ -1,0 +1,79 @@
+"""Validation of connectors by a worker, with the errors that creation answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.connect.data import SettingError
+from penstock.connect.plugins import Plugin, PluginKind, validate_connector
+from penstock.connect.plugins.versions import in_range, version_error
+from penstock.connect.worker.herder import Herder
+from penstock.connect.worker.overrides import override_errors
+from penstock.connect.worker.refusals import RequestError
+
+__all__ = ["check_config", "validated"]
+
+_WHERE = (
+    "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
+)
+
+
+def validated(herder: Herder, config: Mapping[str, str | None]) -> dict[str, Any]:
+    """The body that validation answers.
+
+    Raises:
+        RequestError: The config names no connector, or one that is not there (400).
+        SettingError: A config provider cannot read its file.
+    """
+    if config.get("connector.class") is None:
+        shown = ", ".join(f"{name}={value}" for name, value in config.items())
+        raise RequestError(400, f"Connector config {{{shown}}} contains no connector type")
+    resolved = herder.resolved(config)
+    try:
+        _check_version(herder.plugins.connector(resolved["connector.class"] or ""), resolved)
+        body = validate_connector(resolved, herder.plugins, herder.config.plugin_settings)
+    except LookupError as error:
+        name = resolved.get("connector.class")
+        raise RequestError(
+            400,
+            f"Failed to find any class that implements Connector and which name matches {name}, available connectors "
+            f"are: {_available(herder)}",
+        ) from error
+    entries = override_errors(herder, resolved)
+    body["configs"] += entries
+    body["error_count"] += sum(len(entry["value"]["errors"]) for entry in entries)
+    return body
+
+
+def check_config(herder: Herder, config: Mapping[str, str | None]) -> None:
+    """Refuse a config that is wrong.
+
+    Raises:
+        RequestError: It is (400), or a config provider cannot read its file (500).
+    """
+    try:
+        body = validated(herder, config)
+    except SettingError as error:
+        raise RequestError(500, error.message) from error
+    if not body["error_count"]:
+        return
+    errors = [text for entry in body["configs"] for text in entry["value"]["errors"]]
+    raise _invalid(errors)
+
+
+def _check_version(plugin: Plugin, config: Mapping[str, str | None]) -> None:
+    wanted = config.get("connector.plugin.version")
+    if wanted is not None and not in_range(plugin.version, wanted):
+        text = version_error(plugin, wanted)
+        raise _invalid([text, text])  # of the class and of the version
+
+
+def _invalid(errors: list[str]) -> RequestError:
+    head = f"Connector configuration is invalid and contains the following {len(errors)} error(s):"
+    return RequestError(400, "\n".join([head, *errors, _WHERE]))
+
+
+def _available(herder: Herder) -> str:
+    found = herder.plugins.of_kind(PluginKind.SOURCE, PluginKind.SINK)
+    return ", ".join(f"{plugin.java_class} {plugin.version}" for plugin in found)

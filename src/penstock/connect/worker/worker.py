@@ -1,0 +1,103 @@
+"""A worker: its stores, its herder, its operations, put together."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.connect.settings.worker_config import WorkerConfig
+from penstock.connect.storage.config_store import ConfigStore
+from penstock.connect.storage.offset_store import OffsetStore
+from penstock.connect.storage.status_store import StatusStore
+from penstock.connect.storage.topic_table import MemoryTable, TopicTable
+from penstock.connect.tasks.handles import TaskHandle, TaskProcesses, ThreadTask
+from penstock.connect.tasks.parts import TaskSpec
+from penstock.connect.worker.herder import Herder, Stores
+from penstock.connect.worker.offset_operations import OffsetOperations
+from penstock.connect.worker.operations import Operations
+from penstock.connect.worker.view import Membership, Solo
+from penstock.errors import ConfigError
+from penstock.log import open_log
+from penstock.log.base import TopicLog
+
+__all__ = ["Worker"]
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """A worker without its REST interface.
+
+    Args:
+        config: Its settings.
+        worker_id: Its name, ``host:port``.
+
+    Raises:
+        ConfigError: A setting is wrong.
+        LogError: The log cannot be opened.
+    """
+
+    def __init__(self, config: WorkerConfig, worker_id: str) -> None:
+        self.config = config
+        self.worker_id = worker_id
+        self.log: TopicLog = open_log(config.log_url, config.client_settings)
+        stores = _stores(config, self.log)
+        start: Callable[[TaskSpec, str], TaskHandle]
+        start = ThreadTask if config["tasks.in.process"] else TaskProcesses().start
+        membership: Membership = Solo(worker_id)
+        self.herder = Herder(config, self.log, stores, membership=membership, start_task=start, worker_id=worker_id)
+        self.operations = Operations(self.herder)
+        self.offsets = OffsetOperations(self.herder)
+        self.loggers = self.herder.loggers
+
+    def start(self) -> None:
+        """Begin to work.
+
+        Raises:
+            LogError: The log cannot be reached.
+        """
+        self.herder.start()
+
+    def stop(self) -> None:
+        """Stop all connectors and tasks, and close the log."""
+        self.herder.stop()
+        self.log.close()
+
+
+def _stores(config: WorkerConfig, log: TopicLog) -> Stores:
+    if not config.distributed:
+        topic = _standalone_offsets_topic(Path(config["offset.storage.file.filename"]))
+        offsets = OffsetStore(TopicTable(log, topic, 1))
+        return Stores(ConfigStore(MemoryTable()), StatusStore(MemoryTable()), offsets, topic)
+    topic = config["offset.storage.topic"]
+    writer = f"connect-cluster-{config['group.id']}"
+    return Stores(
+        ConfigStore(TopicTable(log, config["config.storage.topic"], 1, transactional_id=writer)),
+        StatusStore(TopicTable(log, config["status.storage.topic"], config["status.storage.partitions"])),
+        OffsetStore(TopicTable(log, topic, config["offset.storage.partitions"])),
+        topic,
+    )
+
+
+def _standalone_offsets_topic(file: Path) -> str:
+    """The topic of a standalone worker's offsets, whose name its file keeps.
+
+    Offsets are in a topic so that they are written with the records, in one transaction.
+
+    Raises:
+        ConfigError: The file is another one, or cannot be written.
+    """
+    try:
+        if file.exists() and file.stat().st_size:
+            return str(json.loads(file.read_text())["offsets.topic"])
+        topic = f"penstock-standalone-offsets-{uuid.uuid4().hex[:12]}"
+        file.write_text(json.dumps({"offsets.topic": topic}) + "\n")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"offset.storage.file.filename={file} cannot be used: {error}",
+            hint="Name a file that does not exist yet, in a folder that can be written.",
+        ) from error
+    return topic
