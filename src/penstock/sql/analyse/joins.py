@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.sql.analyse.expressions import Library, typed_expression
-from penstock.sql.analyse.fields import Field, Names, qualified
-from penstock.sql.analyse.formats import check_key_types
+from penstock.sql.analyse.composite import Composite
+from penstock.sql.analyse.conditions import JoinCondition, join_condition
+from penstock.sql.analyse.expressions import Library, predicate
+from penstock.sql.analyse.fields import Names, qualified
+from penstock.sql.analyse.one_join import KINDS, OneJoin
 from penstock.sql.analyse.plans import (
-    Expression,
-    JoinForeign,
-    JoinStreams,
-    JoinStreamTable,
-    JoinTables,
-    JoinTimes,
+    Derived,
+    Filter,
     Read,
-    Rekey,
     Step,
 )
-from penstock.sql.analyse.reads import milliseconds, read
 from penstock.sql.analyse.refusals import refusal
-from penstock.sql.catalog import Catalog, DataFormat
-from penstock.sql.evaluate import columns_in
-from penstock.sql.formats import format_info
-from penstock.sql.parse import expression_nodes as x
+from penstock.sql.catalog import Catalog
 from penstock.sql.parse import query_nodes as q
-from penstock.sql.parse.format_expressions import format_expression
-from penstock.sql.types.sql_type import quoted
 
 __all__ = ["From", "from_clause"]
-
-KINDS = {
-    "INNER": "[INNER] JOIN",
-    "LEFT": "LEFT [OUTER] JOIN",
-    "RIGHT": "RIGHT [OUTER] JOIN",
-    "FULL": "[FULL] OUTER JOIN",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +41,30 @@ class From:
         return len(self.reads) > 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """The two sides of a join's condition, that of the left source first."""
-
-    left: Any
-    right: Any
-    text: str
-
-
-def from_clause(query: q.Query, catalog: Catalog, library: Library) -> From:
+def from_clause(query: q.Query, catalog: Catalog, library: Library, read: Callable[[q.Relation], Read]) -> From:
     """Read the sources of a query, and join them.
+
+    Args:
+        query: The query.
+        catalog: Sources and settings.
+        library: The functions.
+        read: Makes the step that reads a source or a subquery.
 
     Raises:
         SqlError: A source does not exist, or a join cannot be done.
     """
-    first = read(query.source, catalog)
+    first = read(query.source)
     reads = [first]
     step: Step = first
     for number, join in enumerate(query.joins):
-        right = read(join.right, catalog)
+        right = read(join.right)
         _check_new(right, reads, join)
         joined = _Joined(catalog, library, step, right, join)
         step = joined.step(query.joins, number, "L_" * (len(query.joins) - number - 1))
         reads.append(right)
-    return From(step, tuple(reads))
+    return From(
+        step, tuple(source for each in reads for source in (each.reads if isinstance(each, Derived) else (each,)))
+    )
 
 
 def _check_new(right: Read, reads: list[Read], join: q.Join) -> None:
@@ -101,7 +85,7 @@ def _check_new(right: Read, reads: list[Read], join: q.Join) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """One join: what stands left of it, the source to its right, and the clause."""
+    """One join: what stands left of it, the source to its right, and the clause with all its conditions."""
 
     catalog: Catalog
     library: Library
@@ -110,277 +94,52 @@ class _Joined:
     join: q.Join
 
     def step(self, joins: tuple[q.Join, ...], number: int, prefix: str) -> Step:
-        """The step of the join."""
-        self._check_windows()
-        sides = self._sides()
-        left, right = self._typed(sides)
-        if left.type != right.type:
-            raise refusal(
-                self.join.condition.at,
-                f"The join condition compares two types: {left.text} is {left.type}, {right.text} is {right.type}.",
-                "Cast one side.",
-            )
-        check_key_types([("ROWKEY", left.type)], self.join.condition.at)
-        if self.left.is_table and not self.right.is_table:
-            raise self._refused(
-                "order", "a table is joined to a stream; the stream of a stream-table join stands first"
-            )
-        if not self.right.is_table:
-            return self._streams(sides, left, right, prefix)
-        if self.join.within is not None:
-            raise refusal(
-                self.join.within.at,
-                f"A window definition was provided for a {'Table' if self.left.is_table else 'Stream'}-Table join. "
-                "These joins are not windowed.",
-                "Drop the window definition (WITHIN).",
-            )
-        if not self.left.is_table:
-            return self._stream_table(sides, left, prefix)
-        return self._tables(sides, left, len(joins) > 1 and number > 0)
-
-    def _sides(self) -> _Sides:
-        condition = self.join.condition
-        if not isinstance(condition, x.Comparison) or condition.operator != "=":
-            raise refusal(
-                condition.at,
-                f"Unsupported join expression: {format_expression(condition)}. Only comparisons by = can be joined on.",
-            )
+        """The step of the join, and of the conditions that go beyond one equality."""
         names = Names((*self.left.fields, *self.right.fields), "JOIN ON")
-        one, two = qualified(condition.left, names), qualified(condition.right, names)
-        text = f"{format_expression(one)} = {format_expression(two)}"
-        owners = [{c.source for c in columns_in(side) if c.source} for side in (one, two)]
-        for side, owner in zip((condition.left, condition.right), owners, strict=True):
-            if len(owner) != 1:
-                raise refusal(
-                    side.at,
-                    f"The side '{format_expression(side)}' of the join condition '({text})' has columns of "
-                    f"{len(owner)} sources, and must name exactly one source.",
-                )
-        first, second = owners[0].pop(), owners[1].pop()
-        if first == second:
+        condition = join_condition(self.join.condition, names, self.right.alias)
+        if len(condition.equalities) == 1 and condition.rest is None:
+            return self._by(self.join).step(joins, number, prefix)
+        if condition.rest is not None and self.join.kind != "INNER":
             raise refusal(
-                condition.at,
-                "Both sides of the join condition are of the same source: left "
-                f"{quoted(str(first))}, right {quoted(str(second))}",
+                condition.rest.at,
+                f"{KINDS[self.join.kind]} takes comparisons by = alone; further conditions are for inner joins.",
+                "WHERE takes conditions on the joined rows.",
             )
-        if second == self.right.alias:
-            return _Sides(one, two, text)
-        if first == self.right.alias:
-            return _Sides(two, one, text)
-        raise refusal(
-            condition.at,
-            f"The join condition does not name the joined source {quoted(self.right.alias)}: the left side is of "
-            f"{quoted(str(first))}, the right side of {quoted(str(second))}",
-        )
+        keyed_by_several = self.right.is_table and len(self.right.key) > 1
+        if self.join.kind == "INNER" and not keyed_by_several:
+            return self._filtered(condition, joins, number, prefix)
+        if len(condition.equalities) == 1:
+            return self._by(self.join).step(joins, number, prefix)
+        pairs = [one.pair() for one in self._by_each(condition)]
+        step = Composite(self.left, self.right, self.join, tuple(pairs)).step(prefix)
+        return step if condition.rest is None else self._kept(step, condition.rest)
 
-    def _typed(self, sides: _Sides) -> tuple[Expression, Expression]:
-        left = typed_expression(sides.left, Names(self.left.fields, "JOIN ON"), self.library)
-        return left, typed_expression(sides.right, Names(self.right.fields, "JOIN ON"), self.library)
+    def _by(self, join: q.Join) -> OneJoin:
+        return OneJoin(self.catalog, self.library, self.left, self.right, join)
 
-    def _streams(self, sides: _Sides, left: Expression, right: Expression, prefix: str) -> Step:
-        within = self.join.within
-        if within is None:
-            raise refusal(
-                self.join.at,
-                "Stream-Stream joins must have a WITHIN clause specified. None was provided.",
-                "For example JOIN ... WITHIN 5 MINUTES ON ...",
-            )
-        grace = None if within.grace is None else milliseconds(within.grace)
-        times = JoinTimes(milliseconds(within.before), milliseconds(within.after), grace)
-        one = self._keyed(self.left, sides.left, left, f"{prefix}LeftSourceKeyed")
-        two = self._keyed(self.right, sides.right, right, f"{prefix}RightSourceKeyed")
-        one, two = self._same_format(one, two, (left, right), prefix)
-        self._check_partitions(one, two)
-        fields, names, kinds = self._result(sides)
-        return JoinStreams(
-            fields=fields,
-            key=(left.type,),
-            key_format=one.key_format,
-            is_table=False,
-            window=self.left.window,
-            key_names=names,
-            key_word=kinds,
-            left=one,
-            right=two,
-            kind=self.join.kind,
-            times=times,
-            name=f"{prefix}Join",
-        )
+    def _by_each(self, condition: JoinCondition) -> list[OneJoin]:
+        return [self._by(replace(self.join, condition=each)) for each in condition.equalities]
 
-    def _stream_table(self, sides: _Sides, left: Expression, prefix: str) -> Step:
-        if self.join.kind not in ("INNER", "LEFT"):
-            word = {"RIGHT": "right-outer", "FULL": "full-outer"}[self.join.kind]
-            raise self._refused("type", f"a stream-table join cannot be {word}")
-        if not self._is_key(self.right, sides.right):
-            raise self._condition("a stream-table join compares with the primary key of the table", sides)
-        one = self._keyed(self.left, sides.left, left, f"{prefix}LeftSourceKeyed")
-        if one.key_format.name != self.right.key_format.name and not isinstance(one, Rekey):
-            one = self._rekeyed(one, sides.left, left, f"{prefix}LeftSourceKeyed")
-        one = replace(one, key_format=self.right.key_format) if isinstance(one, Rekey) else one
-        self._check_partitions(one, self.right)
-        fields, names, kinds = self._result(sides)
-        inherited = self.left.key_format if self.left.key_format.name != "NONE" else one.key_format
-        return JoinStreamTable(
-            fields=fields,
-            key=(left.type,),
-            key_format=inherited,
-            is_table=False,
-            window=self.left.window,
-            key_names=names,
-            key_word=kinds,
-            left=one,
-            right=self.right,
-            kind=self.join.kind,
-            name=f"{prefix}Join",
-        )
+    def _filtered(self, condition: JoinCondition, joins: tuple[q.Join, ...], number: int, prefix: str) -> Step:
+        """An inner join by one of the equalities, whose rows must meet all else; it is the one that moves least."""
+        best = max(self._by_each(condition), key=lambda one: one.fitness())
+        step = best.step(joins, number, prefix)
+        rest = [each for each in condition.equalities if each is not best.join.condition]
+        for each in (*rest, *(() if condition.rest is None else (condition.rest,))):
+            step = self._kept(step, each)
+        return step
 
-    def _tables(self, sides: _Sides, left: Expression, later: bool) -> Step:  # noqa: FBT001
-        if not self._is_key(self.right, sides.right):
-            raise self._condition("a table-table join compares with the right table's primary key", sides)
-        if self._is_key(self.left, sides.left):
-            self._check_partitions(self.left, self.right)
-            fields, names, kinds = self._result(sides)
-            return JoinTables(
-                fields=fields,
-                key=(left.type,),
-                key_format=self.left.key_format,
-                is_table=True,
-                key_names=names,
-                key_word=kinds,
-                left=self.left,
-                right=self.right,
-                kind=self.join.kind,
-            )
-        if later:
-            raise self._condition("a foreign-key join of tables stands alone, not within n-way joins", sides)
-        if self.join.kind not in ("INNER", "LEFT"):
-            word = {"RIGHT": "right-outer", "FULL": "full-outer"}[self.join.kind]
-            raise self._refused("type", f"a foreign-key join of tables cannot be {word}")
-        if self.left.window is not None or self.right.window is not None:
-            raise self._refused("type", "foreign-key joins of tables are not supported on windowed tables")
-        return JoinForeign(
-            fields=(*self.left.fields, *self.right.fields),
-            key=self.left.key,
-            key_format=self.left.key_format,
-            is_table=True,
-            key_names=self.left.key_names,
-            key_word="foreign-key join",
-            left=self.left,
-            right=self.right,
-            kind=self.join.kind,
-            foreign_key=left,
-        )
-
-    def _result(self, sides: _Sides) -> tuple[tuple[Field, ...], tuple[tuple[x.Expression, ...], ...], str]:
-        """The columns of the joined rows, the expressions that have the key's value, and the word for these."""
-        fields = (*self.left.fields, *self.right.fields)
-        before = self.left.key_names[0] if len(self.left.key_names) == 1 else ()
-        same = before if sides.left in before else (sides.left,)
-        names = (*same, sides.right)
-        if self.join.kind == "FULL" or not any(isinstance(side, x.Column) for side in names):
-            fields = tuple(_hidden(field) for field in fields)
-            taken = {field.name for field in fields}
-            name, number = "ROWKEY", 0
-            while name in taken:
-                number += 1
-                name = f"ROWKEY_{number}"
-            kind = Names(fields, "JOIN ON")
-            key = typed_expression(sides.right, kind, self.library).type
-            also = () if self.join.kind == "FULL" else names
-            return (*fields, Field(name, key, None, "COMPUTED")), ((x.Column(name), *also),), "join expression"
-        return fields, (names,), "join expression"
-
-    def _keyed(self, step: Step, side: Any, expression: Expression, name: str) -> Step:
-        return step if self._is_key(step, side) else self._rekeyed(step, side, expression, name)
-
-    def _rekeyed(self, step: Step, side: Any, expression: Expression, name: str) -> Step:
-        if step.window is not None:
-            raise refusal(side.at, "A windowed source would need repartitioning, which windowed keys rule out.")
-        form = step.key_format
-        if form.name == "NONE":
-            form = DataFormat(self.catalog.setting("ksql.persistence.default.format.key", "KAFKA").upper())
-        return Rekey(
+    def _kept(self, step: Step, condition: Any) -> Step:
+        names = Names(step.fields, "JOIN ON")
+        found = predicate(qualified(condition, names), names, self.library)
+        return Filter(
             fields=step.fields,
-            key=(expression.type,),
-            key_format=form,
-            is_table=False,
-            key_names=((side,),),
+            key=step.key,
+            key_format=step.key_format,
+            is_table=step.is_table,
+            window=step.window,
+            key_names=step.key_names,
+            key_word=step.key_word,
             above=step,
-            expressions=(expression,),
-            name=name,
+            predicate=found,
         )
-
-    def _same_format(self, one: Step, two: Step, keys: tuple[Expression, Expression], prefix: str) -> tuple[Step, Step]:
-        """The two sides with keys in the same bytes: one of them is sent through a topic if their formats differ."""
-        if one.key_format.name == two.key_format.name:
-            return one, two
-        if isinstance(two, Rekey):
-            return one, replace(two, key_format=one.key_format)
-        if isinstance(one, Rekey):
-            return replace(one, key_format=two.key_format), two
-        moved = self._rekeyed(two, self.join.condition, keys[1], f"{prefix}RightSourceKeyed")
-        return one, replace(moved, key_format=one.key_format)
-
-    @staticmethod
-    def _is_key(step: Step, side: Any) -> bool:
-        return len(step.key_names) == 1 and side in step.key_names[0]
-
-    def _check_windows(self) -> None:
-        left, right = self.left.window, self.right.window
-        if self.right.is_table:
-            return
-        if (left is None) != (right is None):
-            raise refusal(
-                self.join.at,
-                "One source of the join is windowed, the other non-windowed: "
-                f"the left is {left.kind if left else 'not'} windowed, {quoted(self.right.alias)} is "
-                f"{right.kind if right else 'not'} windowed",
-            )
-        if left and right and (left.kind == "SESSION") != (right.kind == "SESSION"):
-            raise refusal(
-                self.join.at,
-                f"Windowed sources are incompatible: the left source is {left.kind}, the right source {right.kind}. "
-                "SESSION windows join with SESSION windows alone",
-            )
-        moved = format_info(self.left.key_format.name).infers  # keys with schemas are written anew for a join anyhow
-        if left and right and left.size_ms != right.size_ms and not moved:
-            raise refusal(self.join.at, "A windowed source would need repartitioning, which windowed keys rule out.")
-
-    def _check_partitions(self, one: Step, two: Step) -> None:
-        left, right = _partitions(one, self.catalog), _partitions(two, self.catalog)
-        if left is not None and right is not None and left[1] != right[1]:
-            raise refusal(
-                self.join.at,
-                "The sources of a join need equal numbers of partitions: "
-                f"{quoted(left[0])} has {left[1]} partitions, {quoted(right[0])} has {right[1]}.",
-                "Repartition one of them with PARTITION BY into a stream of as many partitions.",
-            )
-
-    def _refused(self, what: str, reason: str) -> Exception:
-        left = self.left.alias if isinstance(self.left, Read) else _first(self.left).alias
-        got = f"{left} {KINDS[self.join.kind]} {self.right.alias}"
-        return refusal(self.join.at, f"Wrong join {what} in {got}: {reason}.")
-
-    def _condition(self, reason: str, sides: _Sides) -> Exception:
-        return refusal(self.join.condition.at, f"Wrong join condition {sides.text}: {reason}.")
-
-
-def _hidden(field: Field) -> Field:
-    """The key that an earlier join made is no column behind a later one that makes its own."""
-    return replace(field, name=f"{field.name} of a join before") if field.role == "COMPUTED" else field
-
-
-def _first(step: Step) -> Read:
-    while not isinstance(step, Read):
-        step = getattr(step, "left", None) or step.above  # type: ignore[attr-defined]
-    return step
-
-
-def _partitions(step: Step, catalog: Catalog) -> tuple[str, int] | None:
-    """The source whose partitions the rows of a step have, and their number if it is known."""
-    while isinstance(step, JoinStreams | JoinStreamTable | JoinTables | JoinForeign):
-        step = step.left
-    if not isinstance(step, Read):
-        return None
-    count = catalog.topics.get(step.source.topic) or step.source.partitions
-    return None if count is None else (step.source.name, count)

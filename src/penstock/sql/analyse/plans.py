@@ -20,6 +20,7 @@ from penstock.sql.types import SqlType
 __all__ = [
     "Aggregate",
     "AggregateCall",
+    "Derived",
     "Expression",
     "Filter",
     "Flatten",
@@ -85,6 +86,19 @@ class Read(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Derived(Read):
+    """A subquery, read as if its results were a source; nothing of it is in a topic.
+
+    Attributes:
+        above: The last step of the subquery.
+        reads: The sources that it reads.
+    """
+
+    above: Step
+    reads: tuple[Read, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filter(Step):
     """WHERE or HAVING."""
 
@@ -110,11 +124,16 @@ class Flatten(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rekey(Step):
-    """PARTITION BY, or the key of a join; without expressions the key is null."""
+    """PARTITION BY, or the key of a join; without expressions the key is null.
+
+    Attributes:
+        whole: Whether a key with a null in it is null.
+    """
 
     above: Step
     expressions: tuple[Expression, ...]
     name: str = "PartitionBy"
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from penstock.sql.analyse.expressions import Library, predicate, typed_expressio
 from penstock.sql.analyse.fields import Field, Names, qualified
 from penstock.sql.analyse.formats import check_key_types
 from penstock.sql.analyse.groups import Groups, grouped
+from penstock.sql.analyse.inlining import inlined
 from penstock.sql.analyse.joins import From, from_clause
-from penstock.sql.analyse.plans import Expression, Filter, Flatten, Project, Rekey, Step, TableCall
+from penstock.sql.analyse.plans import Expression, Filter, Flatten, Project, Read, Rekey, Step, TableCall
+from penstock.sql.analyse.reads import derived, read
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.analyse.select import Item, Selecting, keys_of, select_items
 from penstock.sql.catalog import Catalog, DataFormat, SourceColumn
@@ -58,9 +60,10 @@ class QueryAnalysis:
             SqlError: The query cannot be run.
         """
         self._check_clauses()
+        self.query = inlined(self.query)
         self._check_sources()
         query = self.query
-        start = from_clause(query, self.catalog, self.library)
+        start = from_clause(query, self.catalog, self.library, self._read)
         step = start.step
         if query.where is not None:
             names = Names(step.fields, "WHERE")
@@ -80,13 +83,17 @@ class QueryAnalysis:
         nodes = {id(item): replaced.get(item.node, item.node) for item in items}
         return self._projected(step, items, start, [nodes[id(item)] for item in items])
 
+    def _read(self, relation: q.Relation) -> Read:
+        if isinstance(relation, q.Named):
+            return read(relation, self.catalog)
+        found = QueryAnalysis(relation.query, relation.alias, self.catalog, self.library).result()
+        return derived(relation, found.step, found.columns, found.start.reads)
+
     def _check_clauses(self) -> None:
         query = self.query
         for clause, what in ((query.order_by, "ORDER BY"), (query.limit, "LIMIT"), (query.offset, "OFFSET")):
             if clause:
                 raise refusal(query.at, f"{what} is not supported in queries that run on and write to a topic.")
-        if query.ctes:
-            raise refusal(query.ctes[0].at, "WITH cannot be run yet", "Make streams of its queries by CREATE ... AS.")
         if query.window is not None and query.group_by is None:
             if query.emit == "FINAL" or any(
                 self.library.aggregates_of(i.expression) for i in query.items if isinstance(i, q.Selected)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from penstock.sql.analyse.fields import Field
-from penstock.sql.analyse.plans import Read
+from penstock.sql.analyse.plans import Derived, Project, Read
 from penstock.sql.analyse.properties import UNIT_MS
 from penstock.sql.analyse.refusals import refusal
-from penstock.sql.catalog import Catalog
+from penstock.sql.catalog import Catalog, Source, SourceColumn
 from penstock.sql.catalog.source import BOUNDS, PSEUDO
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
 
-__all__ = ["milliseconds", "read"]
+__all__ = ["derived", "milliseconds", "read"]
 
 
 def milliseconds(duration: q.Duration) -> int:
@@ -26,12 +29,36 @@ def read(relation: q.Relation, catalog: Catalog) -> Read:
         SqlError: There is no such source, or queries cannot read it.
     """
     if not isinstance(relation, q.Named):
-        raise refusal(relation.at, "Subqueries cannot be run yet", "Make a stream or table of it with CREATE ... AS.")
+        raise refusal(relation.at, "Pull queries of tables don't support subqueries.", "Query a table made of it.")
     source = catalog.sources.get(relation.name)
     if source is None:
         near = catalog.nearest(relation.name)
         raise refusal(relation.at, f"{relation.name} does not exist.", f"Did you mean {near}?" if near else "")
-    alias = relation.alias or source.name
+    return Read(**_parts(source, relation.alias or source.name))
+
+
+def derived(relation: q.Subquery, step: Project, columns: Sequence[SourceColumn], reads: tuple[Read, ...]) -> Derived:
+    """The step that reads the results of a subquery.
+
+    Args:
+        relation: The subquery.
+        step: Its last step.
+        columns: The columns of its results.
+        reads: Its sources.
+    """
+    source = Source(
+        name=relation.alias,
+        kind="TABLE" if step.is_table else "STREAM",
+        columns=tuple(columns),
+        topic="",
+        key_format=step.key_format,
+        value_format=reads[0].source.value_format,
+        window=step.window,
+    )
+    return Derived(**_parts(source, relation.alias), above=step, reads=reads)
+
+
+def _parts(source: Source, alias: str) -> dict[str, Any]:
     fields = [
         Field(c.name, c.type, alias, "KEY" if c.is_key else "HEADER" if c.is_header else "VALUE")
         for c in source.columns
@@ -39,13 +66,13 @@ def read(relation: q.Relation, catalog: Catalog) -> Read:
     fields += [Field(name, kind, alias, "PSEUDO") for name, kind in PSEUDO.items()]
     if source.window is not None:
         fields += [Field(name, kind, alias, "BOUND") for name, kind in BOUNDS.items()]
-    return Read(
-        fields=tuple(fields),
-        key=tuple(column.type for column in source.keys),
-        key_format=source.key_format,
-        is_table=source.is_table,
-        window=source.window,
-        key_names=tuple((x.Column(column.name, alias),) for column in source.keys),
-        source=source,
-        alias=alias,
-    )
+    return {
+        "fields": tuple(fields),
+        "key": tuple(column.type for column in source.keys),
+        "key_format": source.key_format,
+        "is_table": source.is_table,
+        "window": source.window,
+        "key_names": tuple((x.Column(column.name, alias),) for column in source.keys),
+        "source": source,
+        "alias": alias,
+    }

@@ -78,6 +78,8 @@ class _Compiler:
 
     def _read(self, step: p.Read) -> Any:
         source = step.source
+        if isinstance(step, p.Derived):
+            return self._derived(step)
         key, value = source_serdes(source)
         extractor = self._extractor(source)
         consumed = Consumed(key_serde=key, value_serde=value, timestamp_extractor=extractor)
@@ -88,6 +90,17 @@ class _Compiler:
         kept = Materialized(name, key_serde=key, value_serde=RowsSerde(types_of(step.fields)))
         return rows.to_table(kept)
 
+    def _derived(self, step: p.Derived) -> Any:
+        """The results of a subquery, made rows as the records of a topic are."""
+        above = self.step(step.above)
+        stream = above.to_stream() if step.is_table else above
+        rows = stream.process_values(enrich(step.source))
+        if not step.is_table:
+            return rows
+        name = self.compiling.store(step, f"{step.alias}-Reduce")
+        value_serde = RowsSerde(types_of(step.fields))
+        return rows.to_table(Materialized(name, key_serde=step_key_serde(step.above), value_serde=value_serde))
+
     def _extractor(self, source: Source) -> SourceTime | None:
         if source.timestamp is None:
             return None
@@ -96,7 +109,7 @@ class _Compiler:
     def _rekey(self, step: p.Rekey) -> Any:
         above = self.step(step.above)
         keys = [place for place, field in enumerate(step.above.fields) if field.role == "KEY"]
-        moved = above.select_key(KeyOf(step.expressions, self.errors, keys, len(step.above.fields)))
+        moved = above.select_key(KeyOf(step.expressions, self.errors, keys, len(step.above.fields), whole=step.whole))
         if not step.is_table:
             return moved
         kept = Materialized(

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.sql.analyse.expressions import Library, predicate, typed_expression
 from penstock.sql.analyse.fields import Names, qualified
+from penstock.sql.analyse.inlining import inlined
 from penstock.sql.analyse.plans import Expression, QueryPlan, Read
 from penstock.sql.analyse.reads import read
 from penstock.sql.analyse.refusals import named, refusal
@@ -51,7 +52,17 @@ def plan_query(query: q.Query, catalog: Catalog, text: str = "") -> TransientPla
     if query.emit is not None:
         return _pushed(query, catalog, text)
     _check_pull(query)
-    source = catalog.sources.get(query.source.name) if isinstance(query.source, q.Named) else None
+    query = inlined(query)
+    if isinstance(query.source, q.Subquery):
+        found = _pulled_stream(query, catalog, text)
+        if found.root.is_table:
+            raise refusal(
+                query.source.at,
+                "Pull queries don't support subqueries that make tables.",
+                "CREATE TABLE ... AS keeps the table; with EMIT CHANGES the query runs on.",
+            )
+        return found
+    source = catalog.sources.get(query.source.name)
     if source is not None and not source.is_table:
         return _pulled_stream(query, catalog, text)
     return _pulled_table(query, catalog, text)

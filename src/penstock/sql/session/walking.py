@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from penstock.sql.analyse.plans import Expression, QueryPlan, Read, Step
+from penstock.sql.analyse.plans import Derived, Expression, QueryPlan, Read, Step
 
 __all__ = ["expressions_of", "reads_of", "steps_below"]
 
@@ -22,7 +22,7 @@ def steps_below(step: Step) -> Iterator[Step]:
 
 def reads_of(plan: QueryPlan) -> Iterator[Read]:
     """The sources that a plan reads."""
-    return (step for step in steps_below(plan.root) if isinstance(step, Read))
+    return (step for step in steps_below(plan.root) if isinstance(step, Read) and not isinstance(step, Derived))
 
 
 def expressions_of(plan: QueryPlan) -> Iterator[Expression]:
