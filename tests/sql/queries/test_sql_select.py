@@ -124,3 +124,21 @@ def test_the_state_of_a_query_that_has_never_run_cannot_be_read(session: SqlSess
     session.execute("CREATE TABLE n AS SELECT user, COUNT(*) AS n FROM clicks GROUP BY user;")
     with pytest.raises(PenstockError):
         session.execute("SELECT * FROM n;")
+
+
+def test_final_results_come_when_the_topic_is_idle_if_the_query_says_so(session: SqlSession) -> None:
+    insert(session, ("ann", 1), ("ann", 2))
+    text = "SELECT user, COUNT(*) AS n FROM clicks WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY user "
+    found = stream(session, FIRST + text + "EMIT FINAL AFTER 1 SECOND IDLE LIMIT 1;")
+    assert list(found) == [("ann", 2)]
+
+
+def test_subqueries_and_joins_on_several_conditions_are_answered(session: SqlSession) -> None:
+    insert(session, ("ann", 1), ("bob", 7))
+    assert rows(session, "SELECT u FROM (SELECT user AS u, ms * 2 AS d FROM clicks) AS t WHERE d > 10;").rows == (
+        ("bob",),
+    )
+    text = "WITH n AS (SELECT user, COUNT(*) AS n FROM clicks GROUP BY user) SELECT n FROM n EMIT CHANGES LIMIT 1;"
+    assert list(stream(session, FIRST + text)) == [(1,)]
+    with pytest.raises(SqlError, match="subqueries that make tables"):
+        session.execute("SELECT n FROM (SELECT user, COUNT(*) AS n FROM clicks GROUP BY user) AS t;")

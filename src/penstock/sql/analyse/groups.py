@@ -113,8 +113,18 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
         by_key=by_key,
         times=times,
         final=query.emit == "FINAL",
+        idle_ms=_idle_ms(query),
     )
     return Groups(result, names, replaced)
+
+
+def _idle_ms(query: q.Query) -> int | None:
+    if query.idle is None:
+        return None
+    found = milliseconds(query.idle)
+    if found <= 0:
+        raise refusal(query.idle.at, "EMIT FINAL AFTER ... IDLE takes a time longer than nothing")
+    return found
 
 
 def _having(query: q.Query, step: Step) -> Any:

@@ -26,7 +26,7 @@ def inlined(query: q.Query) -> q.Query:
       SELECT X
       FROM S
     ) AS A
-    EMIT CHANGES;
+    EMIT CHANGES
     """
     return _Inlining().query(query, {})
 

@@ -211,6 +211,7 @@ class Aggregate(Step):
     Attributes:
         by_key: Whether the grouping expressions are the key, so that nothing moves.
         final: Whether results come once, when a window has closed.
+        idle_ms: The wall-clock time without a record after which all windows close; None: windows wait for records.
     """
 
     above: Step
@@ -219,6 +220,7 @@ class Aggregate(Step):
     by_key: bool
     times: WindowTimes | None = None
     final: bool = False
+    idle_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

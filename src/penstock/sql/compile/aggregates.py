@@ -60,7 +60,7 @@ def _folded(groups: Any, step: Aggregate, states: _States, kept: Materialized) -
         return groups.aggregate(states.initial, states.add, kept)
     windowed = groups.windowed_by(_windows(step.times))
     if step.final:
-        windowed = windowed.emit_strategy("on_window_close")
+        windowed = windowed.emit_strategy("on_window_close", idle=step.idle_ms)
     if step.times.kind == "SESSION":
         return windowed.aggregate(states.initial, states.add, states.merge, kept)
     return windowed.aggregate(states.initial, states.add, kept)

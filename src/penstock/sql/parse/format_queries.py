@@ -50,7 +50,8 @@ def format_query(query: Query, indent: int = 0) -> str:
     if query.order_by:
         lines.append(f"ORDER BY {', '.join(map(_ordering, query.order_by))}")
     if query.emit is not None:
-        lines.append(f"EMIT {query.emit}")
+        idle = "" if query.idle is None else f" AFTER {format_duration(query.idle)} IDLE"
+        lines.append(f"EMIT {query.emit}{idle}")
     if query.limit is not None:
         lines.append(f"LIMIT {query.limit}")
     if query.offset is not None:

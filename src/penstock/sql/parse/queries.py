@@ -10,6 +10,7 @@ from penstock.sql.parse.expressions import expression, value_expression
 from penstock.sql.parse.query_nodes import (
     AllColumns,
     AllFields,
+    Duration,
     Grouping,
     Join,
     JoinKind,
@@ -23,7 +24,7 @@ from penstock.sql.parse.query_nodes import (
     With,
 )
 from penstock.sql.parse.tokens import CLAUSES
-from penstock.sql.parse.windows import window, within
+from penstock.sql.parse.windows import duration, window, within
 
 __all__ = ["query"]
 
@@ -54,7 +55,8 @@ def query(cursor: Cursor) -> Query:
         partition_by=_grouping(cursor) if cursor.accept("PARTITION") else None,
         having=expression(cursor) if cursor.accept("HAVING") else None,
         order_by=_orderings(cursor) if cursor.accept("ORDER") else (),
-        emit=_emit(cursor),
+        emit=(emit := _emit(cursor)),
+        idle=_idle(cursor) if emit == "FINAL" else None,
         limit=cursor.whole_number() if cursor.accept("LIMIT") else None,
         offset=cursor.whole_number() if cursor.accept("OFFSET") else None,
         ctes=ctes,
@@ -88,6 +90,14 @@ def _emit(cursor: Cursor) -> Literal["CHANGES", "FINAL"] | None:
         return "CHANGES"
     cursor.expect("FINAL")
     return "FINAL"
+
+
+def _idle(cursor: Cursor) -> Duration | None:
+    if not cursor.accept("AFTER"):
+        return None
+    found = duration(cursor)
+    cursor.expect("IDLE")
+    return found
 
 
 def _item(cursor: Cursor) -> SelectItem:

@@ -158,6 +158,7 @@ class Query(Node):
 
     Attributes:
         emit: CHANGES or FINAL, if that is said.
+        idle: For how long no record must come until EMIT FINAL closes all windows; an extension of ksqlDB's language.
         offset: Results that are left out before the first; an extension of ksqlDB's language.
     """
 
@@ -171,6 +172,7 @@ class Query(Node):
     having: Expression | None = None
     order_by: tuple[Ordering, ...] = ()
     emit: Literal["CHANGES", "FINAL"] | None = None
+    idle: Duration | None = None
     limit: int | None = None
     offset: int | None = None
     ctes: tuple[With, ...] = ()

@@ -17,7 +17,7 @@ from penstock.sql.compile.functions import Keep, Select
 from penstock.sql.compile.joins import joiner_of
 from penstock.sql.compile.queries import table_stores
 from penstock.sql.functions.errors import EvaluationErrors
-from penstock.sql.queries.plans import KeyLookup, Lookup, RangeLookup
+from penstock.sql.queries.plans import KeyLookup, Lookup, RangeLookup, Scan
 from penstock.sql.queries.stores import StoreAccess, StoredRow
 
 __all__ = ["TableRows"]
@@ -70,7 +70,8 @@ class TableRows:
     def _stored(self, step: p.Step, lookup: Lookup, starts: tuple[int, int]) -> Iterator[StoredRow]:
         name = self._stores[id(step)]
         if not isinstance(step, p.Aggregate):
-            yield from self._plain(name, lookup)
+            # A store of windowed keys cannot be looked up by the key alone; the query's condition chooses the rows.
+            yield from self._plain(name, lookup if step.window is None else Scan())
             return
         result = results_of(step, self._errors)
         found = self._plain(name, lookup) if step.times is None else self._windows(step.times, name, lookup, starts)
