@@ -43,8 +43,6 @@ def run(
     The application.id is the name of the file, or --config application.id=NAME. Topics are made as the statements say;
     rows of INSERT ... VALUES are written before the first run alone.
     """
-    from penstock.groups.lag import lag
-
     if until not in ("stopped", "latest"):
         raise ConfigError(f"--until is {until!r}", hint="Use stopped or latest.")
     name = _application_id(file, options)
@@ -59,10 +57,10 @@ def run(
         app = KafkaStreams(topology, script.app_settings(name))
         with shown_while_running(app, console(stderr=True)):
             app.run(until=until)  # type: ignore[arg-type]
-        if until == "stopped" or not script.reads_its_own():
+        if until == "stopped":
             return
         with _log(options) as log:
-            if not sum(each.lag for each in lag(log, name)):
+            if not script.has_more(log, name):
                 return
 
 

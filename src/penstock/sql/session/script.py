@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.builder import StreamsBuilder
 from penstock.errors import SqlError, SqlSyntaxError
+from penstock.groups.lag import lag
 from penstock.log.base import TopicLog
 from penstock.sql.analyse import Applied, QueryPlan, apply, located, refusal
 from penstock.sql.catalog import Catalog
@@ -135,10 +136,11 @@ class Script:
                 elif applied.row is not None and is_new:
                     write_row(log, applied.row, self.settings.app)
 
-    def reads_its_own(self) -> bool:
-        """Whether a query reads what another one writes."""
+    def has_more(self, log: TopicLog, application_id: str) -> bool:
+        """Whether a run to the latest records has written records that a query of the script reads."""
         written = {plan.sink for plan in self.plans}
-        return any(name in written for plan in self.plans for name in plan.reads)
+        reads_its_own = any(name in written for plan in self.plans for name in plan.reads)
+        return reads_its_own and any(each.lag for each in lag(log, application_id))
 
 
 class _located:  # noqa: N801 - a block, not a thing

@@ -1,0 +1,130 @@
+"""Penstock SQL on Spark: a file as an application, a session that is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from eventually import eventually
+from penstock.app import KafkaStreams
+from penstock.datagen.access_log import access_log
+from penstock.datagen.base import Settings
+from penstock.demo import access_log as demo
+from penstock.log.open import open_log
+from penstock.sql.session import SessionSettings, SqlSession
+from penstock.sql.session.script import Script
+from penstock.testing import TopologyTestDriver
+
+HERE = Path(__file__).parent
+FILE = HERE.parent.parent / "examples" / "access_log.sql"
+LINES = 600
+Record = tuple[bytes | None, bytes | None, int]
+
+
+def records_of(log: Any, topic: str, partition: int = 0) -> list[Record]:
+    found = []
+    for batch in log.iterate(topic, partition, 0, log.end_offset(topic, partition)):
+        found += [(row["key"], row["value"], row["timestamp"]) for row in batch.to_pylist()]
+    return found
+
+
+def lines() -> list[str]:
+    settings = Settings(seed=5, start_ms=1_790_000_000_000, count=LINES, rate=4.0)
+    return [str(each.value) for each in access_log(settings, bad_share=0.05)]
+
+
+def counted_by_the_dsl(given: list[str]) -> list[Record]:
+    settings = {
+        "statestore.cache.max.bytes": 0,
+        "processing.exception.handler": "continue",
+        "errors.dead.letter.queue.topic.name": "access_log-bad",
+    }
+    found = []
+    with TopologyTestDriver(demo.topology, settings) as driver:
+        for at, line in enumerate(given):
+            driver.pipe_raw("access_log", None, line.encode(), at, ())
+        while (record := driver.read_raw("os-check")) is not None:
+            found.append((record.key, record.value, record.timestamp))
+    return found
+
+
+def test_a_windowed_count_from_a_file_equals_that_of_the_dsl_record_for_record(spark: Any, tmp_path: Path) -> None:
+    place, given = str(tmp_path / "log.db"), lines()
+    settings = SessionSettings.of({"bootstrap.servers": place, "statestore.cache.max.bytes": 0})
+    with open_log(place) as log:
+        script = Script(FILE.read_text(), settings)
+        script.prepare(log, "os-check")
+        values = pa.array([line.encode() for line in given], pa.large_binary())
+        times = pa.array(range(len(given)), pa.int64())
+        keys = pa.nulls(len(given), pa.large_binary())
+        batch = pa.RecordBatch.from_pydict({"timestamp": times, "key": keys, "value": values})
+        log.append("access_log", 0, batch)
+        while True:
+            KafkaStreams(script.topology(), script.app_settings("os-check"), session=spark).run(until="latest")
+            if not script.has_more(log, "os-check"):
+                break
+        found = records_of(log, "os-check")
+    wanted = counted_by_the_dsl(given)
+    assert len(wanted) > LINES * 0.9
+    assert len({key for key, _, _ in wanted}) > 10, "several windows and systems"
+    assert found == wanted
+
+
+@contextmanager
+def running(place: str, *statements: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, str(HERE / "sql_app.py"), place, *statements]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(process: subprocess.Popen[str], state: str, count: int) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("STATES") and line.count(f"'{state}'") == count:
+            return
+    raise AssertionError(f"the session has ended with {process.wait()}")
+
+
+def test_a_killed_session_comes_back_with_all_queries_where_they_were(tmp_path: Path) -> None:
+    place = str(tmp_path / "log.db")
+    statements = (
+        "CREATE STREAM clicks (page STRING) WITH (kafka_topic='clicks', value_format='JSON', partitions=1);"
+        "CREATE STREAM homes AS SELECT * FROM clicks WHERE page LIKE '/h%';"
+        "CREATE TABLE counts AS SELECT page, COUNT(*) AS n FROM homes GROUP BY page;"
+    )
+
+    def counts() -> list[tuple[str, int]]:
+        with open_log(place) as log:
+            rows = records_of(log, "COUNTS")
+        return [(json.loads(key or b""), json.loads(value or b"")["N"]) for key, value, _ in rows]
+
+    def click(*pages: str) -> None:
+        with SqlSession({"bootstrap.servers": place}, queries="wait") as other:
+            assert other.holder is not None, "the killed session's successor holds the catalog"
+            for page in pages:
+                other.execute(f"INSERT INTO clicks VALUES ('{page}');")
+
+    with running(place, statements) as process:
+        wait_for(process, "RUNNING", 2)
+        click("/home", "/x", "/home", "/help")
+        eventually(lambda: len(counts()) == 3, 60, facts=counts)
+        click("/home")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with running(place) as process:
+        wait_for(process, "RUNNING", 2)
+        click("/help", "/home")
+        wanted = [("/home", 1), ("/home", 2), ("/help", 1), ("/home", 3), ("/help", 2), ("/home", 4)]
+        eventually(lambda: len(counts()) >= len(wanted), 60, facts=counts)
+        assert counts() == wanted
