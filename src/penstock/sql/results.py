@@ -79,6 +79,10 @@ class Rows(StatementResult):
 
         return pd.DataFrame(list(self.rows), columns=list(self.columns))
 
+    def _repr_html_(self) -> str:
+        """The rows as a table of a notebook."""
+        return str(self.to_pandas().to_html(index=False, max_rows=100, na_rep=""))
+
 
 @dataclass(frozen=True, slots=True)
 class Listing(Rows):

@@ -16,8 +16,9 @@ from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.query_nodes import Query as QueryNode
+from penstock.sql.parse.tokens import quoted
 from penstock.sql.queries import select
-from penstock.sql.results import StatementResult
+from penstock.sql.results import Rows, StatementResult
 from penstock.sql.session import asserting, changing, describing, listing, printing
 from penstock.sql.session.exporting import exported
 from penstock.sql.session.running import Query
@@ -193,6 +194,20 @@ class SqlSession:
                 "`penstock topics produce` and Kafka Connect write topics; see docs/sql/from-ksqldb.md.",
             )
         return handler(parsed, self._work)
+
+    def table(self, name: str) -> Rows:
+        """Read all rows of a table, or of a stream as it is now: ``SELECT * FROM name``.
+
+        Args:
+            name: Its name; the case matters only for names that were made in quotes.
+
+        Raises:
+            SqlError: There is none of this name.
+        """
+        found_name = name if name in self.catalog.sources else name.upper()
+        (found,) = self.execute(f"SELECT * FROM {quoted(found_name)};")  # noqa: S608 - quoted
+        assert isinstance(found, Rows)  # noqa: S101 - a SELECT without EMIT
+        return found
 
     def catch_up(self) -> None:
         """Run the persistent queries until they have processed all records that exist now; for ``queries="wait"``.

@@ -1,0 +1,102 @@
+"""SELECT as a `KStream` or `KTable` of a topology that is written in Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import SqlError, SqlSyntaxError
+from penstock.sql.analyse import apply, located, refusal
+from penstock.sql.analyse.statements import library_of
+from penstock.sql.analyse.transient import TransientAnalysis
+from penstock.sql.catalog import Catalog
+from penstock.sql.compile import compile_results
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.parse import parse_script
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.query_nodes import Query
+
+if TYPE_CHECKING:
+    from penstock.api.builder import StreamsBuilder
+    from penstock.api.stream import KStream
+    from penstock.api.table import KTable
+
+__all__ = ["HasCatalog", "stream"]
+
+DECLARED = (s.CreateSource, s.CreateType)
+
+
+class HasCatalog(Protocol):
+    """A session, or what else has a catalog."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Streams, tables, types, settings."""
+        ...
+
+
+def stream(
+    builder: StreamsBuilder, text: str, session: HasCatalog | None = None
+) -> KStream[Any, dict[str, Any]] | KTable[Any, dict[str, Any]]:
+    """Add a SELECT to a topology, and go on with its result in Python.
+
+    Args:
+        builder: The builder of the topology.
+        text: A SELECT; before it there may be CREATE STREAM, CREATE TABLE and CREATE TYPE that declare what it reads.
+        session: A session whose streams and tables it may read too.
+
+    Returns:
+        A `KTable` if the query groups or reads a table, else a `KStream`. Values are dictionaries of all columns by
+        name; keys are tuples of the key's columns, within `Windowed` if there are windows.
+
+    Raises:
+        SqlError: A statement is refused, or the last one is no SELECT.
+
+    >>> from penstock import Produced, StreamsBuilder, TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> hits = stream(builder, '''
+    ...     CREATE STREAM hits (page STRING, ms INT) WITH (kafka_topic='hits', value_format='JSON');
+    ...     SELECT UCASE(page) AS page, ms FROM hits WHERE ms > 100;
+    ... ''')
+    >>> texts = hits.map_values(lambda row: f"{row['PAGE']} took {row['MS']} ms")
+    >>> texts.to("slow", Produced(value_serde="string"))
+    >>> with TopologyTestDriver(builder.build()) as driver:
+    ...     driver.pipe_raw("hits", None, b'{"PAGE": "/home", "MS": 250}', 0, ())
+    ...     driver.read_raw("slow").value
+    b'/HOME took 250 ms'
+    """
+    catalog = Catalog() if session is None else session.catalog.copy()
+    parsed = parse_script(text, catalog.variables)
+    if not parsed:
+        raise SqlError("there is no statement", hint='Give a SELECT, such as "SELECT * FROM clicks WHERE id > 3".')
+    *declared, last = parsed
+    for each in declared:
+        try:
+            if not isinstance(each.statement, DECLARED):
+                raise refusal(each.statement.at, "before the SELECT there may be CREATE STREAM, TABLE and TYPE alone")
+            apply(each.statement, catalog, each.text)
+        except SqlError as error:
+            raise _located(text, error, each.at) from error
+    try:
+        if not isinstance(last.statement, Query):
+            raise refusal(last.statement.at, "the last statement must be a SELECT")
+        found = TransientAnalysis(last.statement, "the result", catalog, library_of(catalog)).result()
+    except SqlError as error:
+        raise _located(text, error, last.at) from error
+    rows = compile_results(found.step, builder, EvaluationErrors("SELECT"))
+    made: KStream[Any, dict[str, Any]] | KTable[Any, dict[str, Any]]
+    made = rows.map_values(_AsDictionary(tuple(field.name for field in found.step.fields)))
+    return made
+
+
+def _located(text: str, error: SqlError, at: Any) -> SqlError:
+    return error if isinstance(error, SqlSyntaxError) else located(text, error, at)
+
+
+class _AsDictionary:
+    """Rows as dictionaries by column."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    def __call__(self, value: tuple[Any, ...] | None) -> dict[str, Any] | None:
+        return None if value is None else dict(zip(self._names, value, strict=True))
