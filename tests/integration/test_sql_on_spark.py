@@ -107,7 +107,7 @@ def test_a_killed_session_comes_back_with_all_queries_where_they_were(tmp_path: 
     def counts() -> list[tuple[str, int]]:
         with open_log(place) as log:
             rows = records_of(log, "COUNTS")
-        return [(json.loads(key or b""), json.loads(value or b"")["N"]) for key, value, _ in rows]
+        return [((key or b"").decode(), json.loads(value or b"")["N"]) for key, value, _ in rows]
 
     def click(*pages: str) -> None:
         with SqlSession({"bootstrap.servers": place}, queries="wait") as other:

@@ -1,0 +1,123 @@
+"""SQL from Python: SELECT in a topology, results as frames, the extension of notebooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Produced, StreamsBuilder, TopologyTestDriver
+from penstock.errors import ConfigError, SqlError
+from penstock.serde.windowed import Windowed
+from penstock.sql import SqlSession, stream
+from penstock.sql.notebook import SqlMagic, load_ipython_extension, unload_ipython_extension
+from penstock.sql.results import Rows
+
+CLICKS = "CREATE STREAM clicks (id INT KEY, page STRING) WITH (kafka_topic='clicks', format='JSON', partitions=1);"
+
+
+def piped(builder: StreamsBuilder, *pages: str) -> list[tuple[Any, int]]:
+    with TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": 0}) as driver:
+        for number, page in enumerate(pages):
+            driver.pipe_raw("clicks", b"%d" % number, f'{{"PAGE": "{page}"}}'.encode(), number * 40_000, ())
+        found = []
+        while (record := driver.read_raw("out")) is not None:
+            found.append(((record.value or b"").decode(), record.timestamp))
+        return found
+
+
+def test_a_select_is_a_stream_of_dictionaries() -> None:
+    builder = StreamsBuilder()
+    made = stream(builder, CLICKS + "SELECT id, UCASE(page) AS p FROM clicks WHERE id > 0;")
+    made.map_values(lambda row: f"{row['ID']} {row['P']}").to("out", Produced(value_serde="string"))
+    assert piped(builder, "/a", "/b", "/c") == [("1 /B", 40_000), ("2 /C", 80_000)]
+
+
+def test_a_select_with_groups_is_a_table_with_windowed_keys() -> None:
+    builder = StreamsBuilder()
+    table = stream(
+        builder, CLICKS + "SELECT page, COUNT(*) AS n FROM clicks WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY page;"
+    )
+    keys: list[Any] = []
+    table.to_stream().peek(lambda key, _: keys.append(key)).map_values(lambda row: f"{row['PAGE']} {row['N']}").to(
+        "out", Produced(value_serde="string")
+    )
+    assert [value for value, _ in piped(builder, "/a", "/a", "/a")] == ["/a 1", "/a 2", "/a 1"]
+    assert isinstance(keys[0], Windowed)
+    assert keys[0].key == ("/a",)
+
+
+def test_a_select_reads_the_streams_of_a_session(tmp_path: Path) -> None:
+    with SqlSession({"bootstrap.servers": str(tmp_path / "log.db")}, queries="wait") as session:
+        session.execute(CLICKS)
+        builder = StreamsBuilder()
+        stream(builder, "SELECT page FROM clicks;", session).map_values(lambda row: row["PAGE"]).to(
+            "out", Produced(value_serde="string")
+        )
+        assert piped(builder, "/a") == [("/a", 0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no statement"),
+        (CLICKS, "must be a SELECT"),
+        (CLICKS + "DROP STREAM clicks; SELECT * FROM clicks;", "CREATE STREAM, TABLE and TYPE alone"),
+        (CLICKS + "\nSELECT nothing FROM clicks;", "line 2:8"),
+        ("SELCT", "SELECT"),
+    ],
+)
+def test_what_is_no_select_is_refused_with_its_place(text: str, reason: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        stream(StreamsBuilder(), text)
+    assert reason in str(raised.value)
+
+
+def test_a_table_comes_as_a_frame(tmp_path: Path) -> None:
+    with SqlSession({"bootstrap.servers": str(tmp_path / "log.db")}, queries="wait") as session:
+        session.execute(CLICKS + "INSERT INTO clicks VALUES (1, '/a'); INSERT INTO clicks VALUES (2, NULL);")
+        assert session.table("clicks").to_polars().rows() == [(1, "/a"), (2, None)]
+        assert list(session.table("CLICKS").to_pandas()["ID"]) == [1, 2]
+        with pytest.raises(SqlError):
+            session.table("clicks; DROP STREAM clicks")
+        assert "CLICKS" in session.catalog.sources
+
+
+class Shell:
+    """What the extension uses of IPython."""
+
+    def __init__(self) -> None:
+        self.magics: dict[str, Any] = {}
+        self.variables: dict[str, Any] = {}
+
+    def register_magic_function(self, function: Any, kind: str, name: str) -> None:
+        self.magics[name] = function
+
+    def push(self, variables: dict[str, Any]) -> None:
+        self.variables.update(variables)
+
+
+def test_a_cell_of_a_notebook_shows_rows_and_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shell = Shell()
+    load_ipython_extension(shell)
+    shell.magics["sql_session"]("bootstrap.servers=notes.db")
+    shell.magics["sql"]("", CLICKS + "INSERT INTO clicks VALUES (1, '/a');")
+    found = shell.magics["sql"]("found", "SELECT * FROM clicks;")
+    assert isinstance(found, Rows)
+    assert shell.variables["found"] is found
+    assert "<table" in found._repr_html_()
+    shell.magics["sql"]("DESCRIBE click;")
+    unload_ipython_extension(shell)
+    shown = capsys.readouterr().out
+    assert "Inserted a row into CLICKS" in shown
+    assert "Did you mean CLICKS?" in shown
+    assert Path("notes.db").exists()
+
+
+def test_a_setting_of_a_notebook_session_without_a_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="name=value"):
+        SqlMagic(Shell()).connect("here")
