@@ -10,6 +10,7 @@ from penstock.api.processor import FixedKeyProcessor, FixedKeyRecord
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse.plans import Expression, TableCall
 from penstock.sql.catalog import Source, TimestampColumn
+from penstock.sql.catalog.source import BOUNDS, PSEUDO
 from penstock.sql.evaluate import compile_predicate, compile_rows
 from penstock.sql.functions.dates import parse_timestamp
 from penstock.sql.functions.errors import EvaluationErrors
@@ -22,10 +23,12 @@ __all__ = [
     "Joiner",
     "KeyOf",
     "Keep",
+    "PlainRows",
     "Select",
     "SinkTime",
     "SourceTime",
     "enrich",
+    "plain_rows",
     "sink_time",
 ]
 
@@ -198,15 +201,48 @@ def _header(headers: Sequence[tuple[str, bytes | None]], name: str | None) -> An
     return next((value for key, value in reversed(headers) if key == name), None)
 
 
+class PlainRows:
+    """Makes rows of keys and values alone: what a query does not name of a record's origin is null.
+
+    Args:
+        order: As `Enrich` has it.
+        headers: The number of header columns.
+        keys: The number of key columns.
+    """
+
+    def __init__(self, order: tuple[int, ...], headers: int, keys: int) -> None:
+        self._order = order
+        self._no_key = (None,) * keys
+        self._origin = (None,) * (headers + len(PSEUDO))
+
+    def __call__(self, key: Any, value: Row | None) -> Row | None:
+        if value is None:
+            return None
+        bounds: tuple[int, ...] = ()
+        if isinstance(key, Windowed):
+            bounds = (key.window.start, key.window.end)
+            key = key.key
+        parts = (*(self._no_key if key is None else key), *value, *self._origin, *bounds)
+        return tuple([parts[index] for index in self._order])
+
+
+def plain_rows(source: Source) -> PlainRows:
+    """The function that makes rows of a source's keys and values."""
+    return PlainRows(_order(source), len(source.headers), len(source.keys))
+
+
 def enrich(source: Source) -> Callable[[], Enrich]:
     """The supplier of the processor that makes rows of a source's records."""
+    names = tuple(column.header if column.role == "HEADER" else None for column in source.headers)
+    return partial(Enrich, _order(source), names, len(source.keys))
+
+
+def _order(source: Source) -> tuple[int, ...]:
     parts = [column.name for column in (*source.keys, *source.values, *source.headers)]
     places = {name: index for index, name in enumerate(parts)}
     count = len(parts)
     order = [places[column.name] for column in source.columns]
-    order += range(count, count + (5 if source.window is not None else 3))
-    names = tuple(column.header if column.role == "HEADER" else None for column in source.headers)
-    return partial(Enrich, tuple(order), names, len(source.keys))
+    return (*order, *range(count, count + len(PSEUDO) + (len(BOUNDS) if source.window is not None else 0)))
 
 
 class _Time:

@@ -9,8 +9,9 @@ from penstock.api.options import Consumed, Materialized, Produced
 from penstock.sql.analyse import plans as p
 from penstock.sql.catalog.source import Source
 from penstock.sql.compile.aggregates import aggregate
-from penstock.sql.compile.functions import FlattenRows, Keep, KeyOf, Select, SourceTime, enrich, sink_time
+from penstock.sql.compile.functions import FlattenRows, Keep, KeyOf, Select, SourceTime, enrich, plain_rows, sink_time
 from penstock.sql.compile.joins import join
+from penstock.sql.compile.origins import names_origins
 from penstock.sql.compile.serdes import RowsSerde, source_serdes, step_key_serde
 from penstock.sql.compile.steps import Compiling, types_of
 from penstock.sql.functions.errors import EvaluationErrors
@@ -32,26 +33,32 @@ def compile_query(
     counted = errors if errors is not None else EvaluationErrors(plan.id)
     settings = dict(plan.settings)
     throws = settings.get("ksql.timestamp.throw.on.invalid", "").lower() == "true"
-    made = _Compiler(Compiling(builder, counted, throws=throws, prefix=prefix))
+    made = _Compiler(Compiling(builder, counted, throws=throws, prefix=prefix), plan.root)
     _write(made, plan, made.step(plan.root))
 
 
 def compile_results(root: p.Step, builder: StreamsBuilder, errors: EvaluationErrors) -> Any:
     """Add a query to a topology without a sink: the stream or table of its results, whose values are rows."""
-    return _Compiler(Compiling(builder, errors)).step(root)
+    return _Compiler(Compiling(builder, errors), root).step(root)
 
 
 def table_stores(plan: p.QueryPlan, prefix: str = "") -> dict[int, str]:
     """The stores that the tables of a query are kept in, by the identity of their steps."""
     compiling = Compiling(StreamsBuilder(), EvaluationErrors(plan.id), prefix=prefix)
-    _Compiler(compiling).step(plan.root)
+    _Compiler(compiling, plan.root).step(plan.root)
     return compiling.stores
 
 
 class _Compiler:
-    """Makes streams and tables of steps."""
+    """Makes streams and tables of steps.
 
-    def __init__(self, compiling: Compiling) -> None:
+    Args:
+        compiling: The builder and what goes with it.
+        root: The last step of the query.
+    """
+
+    def __init__(self, compiling: Compiling, root: p.Step) -> None:
+        self.origins = names_origins(root)
         self.compiling = compiling
         self.builder = compiling.builder
         self.errors = compiling.errors
@@ -83,7 +90,8 @@ class _Compiler:
         key, value = source_serdes(source)
         extractor = self._extractor(source)
         consumed = Consumed(key_serde=key, value_serde=value, timestamp_extractor=extractor)
-        rows = self.builder.stream(source.topic, consumed).process_values(enrich(source))
+        records = self.builder.stream(source.topic, consumed)
+        rows: Any = records.process_values(enrich(source)) if self.origins else records.map_values(plain_rows(source))
         if not step.is_table:
             return rows
         name = self.compiling.store(step, f"{step.alias}-Reduce")

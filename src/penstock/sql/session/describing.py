@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from penstock.groups.lag import lag
 from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.analyse.statements import library_of
+from penstock.sql.analyse.walking import expressions_of
 from penstock.sql.catalog import Source
 from penstock.sql.compile.back_ends import back_end
 from penstock.sql.parse import Parsed
@@ -18,7 +19,6 @@ from penstock.sql.parse.tokens import Position
 from penstock.sql.results import Described, Explained, Listing
 from penstock.sql.session.listing import functions_of
 from penstock.sql.session.running import topology_of
-from penstock.sql.session.walking import expressions_of
 from penstock.sql.session.workspace import Workspace
 
 __all__ = ["describe", "describe_all", "explain", "explained"]

@@ -191,6 +191,6 @@ class QueryRunner:
 
 def _topics(plan: QueryPlan) -> set[str]:
     """The topics that a query reads."""
-    from penstock.sql.session.walking import reads_of
+    from penstock.sql.analyse.walking import reads_of
 
     return {read.source.topic for read in reads_of(plan)}

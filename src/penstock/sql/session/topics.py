@@ -9,9 +9,9 @@ from penstock.log.base import TopicLog
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.plans import Aggregate, QueryPlan
 from penstock.sql.analyse.properties import Properties
+from penstock.sql.analyse.walking import steps_below
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.parse import statement_nodes as s
-from penstock.sql.session.walking import steps_below
 
 __all__ = ["delete_topic", "ensure_sink", "ensure_source", "known_topics"]
 

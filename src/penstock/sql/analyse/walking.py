@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.sql.analyse.plans import Derived, Expression, QueryPlan, Read, Step
 
-__all__ = ["expressions_of", "reads_of", "steps_below"]
+__all__ = ["expressions_in", "expressions_of", "reads_of", "steps_below"]
 
 
 def steps_below(step: Step) -> Iterator[Step]:
@@ -28,7 +28,12 @@ def reads_of(plan: QueryPlan) -> Iterator[Read]:
 def expressions_of(plan: QueryPlan) -> Iterator[Expression]:
     """The expressions of a plan, sources first."""
     for step in reversed(list(steps_below(plan.root))):
-        yield from _expressions(step, top=True)
+        yield from expressions_in(step)
+
+
+def expressions_in(step: Step) -> Iterator[Expression]:
+    """The expressions of one step."""
+    return _expressions(step, top=True)
 
 
 def _expressions(value: Any, *, top: bool = False) -> Iterator[Expression]:
