@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # dumps() would make one a call
+
+
 class RowsSerde(BaseSerde):
     """The serde of rows in internal topics and stores: a JSON list with the values as states have them."""
 
@@ -43,7 +46,7 @@ class RowsSerde(BaseSerde):
         if value is None:
             return None
         row = [write(item) for write, item in zip(self._write, value, strict=True)]
-        return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return _to_json(row).encode("utf-8", "surrogatepass")
 
     def deserialize(self, data: bytes | None) -> Any:
         if data is None:
@@ -65,7 +68,7 @@ class StateSerde(BaseSerde):
     def serialize(self, value: Any) -> bytes | None:
         if value is None:
             return None
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return _to_json(value).encode("utf-8", "surrogatepass")
 
     def deserialize(self, data: bytes | None) -> Any:
         return None if data is None else json.loads(data.decode("utf-8", "surrogatepass"))

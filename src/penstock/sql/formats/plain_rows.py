@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from penstock.sql.formats.interface import RowSerde
+from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, SqlType
 
 __all__ = ["KafkaRows", "NoRows"]
@@ -31,11 +31,19 @@ READERS: dict[SqlType, Callable[[bytes], Any]] = {
 class KafkaRows(RowSerde):
     """Rows of one column: integers and doubles big-endian, text as UTF-8, bytes as they are."""
 
+    def __init__(self, info: FormatInfo, columns: Columns, properties: FormatProperties) -> None:
+        super().__init__(info, columns, properties)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        kind = self.columns[0][1] if self.columns else STRING
+        self._write, self._read = WRITERS[kind], READERS[kind]
+
     def serialize(self, value: Any) -> bytes | None:
         if not value or value[0] is None:
             return None
         try:
-            return WRITERS[self.columns[0][1]](value[0])
+            return self._write(value[0])
         except (struct.error, TypeError, ValueError) as error:
             self.refuse(value, "rows of its columns", error)
 
@@ -45,9 +53,16 @@ class KafkaRows(RowSerde):
         if not self.columns:
             return ()
         try:
-            return (READERS[self.columns[0][1]](data),)
+            return (self._read(data),)
         except (struct.error, ValueError) as error:
             self.reject(data, f"one {self.columns[0][1]} ({error})", error)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"format": self.format, "columns": self.columns, "properties": self.properties}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._prepare()
 
 
 class NoRows(RowSerde):
