@@ -91,6 +91,7 @@ def running(place: str, *statements: str) -> Iterator[subprocess.Popen[str]]:
 def wait_for(process: subprocess.Popen[str], state: str, count: int) -> None:
     assert process.stdout is not None
     for line in process.stdout:
+        assert "'ERROR'" not in line, line
         if line.startswith("STATES") and line.count(f"'{state}'") == count:
             return
     raise AssertionError(f"the session has ended with {process.wait()}")
