@@ -67,6 +67,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "predicates",
         "transforms",
         "plugins",
+        "registry_converters",
         "delivery",
         "functions",
         "testing",

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.connect.api import Connector
 from penstock.connect.functions.decorators import CONNECTOR, TRANSFORM, transformation_of
 from penstock.connect.plugins import Plugin, PluginKind, Plugins, connector_plugin, standard_plugins
+from penstock.connect.registry_converters import REGISTRY_CONVERTERS
 from penstock.connect.transforms import Transformation
 from penstock.errors import ConfigError, PenstockError
 
@@ -36,6 +37,8 @@ def installed_plugins(folders: Iterable[Path | str] = (), on_problem: Callable[[
     """
     allowed = tuple(Path(folder).expanduser().resolve() for folder in folders)
     plugins = standard_plugins()
+    for made in REGISTRY_CONVERTERS:
+        plugins.add(Plugin(made.java_class, (PluginKind.CONVERTER,), made, made.config))
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
             plugins.add(plugin_of(entry.load(), entry.name))

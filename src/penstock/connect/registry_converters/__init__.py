@@ -1,0 +1,8 @@
+"""Converters with a schema registry, under Confluent's class names."""
+
+from penstock.connect.registry_converters.avro import AvroConverter
+from penstock.connect.registry_converters.registry_converter import RegistryConverter
+
+__all__ = ["REGISTRY_CONVERTERS", "AvroConverter", "RegistryConverter"]
+
+REGISTRY_CONVERTERS: tuple[type[RegistryConverter], ...] = (AvroConverter,)

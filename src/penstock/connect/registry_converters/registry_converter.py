@@ -1,0 +1,148 @@
+"""What converters with a schema registry share: settings, subjects, the frame before a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock.connect.config import NO_DEFAULT, ConfigDef, Importance, Kind, Range, Setting
+from penstock.connect.converters import Converter, Role
+from penstock.connect.converters.converter import CONVERTER_TYPE
+from penstock.connect.data import NO_VALUE, DataError, Schema, SchemaAndValue, SettingError
+from penstock.errors import ConfigError, SerializationError
+from penstock.serde.schemas.client import Registered, RegistryClient, client_for
+from penstock.serde.schemas.framing import frame, read_frame
+from penstock.serde.schemas.settings import SchemaSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema as RegistrySchema
+
+__all__ = ["REGISTRY_SETTINGS", "RegistryConverter"]
+
+
+def _setting(name: str, kind: Kind, default: Any, doc: str, **more: Any) -> Setting:
+    return Setting(name=name, kind=kind, default=default, doc=doc, **{"importance": Importance.LOW, **more})
+
+
+REGISTRY_SETTINGS: tuple[Setting, ...] = (
+    CONVERTER_TYPE,
+    _setting("schema.registry.url", Kind.LIST, NO_DEFAULT, "URLs of the schema registry.", importance=Importance.HIGH),
+    _setting(
+        "auto.register.schemas", Kind.BOOLEAN, "true", "Register schemas that are new.", importance=Importance.MEDIUM
+    ),
+    _setting("use.latest.version", Kind.BOOLEAN, "false", "Write with the newest schema of the subject."),
+    _setting("normalize.schemas", Kind.BOOLEAN, "false", "Compare schemas in their normal form."),
+    _setting("schemas.cache.config", Kind.INT, "1000", "Number of schemas that are kept.", rule=Range(1)),
+    _setting("connect.meta.data", Kind.BOOLEAN, "true", "Write what Connect knows of a schema into it."),
+    _setting("enhanced.schema.support", Kind.BOOLEAN, "false", "Keep enums and packages of records."),
+)
+
+
+class RegistryConverter(Converter):
+    """A converter whose bytes begin with the id of a schema in the registry.
+
+    Attributes:
+        kind: The registry's name of the format.
+    """
+
+    config: ClassVar[ConfigDef] = ConfigDef(REGISTRY_SETTINGS)
+    kind: ClassVar[str]
+
+    def configure(self, settings: Mapping[str, Any], role: Role = "value") -> None:
+        self.options = self.parsed(settings, role)
+        self.role: Role = role
+        if role == "header":
+            raise SettingError(f"{type(self).__name__} is no converter of headers", hint="Use it for keys or values.")
+        given = {name: value for name, value in settings.items() if name not in _OF_CONVERTERS}
+        given["schema.registry.url"] = self.options["schema.registry.url"][0]
+        known = {name: value for name, value in given.items() if _is_known(name)}
+        self._settings = SchemaSettings.of(known)
+        self._made: dict[tuple[Schema | None, str], tuple[Any, Registered]] = {}
+        self._read: dict[int | str, tuple[Any, Schema | None]] = {}
+
+    @property
+    def client(self) -> RegistryClient:
+        """The client of the registry."""
+        return client_for(self._settings)
+
+    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+        if data is None:
+            return NO_VALUE
+        try:
+            schema_id, start = read_frame(data, self.kind)
+            found = self._read.get(schema_id)
+            if found is None:
+                registered = self.client.schema(schema_id)
+                if registered.schema.kind != self.kind:
+                    raise DataError(f"schema {schema_id} is of type {registered.schema.kind}, not {self.kind}")
+                found = self._read[schema_id] = self.reading(registered)
+            return SchemaAndValue(found[1], self.read(data, start, found[0], found[1]))
+        except SerializationError as error:
+            raise DataError(f"Failed to deserialize data for topic {topic} to {self.kind}: {error.message}") from error
+
+    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        if schema is None and value is None:
+            return None
+        if schema is None:
+            schema, value = self.guessed(value)
+        key = (schema, topic)
+        if key not in self._made:
+            text, plan, name = self.writing(schema)
+            registered = self._register(topic, text, name)
+            self._made[key] = plan, registered
+        plan, registered = self._made[key]
+        return None if value is None else frame(registered.schema_id) + self.write(plan, schema, value)
+
+    def reading(self, registered: Registered) -> tuple[Any, Schema | None]:
+        """What is needed to read values of a schema, and Connect's schema of it."""
+        raise NotImplementedError
+
+    def read(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> Any:
+        """The value that begins at ``start``."""
+        raise NotImplementedError
+
+    def writing(self, schema: Schema) -> tuple[str, Any, str]:
+        """The text of the schema to register, what is needed to write its values, and its record's name."""
+        raise NotImplementedError
+
+    def write(self, plan: Any, schema: Schema, value: Any) -> bytes:
+        """The bytes of a value, without the frame."""
+        raise NotImplementedError
+
+    def guessed(self, value: Any) -> tuple[Schema, Any]:
+        """The schema of a value that has none, and the value in its form."""
+        from penstock.connect.registry_converters.guessing import with_schema
+
+        return with_schema(value)
+
+    def _register(self, topic: str, text: str, name: str) -> Registered:
+        from confluent_kafka.schema_registry import Schema as RegistrySchema
+
+        subject = self._subject(topic, name)
+        if self._settings.flag("use.latest.version", default=False):
+            return self.client.latest(subject)
+        made: RegistrySchema = RegistrySchema(text, self.kind)
+        automatic = self._settings.flag("auto.register.schemas", default=True)
+        normalize = self._settings.flag("normalize.schemas", default=False)
+        return self.client.register(subject, made, auto_register=automatic, normalize=normalize)
+
+    def _subject(self, topic: str, name: str) -> str:
+        strategy = self._settings.strategy(self.role)
+        if callable(strategy):
+            return str(strategy(topic, self.role, name))
+        return {"topic": f"{topic}-{self.role}", "record": name, "topic_record": f"{topic}-{name}"}[strategy]
+
+
+_OF_CONVERTERS = {setting.name for setting in REGISTRY_SETTINGS} - {
+    "auto.register.schemas",
+    "use.latest.version",
+    "normalize.schemas",
+}
+
+
+def _is_known(name: str) -> bool:
+    try:
+        SchemaSettings.of({name: "true"})
+    except ConfigError as error:
+        return "there is no setting" not in error.message
+    return True
