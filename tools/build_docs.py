@@ -21,6 +21,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+from connector_pages import connector_pages
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 CONFORMANCE = ROOT / "tests" / "conformance"
@@ -425,6 +428,7 @@ def main() -> int:
         DOCS / "reference" / "errors.md": errors(),
         DOCS / "pictures" / "word-count.svg": picture(),
         DOCS / "parity.md": parity(results),
+        **connector_pages(DOCS),
     }
     stale = [page for page, text in pages.items() if not page.exists() or page.read_text() != text]
     for page in stale:

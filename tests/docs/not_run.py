@@ -52,6 +52,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/queries.md", "penstock query by-minute"): SERVER,
     ("docs/how-to/queries.md", "penstock query stores --checkpoint s3"): THEIRS,
     ("docs/how-to/schemas.md", "penstock registry"): SERVER,
+    ("docs/connect/mirror.md", "penstock mirror"): SERVER,
     ("docs/sql/server.md", "penstock sql serve"): SERVER,
     ("docs/sql/server.md", "curl"): SERVER,
 }

@@ -52,6 +52,8 @@ def test_the_pages_of_settings_errors_and_the_command_are_current():
     assert PAGES["docs/reference/configuration.md"].read_text() == tool.configuration(), "run make docs"
     assert PAGES["docs/reference/cli.md"].read_text() == tool.command(), "run make docs"
     assert PAGES["docs/reference/errors.md"].read_text() == tool.errors(), "run make docs"
+    for page, text in tool.connector_pages(ROOT / "docs").items():
+        assert page.read_text() == text, "run make docs"
     assert (ROOT / "docs" / "pictures" / "word-count.svg").read_text() == tool.picture(), "run make docs"
 
 

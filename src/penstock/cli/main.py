@@ -24,6 +24,7 @@ from penstock.cli import (
     topics,
 )
 from penstock.cli import run as apps
+from penstock.cli.mirror import mirror
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
 from penstock.errors import PenstockError
@@ -86,6 +87,7 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(registry.app, name="registry")
 app.add_typer(sql.app, name="sql")
 data.register(app)
+app.command()(mirror)
 app.add_typer(demo.app, name="demo")
 doctor.register(app)
 

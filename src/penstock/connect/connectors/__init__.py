@@ -2,5 +2,6 @@
 
 from penstock.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from penstock.connect.connectors.found import known_plugins
+from penstock.connect.connectors.library import LIBRARY
 
-__all__ = ["FileStreamSinkConnector", "FileStreamSourceConnector", "known_plugins"]
+__all__ = ["LIBRARY", "FileStreamSinkConnector", "FileStreamSourceConnector", "known_plugins"]

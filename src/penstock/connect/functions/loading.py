@@ -19,7 +19,7 @@ from penstock.connect.registry_converters import REGISTRY_CONVERTERS
 from penstock.connect.transforms import Transformation
 from penstock.errors import ConfigError, PenstockError
 
-__all__ = ["ENTRY_POINTS", "file_plugins", "installed_plugins", "load_plugin", "plugin_of"]
+__all__ = ["ENTRY_POINTS", "connector_of", "file_plugins", "installed_plugins", "load_plugin", "plugin_of"]
 
 ENTRY_POINTS = "penstock.connectors"
 
@@ -111,6 +111,12 @@ def plugin_of(found: Any, name: str) -> Plugin:
         f"{name} is neither a connector nor a transformation, but {type(found).__name__}",
         hint="Decorate the function with @source or @sink, or derive the class from SourceConnector or SinkConnector.",
     )
+
+
+def connector_of(function: Any) -> type[Connector]:
+    """The connector's class behind a decorated function."""
+    found: type[Connector] = getattr(function, CONNECTOR)
+    return found
 
 
 def _module(path: Path) -> ModuleType:

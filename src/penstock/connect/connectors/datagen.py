@@ -1,0 +1,116 @@
+"""The datagen source: lines of access logs, shop events or page views, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
+from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
+from penstock.connect.data import SourceRecord
+from penstock.datagen.access_log import access_log
+from penstock.datagen.base import Generated, Settings
+from penstock.datagen.clicks import clicks
+from penstock.datagen.shop import shop
+
+__all__ = ["DatagenSource", "DatagenTask"]
+
+GENERATORS: dict[str, Callable[[Settings], Iterator[Generated]]] = {
+    "access-log": access_log,
+    "clicks": clicks,
+    "shop": shop,
+}
+MOST = 1000
+CONFIG = ConfigDef(
+    [
+        Setting(
+            name="quickstart",
+            kind=Kind.STRING,
+            default="access-log",
+            rule=OneOf(tuple(GENERATORS)),
+            importance=Importance.HIGH,
+            doc="The generator: access-log, clicks, or shop (users, items and orders).",
+        ),
+        Setting(
+            name="kafka.topic",
+            kind=Kind.STRING,
+            default="",
+            importance=Importance.HIGH,
+            doc="The topic of all records; by default each generator's own.",
+        ),
+        Setting(name="iterations", kind=Kind.LONG, default=-1, doc="The number of records; -1 is endless."),
+        Setting(
+            name="rate", kind=Kind.DOUBLE, default=100.0, rule=Range(0.001), doc="Records a second, in real time too."
+        ),
+        Setting(name="seed", kind=Kind.LONG, default=0, doc="Equal seeds give equal records."),
+        Setting(
+            name="start.ms",
+            kind=Kind.LONG,
+            default=1_700_000_000_000,
+            doc="The first event's time in ms.",
+        ),
+    ]
+)
+
+
+class DatagenTask(SourceTask):
+    """The task: it goes on behind the last record that was written."""
+
+    java_class: ClassVar[str] = "io.confluent.kafka.connect.datagen.DatagenTask"
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        parsed: dict[str, Any] = CONFIG.parse(settings)
+        self._partition = {"quickstart": parsed["quickstart"], "seed": parsed["seed"]}
+        stored = self.context.offset_reader.offset(self._partition) or {}
+        self._next, self._topic = int(stored.get("next", 0)), parsed["kafka.topic"]
+        count = None if parsed["iterations"] < 0 else parsed["iterations"]
+        made = Settings(seed=parsed["seed"], count=count, rate=parsed["rate"], start_ms=parsed["start.ms"])
+        self._records = itertools.islice(GENERATORS[parsed["quickstart"]](made), self._next, None)
+        self._rate, self._began, self._sent = parsed["rate"], time.monotonic(), 0
+        self._stopped = threading.Event()
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        due = int((time.monotonic() - self._began) * self._rate) + 1 - self._sent
+        if due <= 0:
+            self._stopped.wait(min(1 / self._rate, 0.5))
+            return None
+        found = list(itertools.islice(self._records, min(due, MOST)))
+        if not found:
+            self._stopped.wait(0.5)
+            return None
+        self._sent += len(found)
+        return [self._record(generated) for generated in found]
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _record(self, generated: Generated) -> SourceRecord:
+        self._next += 1
+        return SourceRecord(
+            topic=self._topic or generated.topic,
+            key=generated.key,
+            value=generated.value,
+            timestamp=generated.timestamp_ms,
+            source_partition=self._partition,
+            source_offset={"next": self._next},
+        )
+
+
+class DatagenSource(SourceConnector):
+    """Generated records at a rate: to try things out, for demonstrations and load tests. Each record comes once."""
+
+    java_class: ClassVar[str] = "io.confluent.kafka.connect.datagen.DatagenConnector"
+    config: ClassVar[ConfigDef] = CONFIG
+    task_class: ClassVar[type[SourceTask]] = DatagenTask
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one order of records
+        return [self._settings]
+
+    def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:  # noqa: ARG002
+        return ExactlyOnce.SUPPORTED

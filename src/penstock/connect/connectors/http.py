@@ -1,0 +1,76 @@
+"""The webhook sink: records as JSON to a URL."""
+
+from __future__ import annotations
+
+import base64
+from decimal import Decimal
+from typing import Any
+
+from penstock.connect.config import Importance, Kind, OneOf, Password, Range, Setting
+from penstock.connect.data import Moment, RetriableError, SinkRecord, Struct
+from penstock.connect.functions.decorators import sink
+from penstock.connect.functions.settings import Settings
+from penstock.errors import ConnectError
+
+__all__ = ["plain", "webhook"]
+
+AGAIN = (408, 425, 429)
+
+
+@sink(
+    "WebhookSink",
+    url=Setting(name="url", kind=Kind.STRING, importance=Importance.HIGH, doc="Where records are sent."),
+    method=Setting(name="method", kind=Kind.STRING, default="POST", rule=OneOf(("POST", "PUT")), doc="POST or PUT."),
+    headers=Setting(name="headers", kind=Kind.LIST, default="", doc="Headers of requests, as name:value."),
+    authorization=Setting(
+        name="authorization", kind=Kind.PASSWORD, default=Password(""), doc="The header Authorization: a secret."
+    ),
+    batch_size=Setting(
+        name="batch.size", kind=Kind.INT, default=100, rule=Range(1), doc="The most records of a request; 1: no list."
+    ),
+    timeout_ms=Setting(
+        name="timeout.ms", kind=Kind.INT, default=30_000, rule=Range(1), doc="The most time of a request, in ms."
+    ),
+)
+def webhook(settings: Settings, batch: list[SinkRecord]) -> None:
+    """Send the values of records as JSON; a request that fails for now is sent again, so some may come twice."""
+    import httpx
+
+    headers = dict(part.split(":", 1) for part in settings.headers if ":" in part)
+    if settings.authorization:
+        headers["Authorization"] = settings.authorization.secret
+    for first in range(0, len(batch), settings.batch_size):
+        values = [plain(record.value) for record in batch[first : first + settings.batch_size]]
+        body = values[0] if settings.batch_size == 1 else values
+        try:
+            answer = httpx.request(
+                settings.method, settings.url, json=body, headers=headers, timeout=settings.timeout_ms / 1000
+            )
+        except httpx.TransportError as error:
+            raise RetriableError(f"{settings.url} cannot be reached: {error}") from error
+        if answer.status_code in AGAIN or answer.is_server_error:
+            raise RetriableError(f"{settings.url} answers {answer.status_code}")
+        if not answer.is_success:
+            raise ConnectError(
+                f"{settings.url} answers {answer.status_code}: {answer.text[:200]}",
+                hint="Correct the settings or the records: the same request would fail again.",
+            )
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON takes it.
+
+    >>> plain({"at": Moment(0), "price": Decimal("1.50"), "raw": b"a"})
+    {'at': '1970-01-01T00:00:00+00:00', 'price': '1.50', 'raw': 'YQ=='}
+    """
+    if isinstance(value, Struct):
+        return {name: plain(each) for name, each in value.to_dict().items()}
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Moment):
+        return value.datetime().isoformat()
+    return str(value) if isinstance(value, Decimal) else value

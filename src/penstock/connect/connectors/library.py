@@ -1,0 +1,19 @@
+"""The connectors to other systems, each with the libraries that it needs imported when it runs."""
+
+from __future__ import annotations
+
+from penstock.connect.api import Connector
+from penstock.connect.connectors.datagen import DatagenSource
+from penstock.connect.connectors.http import webhook
+from penstock.connect.connectors.sql_sink import SqlSinkConnector
+from penstock.connect.connectors.sql_source import SqlSourceConnector
+from penstock.connect.functions.loading import connector_of
+
+__all__ = ["LIBRARY"]
+
+LIBRARY: tuple[type[Connector], ...] = (
+    DatagenSource,
+    SqlSinkConnector,
+    SqlSourceConnector,
+    connector_of(webhook),
+)

@@ -1,0 +1,108 @@
+"""Checkpoints: the offsets of groups, translated so that a group that goes over to the target misses no record."""
+
+from __future__ import annotations
+
+from penstock.connect.data import BytesError
+from penstock.connect.delivery.stored_offsets import ensure_topic
+from penstock.connect.mirror.flows import Flow
+from penstock.connect.mirror.offset_syncs import OffsetSyncStore
+from penstock.connect.mirror.records import Checkpoint, OffsetSync
+from penstock.connect.mirror.replication import COMPACTED, append_pairs
+from penstock.log.base import TopicLog, TopicPartition
+
+__all__ = ["MirrorCheckpoint"]
+
+
+class MirrorCheckpoint:
+    """The groups of one flow.
+
+    Args:
+        flow: The flow.
+        source: The source's log.
+        target: The target's log.
+        syncs: The log and the topic of offset syncs.
+    """
+
+    def __init__(self, flow: Flow, source: TopicLog, target: TopicLog, syncs: tuple[TopicLog, str]) -> None:
+        self._flow, self._source, self._target = flow, source, target
+        self._syncs_log, self._syncs_topic = syncs
+        self._policy, self._groups, self._topics = flow.policy, flow.groups, flow.topics
+        self.topic = self._policy.checkpoints_topic(flow.source.alias)
+        ensure_topic(target, self.topic, 1, COMPACTED)
+        ensure_topic(self._syncs_log, self._syncs_topic, 1, COMPACTED)
+        self._last = self._written()
+        self._store = OffsetSyncStore(must_read_to_end=not self._last)
+        self._read_to = self._syncs_log.beginning_offset(self._syncs_topic, 0)
+        self._read_syncs()
+        self._store.finish_loading()
+
+    def emit(self) -> list[Checkpoint]:
+        """Translate the offsets of all groups; write those that have moved, and return them."""
+        self._read_syncs()
+        found = [mark for group in self._source.groups() if self._groups.takes(group) for mark in self._of(group)]
+        moved = [mark for mark in found if self._moves(mark)]
+        append_pairs(self._target, self.topic, [(mark.key(), mark.value()) for mark in moved])
+        for mark in moved:
+            self._last[mark.group, mark.place] = mark
+        if self._flow.setting("sync.group.offsets.enabled"):
+            for group in {mark.group for mark in self._last.values()}:
+                self._commit(group)
+        return moved
+
+    def _of(self, group: str) -> list[Checkpoint]:
+        marks = []
+        for place, committed in self._source.group_offsets(group).items():
+            if not self._topics.takes(place.topic):
+                continue
+            downstream = self._store.translate(place, committed.offset)
+            if downstream is None or downstream < 0:
+                continue
+            remote = TopicPartition(self._policy.remote_topic(self._flow.source.alias, place.topic), place.partition)
+            marks.append(Checkpoint(group, remote, committed.offset, downstream, committed.metadata))
+        return marks
+
+    def _moves(self, mark: Checkpoint) -> bool:
+        """Whether it differs from the last one; a later state of the syncs alone must not take a group back."""
+        last = self._last.get((mark.group, mark.place))
+        if last is None or mark.upstream < last.upstream:
+            return True  # the group has been reset upstream
+        return mark.downstream > last.downstream
+
+    def _commit(self, group: str) -> None:
+        """Commit downstream for a group that has no members there, never behind what it has there."""
+        if self._target.group_state(group).members:
+            return
+        there = self._target.committed_offsets(group)
+        marks = [mark for (name, _), mark in self._last.items() if name == group]
+        wanted = {mark.place: mark.downstream for mark in marks if mark.downstream > there.get(mark.place, -1)}
+        if wanted:
+            self._target.commit_offsets(group, wanted)
+
+    def _written(self) -> dict[tuple[str, TopicPartition], Checkpoint]:
+        found = {}
+        end, at = self._target.end_offset(self.topic, 0), self._target.beginning_offset(self.topic, 0)
+        while at < end:
+            fetched = self._target.read(self.topic, 0, at)
+            for row in fetched.records.select(["key", "value"]).to_pylist():
+                try:
+                    mark = Checkpoint.read(row["key"] or b"", row["value"] or b"")
+                except BytesError:
+                    continue  # a tombstone, or something else's
+                found[mark.group, mark.place] = mark
+            if fetched.next_offset <= at:
+                break
+            at = fetched.next_offset
+        return found
+
+    def _read_syncs(self) -> None:
+        end = self._syncs_log.end_offset(self._syncs_topic, 0)
+        while self._read_to < end:
+            fetched = self._syncs_log.read(self._syncs_topic, 0, self._read_to)
+            for row in fetched.records.select(["key", "value"]).to_pylist():
+                try:
+                    self._store.add(OffsetSync.read(row["key"] or b"", row["value"] or b""))
+                except BytesError:
+                    continue
+            if fetched.next_offset <= self._read_to:
+                break
+            self._read_to = fetched.next_offset
