@@ -16,9 +16,7 @@ __all__ = ["mirror"]
 
 
 def mirror(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="mm2.properties: clusters, their servers, A->B.enabled.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="mm2.properties: clusters, servers, A->B.enabled.")],
     *,
     once: Annotated[bool, typer.Option("--once", help="Copy what is there now, and stop.")] = False,
 ) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from penstock.connect.api import Connector
 from penstock.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
+from penstock.connect.connectors.library import LIBRARY
 from penstock.connect.functions.loading import file_plugins, installed_plugins
 from penstock.connect.plugins import Plugins, connector_plugin
 from penstock.errors import ConfigError
 
 __all__ = ["known_plugins"]
 
-_OWN: tuple[type[Connector], ...] = (FileStreamSourceConnector, FileStreamSinkConnector)
+_OWN: tuple[type[Connector], ...] = (FileStreamSourceConnector, FileStreamSinkConnector, *LIBRARY)
 
 
 def known_plugins(paths: Iterable[str] = ()) -> Plugins:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Self
 
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint
 from penstock.connect.mirror.flows import Cluster, Flow, read_flows
@@ -30,8 +31,8 @@ class Mirror:
 
     Example:
         >>> logs = {"a": open_log("memory://"), "b": open_log("memory://")}
-        >>> properties = {"clusters": "a,b", "a.bootstrap.servers": "-", "b.bootstrap.servers": "-", "a->b.enabled": "true"}
-        >>> with Mirror(properties, lambda cluster: logs[cluster.alias]) as mirror:
+        >>> properties = {"clusters": "a,b", "a.bootstrap.servers": "-", "b.bootstrap.servers": "-"}
+        >>> with Mirror({**properties, "a->b.enabled": "true"}, lambda cluster: logs[cluster.alias]) as mirror:
         ...     logs["a"].create_topic("orders")
         ...     _ = mirror.run_once()
         >>> [info.name for info in logs["b"].topics() if info.name.endswith("orders")]
@@ -68,7 +69,7 @@ class Mirror:
         for log in self._logs.values():
             log.close()
 
-    def __enter__(self) -> Mirror:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

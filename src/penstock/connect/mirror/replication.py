@@ -25,7 +25,7 @@ COMPACTED = {"cleanup.policy": "compact"}
 class MirrorSource:
     """The copy of one flow's topics. Records stay columns from one log to the other: no key or value is looked at.
 
-    The records of a batch and the position behind them are one transaction of the target, so each record is copied once.
+    The records of a batch and the position behind them are one transaction of the target, so each is copied once.
 
     Args:
         flow: The flow.
