@@ -35,7 +35,7 @@ class Mirror:
         >>> with Mirror({**properties, "a->b.enabled": "true"}, lambda cluster: logs[cluster.alias]) as mirror:
         ...     logs["a"].create_topic("orders")
         ...     _ = mirror.run_once()
-        >>> [info.name for info in logs["b"].topics() if info.name.endswith("orders")]
+        ...     [info.name for info in logs["b"].topics() if info.name.endswith("orders")]
         ['a.orders']
     """
 
