@@ -1,6 +1,7 @@
 """Runs the recorded scenarios of workers: a fresh worker over a fresh log, the steps in order, what comes back compared."""
 
 import base64
+import contextlib
 import http.client
 import json
 import re
@@ -38,8 +39,22 @@ class Scenario:
         self.url = servers or f"sqlite:///{self.dir}-log.db?synchronous=off"
         self.in_process = in_process
         self.log = open_log(self.url)
+        if servers is not None:
+            self.empty()
         self.workers = {}
         self.variables = {"DIR": str(self.dir), "BROKER": self.url, "CLUSTER": self.log.identity()}
+
+    def empty(self):
+        """Delete what an earlier scenario has left on the broker."""
+        for group in self.log.groups():
+            with contextlib.suppress(PenstockError):
+                self.log.delete_group(group)
+        for topic in self.log.topics():
+            with contextlib.suppress(PenstockError):
+                self.log.delete_topic(topic.name)
+        deadline = time.monotonic() + AWAIT_S
+        while self.log.topics() and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def run(self):
         """The differences that were found, none if it passes."""

@@ -5,9 +5,11 @@ It prints a line a failed case, and ends in ``N passed, M failed``.
 """
 
 import argparse
+import contextlib
 import json
 import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from connect_cases import ARCHIVE, KINDS, load_cases
 from connect_mirror import run_mirror
 from connect_pure import run_case
 from connect_rest import Scenario
+from penstock.broker.process import Broker
+from penstock.broker.settings import BrokerSettings, free_port
 
 
 def run(case, options):
@@ -42,6 +46,16 @@ def main():
         for case in load_cases(options.dir, options.kind)
         if not options.only or re.search(options.only, case["name"])
     ]
+    with contextlib.ExitStack() as stack:
+        if options.log == "kafka" and not options.servers:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="connect-broker-")))
+            broker = stack.enter_context(Broker(BrokerSettings(folder / "kafka", free_port(), free_port())))
+            options.servers = broker.settings.bootstrap_servers
+        return report(cases, options)
+
+
+def report(cases, options):
+    """Run the cases, print what failed, and return the exit code."""
     results = []
     for case in cases:
         began = time.monotonic()

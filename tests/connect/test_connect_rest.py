@@ -6,7 +6,7 @@ from connect_cases import load_cases
 from connect_rest import Scenario
 
 SAMPLE = (
-    "admin-off", "config-patch-distributed", "config-put-standalone", "cors", "create-bodies-distributed",
+    "admin-off", "cluster-balance", "cluster-forwarding", "config-patch-distributed", "config-put-standalone", "cors", "create-bodies-distributed",
     "errors-dead-letters-headers-distributed", "errors-dead-letters-reported", "exactly-once-tasks", "failed-sink-file",
     "initial-state-standalone", "internal-endpoints", "internal-topics-tasks", "lifecycle-several",
     "lifecycle-sink-distributed", "loggers-distributed", "offsets-scripted", "offsets-scripted-sink",

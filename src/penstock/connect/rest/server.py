@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
 from pathlib import Path
+from urllib.parse import quote
 
 from penstock.connect.rest.application import ConnectApplication
+from penstock.connect.rest.connectors import SIGNATURE, SIGNATURE_ALGORITHM, signature
+from penstock.connect.rest.forwarding import ask_worker
+from penstock.connect.rest.messages import JSON
 from penstock.connect.rest.policies import CrossOrigin, WorkerAccess
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.worker import Worker
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, LogUnavailableError
 from penstock.serving.access import AccessRules, parse_users
 from penstock.serving.guard import Limits
 from penstock.serving.server import Certificate, HttpServer, listen
@@ -19,6 +25,7 @@ __all__ = ["WorkerServer"]
 _log = logging.getLogger(__name__)
 _BODY_BYTES = 16 << 20
 _WAIT_S = 120.0
+_FIRST_ERROR = 400
 
 
 class WorkerServer:
@@ -39,6 +46,7 @@ class WorkerServer:
         try:
             self.worker = Worker(config, config.worker_id(listener.port))
             scheme = "https" if config.secure else "http"
+            self.worker.herder.publish_tasks = self._publish_tasks
             self.url = f"{scheme}://{self.worker.worker_id}"
             crossing = CrossOrigin(config["access.control.allow.origin"], config["access.control.allow.methods"])
             users = _users(config["penstock.users.file"])
@@ -68,6 +76,34 @@ class WorkerServer:
         """
         self._server.start()
         self.worker.start()
+
+    def _publish_tasks(self, name: str, configs: list[dict[str, str]]) -> None:
+        """Store the configs of a connector's tasks, by way of the leader if that is another worker.
+
+        Raises:
+            LogError: The leader cannot be reached, or refuses them.
+        """
+        herder = self.worker.herder
+        if herder.view.leads:
+            herder.store_tasks(name, configs)
+            return
+        key, leader = herder.stores.configs.state.session_key, herder.view.leader
+        if key is None or not leader:
+            raise LogUnavailableError(f"the tasks of connector {name} wait for a leader of the group")
+        body = json.dumps(configs).encode()
+        headers = {"content-type": JSON, SIGNATURE: signature(key, body), SIGNATURE_ALGORITHM: "HmacSHA256"}
+        url = f"{'https' if self.worker.config.secure else 'http'}://{leader}"
+        target = f"/connectors/{quote(name, safe='')}/tasks?forward=false"
+        threading.Thread(target=self._ask, args=(url, target, body, headers), daemon=True).start()
+
+    def _ask(self, url: str, target: str, body: bytes, headers: dict[str, str]) -> None:
+        try:
+            answer = ask_worker(url, ("POST", target), body, headers)
+        except OSError as error:
+            _log.warning("the leader %s cannot be reached: %s", url, error)
+            return
+        if answer.status >= _FIRST_ERROR:
+            _log.warning("the leader refuses configs of tasks: %s", answer.encoded()[:300])
 
     def wait_until_ready(self, timeout_s: float = _WAIT_S) -> bool:
         """Wait until the worker is in its group and does its share; return whether it is."""

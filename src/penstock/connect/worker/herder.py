@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from penstock.connect.plugins import Plugins
+from penstock.connect.plugins import PluginKind, Plugins
 from penstock.connect.settings.providers import Providers, config_providers
 from penstock.connect.settings.worker_config import WorkerConfig
 from penstock.connect.storage.config_store import ConfigStore, RestartRequest, TaskId
@@ -30,7 +30,7 @@ __all__ = ["Herder", "StartTask", "Stores"]
 
 _log = logging.getLogger(__name__)
 _TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.008, 20
-_FIRST_RETRY_S, _MOST_RETRY_S = 0.25, 60.0
+_FIRST_RETRY_S, _MOST_RETRY_S, _LOOK_AGAIN_S = 0.25, 60.0, 2.0
 StartTask = Callable[[TaskSpec, str], TaskHandle]
 PublishTasks = Callable[[str, list[dict[str, str]]], None]
 
@@ -88,7 +88,7 @@ class Herder:
         self.providers: Providers = config_providers(config.given)
         self.lock = threading.RLock()
         self.view = View("", False, 0, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - nothing is known yet
-        self.publish_tasks: PublishTasks = stores.configs.put_tasks
+        self.publish_tasks: PublishTasks = self.store_tasks
         self.connectors: dict[str, ConnectorSlot] = {}
         self.tasks = TaskSlots(start_task, config["task.shutdown.graceful.timeout.ms"] / 1000)
         self.ready = threading.Event()
@@ -147,6 +147,14 @@ class Herder:
             self._take_news()
             if self.view.joined:
                 self.ready.set()
+
+    def store_tasks(self, name: str, configs: list[dict[str, str]]) -> None:
+        """Store the configs of a connector's tasks, as the leader; earlier runs of a source's tasks are fenced."""
+        java_class = self.resolved(self.stores.configs.state.connectors[name]).get("connector.class") or ""
+        if self.config.plugin_settings.exactly_once and PluginKind.SOURCE in self.plugins.connector(java_class).kinds:
+            self.stores.configs.put_fencing(name, len(configs))
+        self.stores.configs.put_tasks(name, configs)
+        self.wake()
 
     def restart_connector(self, name: str) -> None:
         """Stop a connector of this worker, and start it again."""
@@ -239,7 +247,7 @@ class Herder:
             self._retries.pop(name, None)
             if name not in state.connectors:
                 self.stores.statuses.forget(name)
-            else:
+            elif self.view.joined:  # else others have it by now, and write its state
                 self._put_status(name, Status("UNASSIGNED", self.worker_id, self.view.generation))
         for name in sorted(self.view.connectors & state.connectors.keys()):
             slot = self.connectors.get(name)
@@ -304,8 +312,8 @@ class Herder:
         self._retries.pop(slot.name, None)
         slot.task_configs_error = None
         if configs != state.task_configs(slot.name) or state.applied.get(slot.name) != slot.config:
-            if slot.is_source and self.config.plugin_settings.exactly_once:
-                self.stores.configs.put_fencing(slot.name, len(configs))
+            if not self.view.leads:  # look again whether the leader has stored them
+                self._retries[slot.name] = (time.monotonic() + _LOOK_AGAIN_S, _FIRST_RETRY_S)
             self.publish_tasks(slot.name, configs)
 
     def _is_due(self, name: str) -> bool:
@@ -345,7 +353,8 @@ class Herder:
             if task not in wanted:
                 kept = task in self._configured()
                 gone.append((task, Status("UNASSIGNED", self.worker_id, self.view.generation) if kept else None))
-        self.stores.statuses.put_tasks(gone)
+        if self.view.joined:
+            self.stores.statuses.put_tasks(gone)
         if self.view.leads:
             self._forget_old_tasks()
 

@@ -212,7 +212,7 @@ class Operations:
         with self.herder.lock:
             self._lead()
             self._known(name)
-            self._configs.put_tasks(name, configs)
+            self.herder.store_tasks(name, [dict(config) for config in configs])
 
     def put_fencing(self, name: str) -> None:
         """Note that zombies of a connector's tasks are fenced, for the worker that has the connector."""

@@ -15,6 +15,7 @@ from penstock.connect.storage.status_store import StatusStore
 from penstock.connect.storage.topic_table import MemoryTable, TopicTable
 from penstock.connect.tasks.handles import TaskHandle, TaskProcesses, ThreadTask
 from penstock.connect.tasks.parts import TaskSpec
+from penstock.connect.worker.group import GroupMembership
 from penstock.connect.worker.herder import Herder, Stores
 from penstock.connect.worker.offset_operations import OffsetOperations
 from penstock.connect.worker.operations import Operations
@@ -47,7 +48,7 @@ class Worker:
         stores = _stores(config, self.log)
         start: Callable[[TaskSpec, str], TaskHandle]
         start = ThreadTask if config["tasks.in.process"] else TaskProcesses().start
-        membership: Membership = Solo(worker_id)
+        membership = _membership(config, self.log, worker_id)
         self.herder = Herder(config, self.log, stores, membership=membership, start_task=start, worker_id=worker_id)
         self.operations = Operations(self.herder)
         self.offsets = OffsetOperations(self.herder)
@@ -65,6 +66,19 @@ class Worker:
         """Stop all connectors and tasks, and close the log."""
         self.herder.stop()
         self.log.close()
+
+
+def _membership(config: WorkerConfig, log: TopicLog, worker_id: str) -> Membership:
+    if not config.distributed:
+        return Solo(worker_id)
+    return GroupMembership(
+        log,
+        config["group.id"],
+        worker_id,
+        config_topic=config["config.storage.topic"],
+        session_ms=config["session.timeout.ms"],
+        heartbeat_ms=config["heartbeat.interval.ms"],
+    )
 
 
 def _stores(config: WorkerConfig, log: TopicLog) -> Stores:

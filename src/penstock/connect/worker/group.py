@@ -1,0 +1,184 @@
+"""Membership in a group of workers: who is there, who leads, and who has which connector or task.
+
+The members are those of a consumer group that reads the config topic: its partition is the leader's. The leader writes
+the plan to a topic of the group; each worker writes there what it owns. A connector or task starts only when nobody
+else owns it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from penstock.connect.storage.config_store import ConfigState, TaskId
+from penstock.connect.storage.topic_table import Change, TopicTable
+from penstock.connect.worker.view import View
+from penstock.errors import LogError
+from penstock.log import Consumer, TopicPartition
+from penstock.log.base import TopicLog
+
+__all__ = ["GroupMembership", "planned"]
+
+_log = logging.getLogger(__name__)
+_LOOK_S = 1.0
+_PLAN, _OWNED = b"plan", "owned-"
+Work = str | TaskId
+Plan = dict[str, list[Work]]
+
+
+def planned(members: Collection[str], work: Iterable[Work], before: Mapping[Work, str]) -> dict[Work, str]:
+    """Who is to have what: work stays, new work goes where there is least, and one more is no reason to move.
+
+    Args:
+        members: The workers.
+        work: All connectors and tasks.
+        before: Who has had what.
+
+    Example:
+        >>> planned(["a", "b"], ["x", ("x", 0), ("x", 1)], {"x": "a", ("x", 0): "a"})
+        {'x': 'a', ('x', 0): 'a', ('x', 1): 'b'}
+    """
+    wanted = sorted(work, key=str)
+    loads: dict[str, list[Work]] = {member: [] for member in sorted(members)}
+    if not loads:
+        return {}
+    for each in wanted:
+        if before.get(each) in loads:
+            loads[before[each]].append(each)
+    for each in wanted:
+        if before.get(each) not in loads:
+            min(loads.values(), key=len).append(each)
+    while True:
+        most, least = max(loads.values(), key=len), min(loads.values(), key=len)
+        if len(most) - len(least) <= 1:
+            break
+        least.append(most.pop())
+    where = {each: member for member, owned in loads.items() for each in owned}
+    return {each: where[each] for each in wanted}
+
+
+class GroupMembership:
+    """A worker's membership in its group: a `Membership`.
+
+    Args:
+        log: The log.
+        group: The ``group.id``.
+        worker: The worker, ``host:port``.
+        config_topic: The config topic.
+        session_ms: A worker that is silent for so long has left.
+        heartbeat_ms: The interval of its heartbeats.
+    """
+
+    def __init__(
+        self, log: TopicLog, group: str, worker: str, *, config_topic: str, session_ms: int, heartbeat_ms: int
+    ) -> None:
+        self._log = log
+        self._group = group
+        self._worker = worker
+        self._consumer = Consumer(
+            log, group=group, client_id=worker, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms
+        )
+        self._consumer.subscribe(config_topic)
+        self._leading = TopicPartition(config_topic, 0)
+        self._table = TopicTable(log, f"_penstock.workers.{group}", 1)
+        self._plan: dict[Work, str] = {}
+        self._generation = 0
+        self._leader = ""
+        self._owned: dict[str, frozenset[Work]] = {}
+        self._written: frozenset[Work] | None = None
+        self._members: tuple[str, ...] = ()
+        self._looked = 0.0
+
+    def poll(self, state: ConfigState, owned: Collection[Work]) -> View:
+        """Take part in the group; called often.
+
+        Raises:
+            LogError: The log cannot be used.
+        """
+        self._consumer.poll(timeout_s=0)
+        places = self._consumer.assignment()
+        self._consumer.pause(places)  # its records are read elsewhere
+        leads = self._leading in places
+        self._look(owned)
+        if self._worker not in self._members:
+            return View("", False, self._generation, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - not yet
+        if leads:
+            self._lead(state)
+        mine = {each for each, worker in self._plan.items() if worker == self._worker and not self._held(each)}
+        connectors = frozenset(each for each in mine if isinstance(each, str))
+        tasks = frozenset(each for each in mine if not isinstance(each, str))
+        return View(self._worker if leads else self._leader, leads, self._generation, connectors, tasks)
+
+    def owner(self, work: Work) -> str | None:
+        """The worker that has a connector or task; None: nobody at present."""
+        return self._plan.get(work)
+
+    def close(self) -> None:
+        """Leave the group."""
+        try:
+            self._table.put([Change(f"{_OWNED}{self._worker}".encode(), None)])
+        except LogError:
+            _log.warning("the group %s does not learn what this worker has let go", self._group)
+        self._consumer.close()
+        self._table.close()
+
+    def _held(self, work: Work) -> bool:
+        """Whether another worker that is there still owns it."""
+        return any(
+            work in owned and worker != self._worker and worker in self._members
+            for worker, owned in self._owned.items()
+        )
+
+    def _look(self, owned: Collection[Work]) -> None:
+        """Write what this worker owns, if it has changed, and read what the others have written."""
+        now = frozenset(owned)
+        if now != self._written:
+            document = {"work": [_form(each) for each in sorted(now, key=str)]}
+            self._table.put([Change(f"{_OWNED}{self._worker}".encode(), json.dumps(document).encode())])
+            self._written = now
+        if time.monotonic() - self._looked >= _LOOK_S or self._worker not in self._members:
+            self._looked = time.monotonic()
+            found = self._log.group_state(self._group).members
+            self._members = tuple(sorted({member.client for member in found}))
+        for change in self._table.refresh():
+            self._read(change)
+
+    def _read(self, change: Change) -> None:
+        document: Any = None if change.value is None else json.loads(change.value)
+        if change.key == _PLAN:
+            document = document or {}
+            self._plan = {_work(each): worker for worker, work in document.get("workers", {}).items() for each in work}
+            self._generation = int(document.get("generation", 0))
+            self._leader = str(document.get("leader", ""))
+            return
+        worker = change.key.decode().removeprefix(_OWNED)
+        if document is None:
+            self._owned.pop(worker, None)
+        else:
+            self._owned[worker] = frozenset(_work(each) for each in document["work"])
+
+    def _lead(self, state: ConfigState) -> None:
+        """Write a new plan, if the members or the work have changed."""
+        work: list[Work] = [*state.connectors]
+        work += [task for name in state.connectors for task in state.task_ids(name)]
+        plan = planned(self._members, work, self._plan)
+        if plan == self._plan and self._leader == self._worker:
+            return
+        workers: dict[str, list[Any]] = {member: [] for member in self._members}
+        for each, worker in plan.items():
+            workers[worker].append(_form(each))
+        document = {"generation": self._generation + 1, "leader": self._worker, "workers": workers}
+        self._table.put([Change(_PLAN, json.dumps(document).encode())])
+        for change in self._table.refresh():
+            self._read(change)
+
+
+def _form(work: Work) -> Any:
+    return work if isinstance(work, str) else list(work)
+
+
+def _work(form: Any) -> Work:
+    return form if isinstance(form, str) else (str(form[0]), int(form[1]))

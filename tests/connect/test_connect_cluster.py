@@ -1,0 +1,90 @@
+"""Two workers of one group, as processes: one is killed or stopped, the other goes on exactly where it was."""
+
+import os
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.connect.worker.group import planned
+from test_connect_worker import FILE_SOURCE, ask, settings, until, values
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def workers(tmp_path):
+    started = []
+    for _ in range(2):
+        port = free_port()
+        given = settings(tmp_path, **{"listeners": f"http://127.0.0.1:{port}", "session.timeout.ms": "3000"})
+        file = tmp_path / f"{port}.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        command = [sys.executable, "-c", "from penstock.cli.main import main; main()", "connect", "worker", str(file)]
+        process = subprocess.Popen(command, cwd=tmp_path)
+        started.append(SimpleNamespace(port=port, process=process, url=given["bootstrap.servers"]))
+    for each in started:
+        until(lambda each=each: is_ready(each), 60)
+    yield started
+    for each in started:
+        each.process.send_signal(signal.SIGCONT)
+        each.process.terminate()
+    for each in started:
+        try:
+            each.process.wait(20)
+        except subprocess.TimeoutExpired:
+            each.process.kill()
+
+
+def is_ready(worker):
+    try:
+        return ask(worker, "GET", "/health")[0] == 200
+    except OSError:
+        return False
+
+
+def owner(worker):
+    status, body = ask(worker, "GET", "/connectors/f/status")
+    task = body["tasks"][0] if status == 200 and body["tasks"] else {}
+    return task.get("worker_id") if task.get("state") == "RUNNING" else None
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_task_of_a_lost_worker_goes_on_at_another_exactly_once(workers, tmp_path, ending):
+    source = tmp_path / "in.txt"
+    lines = [f"line {number}" for number in range(3000)]
+    source.write_text("".join(f"{line}\n" for line in lines[:2000]))
+    config = {"connector.class": FILE_SOURCE, "file": str(source), "topic": "lines", "batch.size": "50"}
+    body = {"name": "f", "config": config}
+    until(lambda: ask(workers[1], "POST", "/connectors", body)[0] == 201)  # 409 while the group still changes
+    until(lambda: values(workers[0].url, "lines"), 60)
+    lost = until(lambda: owner(workers[0]))
+    gone = next(each for each in workers if lost.endswith(f":{each.port}"))
+    stays = next(each for each in workers if each is not gone)
+    os.kill(gone.process.pid, ending)
+    until(lambda: owner(stays) not in (None, lost), 60)
+    with source.open("a") as out:
+        out.write("".join(f"{line}\n" for line in lines[2000:]))
+    until(lambda: len(values(stays.url, "lines")) >= len(lines), 60)
+    if ending == signal.SIGSTOP:
+        os.kill(gone.process.pid, signal.SIGCONT)
+        until(lambda: is_ready(gone), 30)
+    assert values(stays.url, "lines") == lines
+
+
+def test_a_plan_moves_no_more_than_it_must():
+    work = [("x", number) for number in range(6)]
+    first = planned(["a", "b"], work, {})
+    assert sorted(first.values()) == ["a"] * 3 + ["b"] * 3
+    second = planned(["a", "b", "c"], work, first)
+    assert sum(first[each] != second[each] for each in work) == 2
+    third = planned(["b", "c"], work, second)
+    assert all(third[each] == second[each] for each in work if second[each] != "a")
