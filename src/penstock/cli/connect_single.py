@@ -176,14 +176,14 @@ def _flat(name: str, value: Any) -> dict[str, str]:
 
 
 def _plugins(file: Path | None) -> Plugins:
-    from penstock.connect.connectors import LIBRARY
+    from penstock.connect.connectors import OWN
     from penstock.connect.functions import installed_plugins
     from penstock.connect.plugins import connector_plugin
 
     folders = [] if file is None else [file.absolute().parent, Path.cwd()]
     warn = console(stderr=True)
     found = installed_plugins(folders, lambda message: warn.print(message, style="yellow"))
-    for connector in LIBRARY:
+    for connector in OWN:
         found.add(connector_plugin(connector))
     return found
 

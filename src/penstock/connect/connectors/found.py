@@ -12,9 +12,9 @@ from penstock.connect.functions.loading import file_plugins, installed_plugins
 from penstock.connect.plugins import Plugins, connector_plugin
 from penstock.errors import ConfigError
 
-__all__ = ["known_plugins"]
+__all__ = ["OWN", "known_plugins"]
 
-_OWN: tuple[type[Connector], ...] = (FileStreamSourceConnector, FileStreamSinkConnector, *LIBRARY)
+OWN: tuple[type[Connector], ...] = (FileStreamSourceConnector, FileStreamSinkConnector, *LIBRARY)
 
 
 def known_plugins(paths: Iterable[str] = ()) -> Plugins:
@@ -35,7 +35,7 @@ def known_plugins(paths: Iterable[str] = ()) -> Plugins:
             )
     folders = [place for place in places if place.is_dir()]
     plugins = installed_plugins(folders)
-    for connector in _OWN:
+    for connector in OWN:
         plugins.add(connector_plugin(connector))
     files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
     for file in (*files, *(place for place in places if place.suffix == ".py" and place.is_file())):
