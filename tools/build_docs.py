@@ -25,6 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from connector_pages import connector_pages
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import sql_reference  # noqa: E402
+
 DOCS = ROOT / "docs"
 CONFORMANCE = ROOT / "tests" / "conformance"
 ARCHIVE = CONFORMANCE / "cases.tar.xz"
@@ -426,6 +429,8 @@ def main() -> int:
         DOCS / "reference" / "configuration.md": configuration(),
         DOCS / "reference" / "cli.md": command(),
         DOCS / "reference" / "errors.md": errors(),
+        DOCS / "sql" / "reference" / "functions.md": sql_reference.functions_page(),
+        DOCS / "sql" / "reference" / "statements.md": sql_reference.statements_page(),
         DOCS / "pictures" / "word-count.svg": picture(),
         DOCS / "parity.md": parity(results),
         **connector_pages(DOCS),

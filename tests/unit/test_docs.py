@@ -57,6 +57,14 @@ def test_the_pages_of_settings_errors_and_the_command_are_current():
     assert (ROOT / "docs" / "pictures" / "word-count.svg").read_text() == tool.picture(), "run make docs"
 
 
+def test_the_reference_of_sql_is_current():
+    tool = _tool()
+    assert PAGES["docs/sql/reference/functions.md"].read_text() == tool.sql_reference.functions_page(), "run make docs"
+    assert PAGES["docs/sql/reference/statements.md"].read_text() == tool.sql_reference.statements_page(), (
+        "run make docs"
+    )
+
+
 def test_the_counts_of_recorded_cases_are_those_of_the_archive():
     tool = _tool()
     with tarfile.open(tool.ARCHIVE) as archive:

@@ -7,11 +7,12 @@ from datetime import date
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sql_rows import Rows
 
-from penstock.sql.evaluate import compile_rows
+from penstock.errors import SqlError
+from penstock.sql.evaluate import compile_predicate, compile_rows
 from penstock.sql.evaluate.vectorised import back_end, compile_columns, explain
 from penstock.sql.functions import EvaluationErrors
 
@@ -118,3 +119,78 @@ def test_nan_and_nulls_in_comparisons(operator):
     (column,) = compile_columns([expression], scope.errors, ["X"])(frame)
     by_row = compile_rows([expression], scope.errors)
     assert column.items() == [by_row(pair)[0] for pair in pairs]
+
+
+ANY_NUMBER = st.recursive(
+    st.sampled_from(["I", "J", "B", "C", "D", "E", "1", "0", "2.50", "1E0", "CAST(I AS DECIMAL(12, 2))", "LEN(S)"]),
+    lambda inner: st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-*/%"), inner),
+        st.builds("ABS({})".format, inner),
+        st.builds("COALESCE({}, {})".format, inner, inner),
+        st.builds("CAST({} AS {})".format, inner, st.sampled_from(["INT", "BIGINT", "DOUBLE", "DECIMAL(20, 3)"])),
+        st.builds("(CASE WHEN {} < {} THEN I ELSE J END)".format, inner, inner),
+        st.builds("ARRAY[{}, I][1]".format, inner),
+        st.builds("GREATEST({}, 3)".format, inner),
+    ),
+    max_leaves=6,
+)
+ANY_CONDITION = st.recursive(
+    st.one_of(
+        st.builds("{} {} {}".format, ANY_NUMBER, SIGNS, ANY_NUMBER),
+        st.builds("{} IS {}NULL".format, ANY_NUMBER, st.sampled_from(["", "NOT "])),
+        st.builds("I IS {}DISTINCT FROM {}".format, st.sampled_from(["", "NOT "]), ANY_NUMBER),
+        st.builds("S {} T".format, SIGNS),
+        st.builds("{} IN (1, B, NULL)".format, st.sampled_from(["I", "B"])),
+        st.builds("S {}LIKE {}".format, st.sampled_from(["", "NOT "]), st.sampled_from(["T", "'a%'", "UCASE(T)"])),
+        st.sampled_from(["P", "Q", "P AND Q", "NOT P", "P IS NULL", "CAST(S AS BOOLEAN)"]),
+    ),
+    lambda inner: (
+        st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner)
+        | st.builds("(NOT ({}))".format, inner)
+    ),
+    max_leaves=4,
+)
+ANY_TEXT = st.sampled_from(
+    [
+        "S + CAST(I AS STRING)",
+        "UCASE(S)",
+        "S || T",
+        "SUBSTRING(S, 2)",
+        "CAST(D AS STRING)",
+        "IFNULL(S, T)",
+        "TRIM(S) + T",
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(ANY_NUMBER | ANY_CONDITION | ANY_TEXT | EXPRESSIONS, min_size=1, max_size=3), ROWS)
+def test_columns_equal_rows_whatever_the_back_end(texts, rows):
+    scope = Rows(DECLARED)
+    expressions = []
+    for text in texts:
+        try:
+            expressions.append(scope.typed(text))
+        except SqlError:
+            assume(False)
+    names = [f"C{at}" for at in range(len(expressions))]
+    frame = pl.DataFrame({str(at): pl.Series([row[at] for row in rows], dtype=kind) for at, kind in enumerate(DTYPES)})
+    python, polars = EvaluationErrors(), EvaluationErrors()
+    by_row = [compile_rows(expressions, python, names)(row) for row in rows]
+    columns = compile_columns(expressions, polars, names)(frame)
+    for at, column in enumerate(columns):
+        assert shown(column.items()) == shown(row[at] for row in by_row), texts[at]
+    assert polars.counts == python.counts
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANY_CONDITION | CONDITIONS, ROWS)
+def test_a_condition_keeps_the_rows_that_it_is_true_for(text, rows):
+    scope = Rows(DECLARED)
+    try:
+        expression = scope.typed(text)
+    except SqlError:
+        assume(False)
+    keeps = compile_predicate(expression, EvaluationErrors())
+    values = compile_rows([expression], EvaluationErrors())
+    assert [keeps(row) for row in rows] == [values(row)[0] is True for row in rows]

@@ -13,7 +13,8 @@ from penstock.sql.analyse.reads import milliseconds
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow
 from penstock.sql.catalog.source import BOUNDS
-from penstock.sql.evaluate import columns_in, substitute
+from penstock.sql.evaluate import calls_in, columns_in, substitute
+from penstock.sql.evaluate.refusals import meant
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
 from penstock.sql.parse.format_expressions import format_expression
@@ -80,6 +81,7 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
     calls = [call for node in (*items, *having) for call in library.aggregates_of(node)]
     calls = list(dict.fromkeys(calls))
     if not calls:
+        _check_names((*items, *having), library)
         raise refusal(
             query.group_by.at, "A query with GROUP BY needs aggregate functions in SELECT or HAVING, and has none."
         )
@@ -159,6 +161,14 @@ def _aggregate(call: x.Call, names: Names, library: Library) -> AggregateCall:
     except SqlTypeError as error:
         raise refusal(call.at, str(error)) from error
     return AggregateCall(function, tuple(arguments[: function.columns]))
+
+
+def _check_names(nodes: Sequence[Any], library: Library) -> None:
+    """Refuse a function that there is not: a misspelled aggregate is none."""
+    known = (*library.aggregates.names, *library.scalars.names, *library.tables.names)
+    for node in nodes:
+        for call in calls_in(node, lambda name: name.upper() not in known):
+            raise refusal(call.at, f"No function has the name '{call.name}'", meant(call.name, known))
 
 
 def _check_undo(calls: Sequence[x.Call], made: Sequence[AggregateCall]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.errors import SqlError
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow, TimestampColumn
+from penstock.sql.evaluate.refusals import meant
 from penstock.sql.formats import format_info
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.statement_nodes import Property
@@ -68,7 +69,7 @@ class Properties:
         for item in given:
             name = item.name.upper()
             if name not in allowed:
-                raise refusal(item.at, f"WITH has an unknown property: {name}")
+                raise refusal(item.at, f"WITH has an unknown property: {name}", meant(name, allowed))
             if name in values:
                 raise refusal(item.at, f"WITH has a property twice: {name}")
             values[name] = _plain(item.value)

@@ -16,6 +16,7 @@ from penstock.sql.analyse.refusals import refusal
 from penstock.sql.analyse.sinks import partitions_of, sink_of
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.evaluate import sql_type
+from penstock.sql.evaluate.refusals import meant
 from penstock.sql.evaluate.typed import Cast
 from penstock.sql.functions.aggregates import aggregate_functions
 from penstock.sql.functions.builtin import scalar_functions
@@ -229,7 +230,7 @@ def _drop(statement: s.DropSource, catalog: Catalog, text: str) -> Applied:
     if source is None:
         if statement.if_exists:
             return Applied(f"{kind} {statement.name} does not exist")
-        raise refusal(statement.at, f"{kind} {statement.name} does not exist.")
+        raise refusal(statement.at, f"{kind} {statement.name} does not exist.", meant(statement.name, catalog.sources))
     if source.kind != statement.kind:
         raise refusal(
             statement.at, f"Incompatible data source type is {source.kind}, but statement was DROP {statement.kind}"

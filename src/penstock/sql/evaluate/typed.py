@@ -84,6 +84,11 @@ class Functions(Protocol):
         """A function by its name in any case; ``None`` if there is none."""
         ...
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all functions, aliases too."""
+        ...
+
     def resolve(self, name: str, arguments: Sequence[Argument]) -> Bound:
         """Bind a function to the types of its arguments.
 

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.sql.evaluate import typed as n
 from penstock.sql.evaluate.coerce import decimal_of, fixed, united
 from penstock.sql.evaluate.named_types import sql_type
-from penstock.sql.evaluate.refusals import refused
+from penstock.sql.evaluate.refusals import meant, refused
 from penstock.sql.functions import LambdaArgument
 from penstock.sql.functions.patterns import Argument
 from penstock.sql.parse import expression_nodes as x
@@ -257,9 +257,8 @@ class _Typer:
             raise refused(f"{_text(node.base)} is {base.type}: only structs have fields", node.at)
         kind = base.type.field(node.name)
         if kind is None:
-            raise refused(
-                f"Could not find field '{node.name}' in '{_text(node.base)}'.", node.at, f"It is {base.type}."
-            )
+            hint = meant(node.name, [field.name for field in base.type.fields]) or f"It is {base.type}."
+            raise refused(f"Could not find field '{node.name}' in '{_text(node.base)}'.", node.at, hint)
         return n.Field(kind, base, node.name, at=node.at)
 
     # Calls ----------------------------------------------------------------------------------------------------------
@@ -279,7 +278,8 @@ class _Typer:
         try:
             bound = self._functions.resolve(node.name, kinds)
         except SqlTypeError as error:
-            raise refused(str(error), node.at) from error
+            hint = "" if self._functions.get(node.name) else meant(node.name, self._functions.names)
+            raise refused(str(error), node.at, hint) from error
         parts = tuple(part if isinstance(part, n.Typed) else bodies[at] for at, part in enumerate(arguments))
         return n.Call(bound.type, bound.name, parts, bound, at=node.at)
 

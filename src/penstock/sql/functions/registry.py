@@ -191,6 +191,11 @@ class Registry:
         """A function by its name or alias; ``None`` if there is none."""
         return self._functions.get(name.upper())
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all functions, aliases too."""
+        return tuple(self._functions)
+
     def resolve(self, name: str, arguments: Sequence[Argument]) -> Bound:
         """Bind a function to the types of its arguments.
 

@@ -102,6 +102,11 @@ class AggregateRegistry:
     def __iter__(self) -> Iterator[AggregateFunction]:
         return iter(sorted(self._functions.values(), key=lambda function: function.name))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all functions."""
+        return tuple(self._functions)
+
     def get(self, name: str) -> AggregateFunction | None:
         """A function by its name; ``None`` if there is none."""
         return self._functions.get(name.upper())
