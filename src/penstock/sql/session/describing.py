@@ -103,10 +103,15 @@ def _function(name: str, at: Position, work: Workspace) -> Described:
         found = registry.get(name)
         if found is None:
             continue
-        signatures = tuple((str(signature), "", "") for signature in found.signatures)
+        every = (found, *getattr(found, "others", ()))
+        signatures = tuple((str(signature), "", "") for each in every for signature in each.signatures)
         facts = [("meaning", " ".join(found.meaning.split()))]
         examples = getattr(found, "examples", ())
         facts += [("example", f"{example.call} is {example.result}") for example in examples]
+        if found.about is not None:
+            about = found.about
+            parts = (("author", about.author), ("version", about.version), ("file", about.origin))
+            facts += [(word, text) for word, text in parts if text]
         return Described(found.name, "FUNCTION", signatures, tuple(facts))
     near = get_close_matches(name.upper(), [known for known, _ in functions_of(work)], 1, 0.6)
     hint = f"Did you mean {near[0]}?" if near else "SHOW FUNCTIONS lists the functions."

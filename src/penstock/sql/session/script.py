@@ -56,7 +56,9 @@ class Script:
     steps: list[tuple[Parsed, Applied]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.catalog = Catalog(infer=inference(self.settings.app), topics=dict(self.topics))
+        self.catalog = Catalog(
+            infer=inference(self.settings.app), topics=dict(self.topics), functions=self.settings.functions()
+        )
         self.catalog.settings.update(self.settings.statements)
         for parsed in parse_script(self.text, tests=True):
             with _located(self.text, parsed):

@@ -106,6 +106,17 @@ class SqlSession:
                 target=self._work.start_all, args=(waiting,), name="penstock-sql-start", daemon=True
             ).start()
 
+    def register(self, *functions: Any) -> tuple[str, ...]:
+        """Make decorated Python functions, or those of modules, functions of the statements that follow.
+
+        Args:
+            functions: Functions and classes with ``@udf``, ``@udaf`` or ``@udtf``, or modules with such.
+
+        Raises:
+            SqlFunctionError: One is none, or its name is that of a built-in function.
+        """
+        return self._work.catalog.functions.add(*functions)
+
     @property
     def catalog(self) -> Catalog:
         """Streams, tables, types, settings and plans. Statements replace it: do not keep it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
+from penstock.sql.functions import UserFunctions, load_functions
 
 __all__ = ["DEFAULT_LOG", "KNOWN", "SessionSettings", "check_setting"]
 
@@ -24,6 +25,8 @@ KNOWN: Mapping[str, tuple[str, str]] = {
     "ksql.sink.partitions": ("", "the partitions of topics that queries make"),
     "ksql.sink.replicas": ("", "the replicas of topics that queries make"),
     "ksql.timestamp.throw.on.invalid": ("false", "whether a bad time of a record ends its query"),
+    "ksql.extension.modules": ("", "modules and files of Python functions, with commas between them"),
+    "ksql.logging.processing.rows.include": ("true", "whether errors of functions show the arguments"),
     "ksql.functions.collect_list.limit": ("", "the most elements of COLLECT_LIST"),
     "ksql.functions.collect_set.limit": ("", "the most elements of COLLECT_SET"),
     "ksql.nested.error.set.null": ("true", "whether an error within an expression is null in its place"),
@@ -89,6 +92,15 @@ class SessionSettings:
         service = statements.get("ksql.service.id", KNOWN["ksql.service.id"][0])
         StreamsConfig({"application.id": f"{service}sql", "bootstrap.servers": log, **given})
         return cls(log, service, statements, given)
+
+    def functions(self) -> UserFunctions:
+        """Load the Python functions: of the modules that are named, and of installed packages.
+
+        Raises:
+            PenstockError: A module cannot be loaded, or a function in it is none of SQL.
+        """
+        named = self.statements.get("ksql.extension.modules", "").split(",")
+        return load_functions(*(place.strip() for place in named if place.strip()), installed=True)
 
     def application_id(self, query_id: str) -> str:
         """The ``application.id`` of a query, made of the service id and the query's."""

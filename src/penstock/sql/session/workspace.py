@@ -54,7 +54,7 @@ class Workspace:
         self.paused: set[str] = set()
         self.runs = False
         self.journal = Journal(log, f"_penstock-{settings.service}sql-statements")
-        self.catalog = Catalog(infer=inference(settings.app))
+        self.catalog = Catalog(infer=inference(settings.app), functions=settings.functions())
         self._lease: Lease | None = None
         self._closed = threading.Event()
         self._take_lease()
