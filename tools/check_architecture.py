@@ -42,6 +42,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("state", "log", "topology"),
     ("api", "plan"),
     ("runtime",),
+    ("metrics",),
     ("continuous",),
     ("query",),
     ("testing", "spark"),

@@ -83,6 +83,14 @@ _APP = (
         "The log: `host:port` of Kafka, or `sqlite:///path`. Required to start.",
     ),
     ("client.id", STRING, "", "Name of this instance for Kafka's clients and logs."),
+    (
+        "metrics.recording.level",
+        choice("INFO", "DEBUG", "TRACE"),
+        "INFO",
+        "The detail in which metrics are recorded: those of a higher level than this do not exist.",
+    ),
+    ("metrics.num.samples", integer(1), 2, "The number of samples from which means, extremes and rates are computed."),
+    ("metrics.sample.window.ms", DURATION, 30_000, "The length of a sample of metrics."),
     ("application.server", STRING, "", "`host:port` under which this instance answers interactive queries."),
     (
         "state.dir",
@@ -355,7 +363,6 @@ _WITHOUT_EFFECT = (
     "default.list.value.serde.inner", "default.list.value.serde.type", "dsl.store.suppliers.class",
     "enable.metrics.push", "group.protocol", "log.summary.interval.ms",
     "metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
-    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
     "poll.ms", "processor.wrapper.class",
     "rack.aware.assignment.non_overlap_cost", "rack.aware.assignment.strategy", "rack.aware.assignment.tags",
     "rack.aware.assignment.traffic_cost", "rocksdb.config.setter",

@@ -117,6 +117,8 @@ class DepthFirst:
 
     def _call(self, name: str, operator: Operator, rows: Rows, parent: str) -> None:
         self._context.batch += 1  # the stores are up to date at every step: nothing kept for earlier ones is needed
+        if not self._children[name]:
+            self._context.sensor.on_completed(self._context.task_id, name, rows.timestamps)
         if isinstance(operator, ProcessOperator):
             operator.process_directly(rows)
             return

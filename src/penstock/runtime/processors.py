@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -234,6 +235,7 @@ class ProcessOperator(Operator):
         context = self._context
         before = (context.position, context.source, self._row)
         context.position, context.source, self._row = position, _NO_RECORD, -1
+        started = time.perf_counter()
         try:
             schedule.callback(now_ms)
         except Exception as error:  # noqa: BLE001 - whatever a user's punctuator raises
@@ -241,7 +243,7 @@ class ProcessOperator(Operator):
             self._task.processing_failed(Failure(self.name, source, Place((position, AFTER), 1), error), None, None)
         finally:
             context.position, context.source, self._row = before
-        self._task.sensor.on_punctuation(self._task.task_id, self.name, now_ms)
+        self._task.sensor.on_punctuation(self._task.task_id, self.name, now_ms, time.perf_counter() - started)
         following = schedule.next_ms + schedule.interval_ms * ((now_ms - schedule.next_ms) // schedule.interval_ms + 1)
         self._task.put_meta(schedule.meta_name, following)
 

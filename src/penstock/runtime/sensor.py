@@ -5,9 +5,18 @@ Subclasses turn events into metrics, traces or pictures. Every method is called 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-__all__ = ["Sensor"]
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.runtime.inputs import DecodedRecords
+    from penstock.runtime.record import Headers
+
+__all__ = ["Sensor", "SensorGroup"]
 
 
 class Sensor:
@@ -18,6 +27,28 @@ class Sensor:
 
     def on_batch_end(self, task_id: str, seconds: float, metrics: Mapping[str, int | float]) -> None:
         """Called when a batch has been processed; ``metrics`` are those of TaskOutput."""
+
+    def on_consumed(self, task_id: str, topic: str, records: DecodedRecords) -> None:
+        """Called when a source node has decoded records of a partition; the topic has its name in the log."""
+
+    def on_input(
+        self, task_id: str, timestamps: NDArray[np.int64], stream_times: NDArray[np.int64], unread: int
+    ) -> None:
+        """Called with the times of the records of a batch, in processing order, and stream time at each and after all.
+
+        ``unread`` records could not be decoded or had no valid time.
+        """
+
+    def on_produced(
+        self, task_id: str, node: str, topic: str, keys: pa.Array, values: pa.Array, headers: list[Headers] | None
+    ) -> None:
+        """Called when a sink node has encoded records; the topic has its name in the log."""
+
+    def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
+        """Called when a node without children is done with rows of these times."""
+
+    def on_emitted(self, task_id: str, node: str, records: int) -> None:
+        """Called when a suppression or an aggregation that waits for windows to close has sent records."""
 
     def on_node_start(self, task_id: str, node: str) -> None:
         """Called when an operator begins with its rows of the batch."""
@@ -34,5 +65,25 @@ class Sensor:
     def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
         """Called when a record failed; ``action`` is "fail" or "continue"."""
 
-    def on_punctuation(self, task_id: str, node: str, timestamp_ms: int) -> None:
-        """Called when a punctuation ran."""
+    def on_punctuation(self, task_id: str, node: str, timestamp_ms: int, seconds: float) -> None:
+        """Called when a punctuation ran for so long."""
+
+
+class SensorGroup(Sensor):
+    """Several sensors as one.
+
+    Args:
+        sensors: The sensors; each event goes to all, in this order.
+    """
+
+    def __init__(self, sensors: Sequence[Sensor]) -> None:
+        for event in [name for name in dir(Sensor) if name.startswith("on_")]:
+            setattr(self, event, _each([getattr(sensor, event) for sensor in sensors]))
+
+
+def _each(methods: list[Callable[..., None]]) -> Callable[..., None]:
+    def call(*event: object) -> None:
+        for method in methods:
+            method(*event)
+
+    return call

@@ -214,6 +214,10 @@ class Sink:
                     keys, headers = split(keys, frame, headers, part)
                 elif frame is not None:
                     values, headers = split(values, frame, headers, part)
+        context = self._context
+        name = context.physical_name(topic)
+        context.sensor.on_produced(context.task_id, self._node.name, name, keys, values, headers)
+        context.sensor.on_completed(context.task_id, self._node.name, rows.timestamps)
         count = self._collector.partition_count(topic)
         targets = self._targets(topic, rows, keys, count)
         self._collector.add(topic, _Chunk(rows.place, targets, rows.timestamps, keys, values, headers))

@@ -139,7 +139,12 @@ class StreamTask:
         self._sensor.on_batch_start(self.task_id, sum(b.records.num_rows for b in batch))
         dropped = context.dropped
         pieces = [self._reader(one.topic).read(one) for one in batch if one.records.num_rows]
+        for piece in pieces:
+            self._sensor.on_consumed(self.task_id, context.physical_name(piece.batch.topic), piece)
         context.begin(TaskInput(pieces, ordered=ordered, names=self._physical_names))
+        records_in = sum(b.records.num_rows for b in batch)
+        unread = records_in - context.input.length
+        self._sensor.on_input(self.task_id, context.input.timestamps, context.input_stream_times, unread)
         rows = context.input.rows()
         if depth_first or self.sliced_reason is not None:
             self._depth_first.run(rows)
@@ -147,7 +152,7 @@ class StreamTask:
             self._run(rows)
         context.end()
         self._missing.report()
-        return self._output(sum(b.records.num_rows for b in batch), context.dropped - dropped, started)
+        return self._output(records_in, context.dropped - dropped, started)
 
     def times(self, batch: TopicBatch, partition_time: int | None = None) -> tuple[NDArray[np.int64], int]:
         """Return the times by which `process` will order records; see `SourceReader.times`."""
@@ -203,6 +208,8 @@ class StreamTask:
             out = [(None, result)] if isinstance(result, Rows) else list(result)
             seconds = time.perf_counter() - started
             self._sensor.on_node(self.task_id, name, len(rows), sum(len(r) for _, r in out), seconds)
+            if not self._graph.children[name]:
+                self._sensor.on_completed(self.task_id, name, rows.timestamps)
             self._deliver(inbox, name, out)
 
     def _deliver(
@@ -227,6 +234,7 @@ class StreamTask:
             "records_in": records_in,
             "records_out": sum(r.num_rows for r in records.values()),
             "dropped": dropped,
+            "unread": records_in - self._context.input.length,
             "fields_never_found": self._missing.never_found,
             "stream_time_ms": self._context.stream_time,
             "process_seconds": seconds,

@@ -14,20 +14,23 @@ from penstock.errors import ConfigError, InvalidStateError, StateError, Topology
 from penstock.given import check_given, check_mapping, check_whole
 from penstock.java_names import with_java_names
 from penstock.runtime.context import Surroundings
+from penstock.runtime.counting import CountingSensor
 from penstock.runtime.global_stores import GlobalViews
 from penstock.runtime.record import headers_of
 from penstock.runtime.row_order import Place
-from penstock.runtime.sensor import Sensor
+from penstock.runtime.sensor import Sensor, SensorGroup
 from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
 from penstock.state.memory import MemoryTaskState
+from penstock.testing.metrics import GLOBAL_TASK, DriverMetrics
 from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
 from penstock.topology.configured import with_settings
 from penstock.topology.topology import require_topology
 
 if TYPE_CHECKING:
+    from penstock.metrics import MetricRegistry
     from penstock.query import StateQueryRequest, StateQueryResult
     from penstock.serde.base import Serde
     from penstock.topology.nodes import SinkNode, SourceNode
@@ -90,9 +93,12 @@ class TopologyTestDriver:
         state = MemoryTaskState(spec for name, spec in topology.stores.items() if name not in globally)
         copies = MemoryTaskState(globally.values())
         everywhere: set[str] = {n for group in topology.node_groups if topology.is_global(group) for n in group}
-        self._global_task = self._task(everywhere, "-1_0", copies, sensor) if everywhere else None
+        self._counting = CountingSensor(lambda: self.wall_clock_ms)
+        watching = self._counting if sensor is None else SensorGroup((self._counting, sensor))
+        self._global_task = self._task(everywhere, GLOBAL_TASK, copies, watching) if everywhere else None
         stores = GlobalViews(globally, {name: copies.map(name) for name in globally}, copies.meta)
-        self._main = self._task(set(topology.nodes) - everywhere, "0_0", state, sensor, stores)
+        self._main = self._task(set(topology.nodes) - everywhere, "0_0", state, watching, stores)
+        self._metrics = DriverMetrics(topology, self.config, everywhere, lambda: self.wall_clock_ms)
         self._globals = [n for n in topology.sources if n.global_store]
         self._sources = [n for n in topology.sources if not n.global_store]
         self._depth_first = not by_column and int(self.config["statestore.cache.max.bytes"]) == 0
@@ -100,7 +106,6 @@ class TopologyTestDriver:
         self._collected: list[RawRecord] = []
         self._offsets: dict[str, int] = {}
         self._written: dict[str, deque[RawRecord]] = {}
-        self._records_out = 0
         self._closed = False
 
     def _task(
@@ -108,7 +113,7 @@ class TopologyTestDriver:
         nodes: set[str],
         task_id: str,
         state: MemoryTaskState,
-        sensor: Sensor | None,
+        sensor: Sensor,
         stores: GlobalViews | None = None,
     ) -> StreamTask:
         return StreamTask(
@@ -116,7 +121,7 @@ class TopologyTestDriver:
             self.config,
             TaskPart(task_id, _OnePartition(), nodes),
             state,
-            Surroundings(sensor or Sensor(), self.wall_clock_ms, stores),
+            Surroundings(sensor, self.wall_clock_ms, stores),
         )
 
     def input_topic(
@@ -174,6 +179,7 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, duration: DurationLike) -> None:
         """Advance the wall clock, and run the punctuations that have become due."""
         self.flush()
+        self._metrics.record(self._counting.take())  # at the time at which it was done
         self.wall_clock_ms += duration_ms(duration)
         self._process([])
         self._drain(one_by_one=True)
@@ -201,7 +207,6 @@ class TopologyTestDriver:
         for record in _in_order(output):
             topic = record.topic
             self._written.setdefault(topic, deque()).append(record)
-            self._records_out += 1
             if self._reads(self._sources, topic):
                 offset = self._next_offset(topic)
                 self._queues.add(RawRecord(topic, offset, record.timestamp, record.key, record.value, record.headers))
@@ -268,14 +273,20 @@ class TopologyTestDriver:
         return sum(t.dropped_records for t in (self._main, self._global_task) if t is not None)
 
     @property
-    def metrics(self) -> dict[str, int | float]:
-        """The metrics of the task, as totals."""
-        return {
-            "dropped-records-total": self.dropped_records,
-            "records-in-total": sum(self._offsets.values()),
-            "records-out-total": self._records_out,
-            "stream-time-ms": self._main.stream_time_ms,
-        }
+    def metrics(self) -> MetricRegistry:
+        """The metrics of the task under Kafka's names: ``TopologyTestDriver.metrics()``.
+
+        >>> from penstock import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("words").to("copies")
+        >>> with TopologyTestDriver(builder.build(), {"metrics.recording.level": "DEBUG"}) as driver:
+        ...     driver.pipe_raw("words", None, b"x", timestamp=0)
+        ...     driver.metrics.value("process-total", group="stream-task-metrics", task_id="0_0")
+        1.0
+        """
+        self.flush()
+        self._metrics.record(self._counting.take())
+        return self._metrics.registry
 
     def explain(self) -> str:
         """Describe for each operator whether it runs by column, or the reason if not."""

@@ -9,6 +9,7 @@ import numpy as np
 from penstock.runtime.factories import operator_for
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
+from penstock.runtime.sensor import Sensor
 from penstock.serde.column import Column
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
@@ -74,6 +75,8 @@ class OneTask:
         self.views = {s.name: open_view(s, self.state.map(s.name), self.state.meta) for s in stores}
         self.caching = caching
         self.config = config or {}
+        self.task_id = "0_0"
+        self.sensor = Sensor()
         self.batch = 0
         self.wall_clock_ms = 0
         self.input_stream_times = np.zeros(1, np.int64)

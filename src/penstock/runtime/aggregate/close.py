@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from penstock.runtime.context import TaskContext
     from penstock.topology.operations import WindowedAggregate
-    from penstock.topology.windows import WindowSpec
 
 __all__ = ["EMIT_INTERVAL", "ClosedWindows", "closed_windows"]
 
@@ -35,7 +34,9 @@ _Found = tuple[int, int, Any, Any, int]  # start, end, key, value, timestamp
 class ClosedWindows:
     """Finds the rows after which closed windows are sent, and the windows."""
 
-    def __init__(self, windows: WindowSpec, store: str, context: TaskContext, *, idle_ms: int | None = None) -> None:
+    def __init__(self, name: str, operation: WindowedAggregate, context: TaskContext) -> None:
+        self._name = name
+        windows, store, idle_ms = operation.windows, operation.store, operation.idle_ms
         self._windows = windows
         self._idle_ms = idle_ms
         self._store = store
@@ -161,7 +162,9 @@ class ClosedWindows:
         )
 
     def _found(self) -> list[_Found]:
-        return self._closed_sessions() if self._windows.kind == "session" else self._closed_windows()
+        found = self._closed_sessions() if self._windows.kind == "session" else self._closed_windows()
+        self._context.sensor.on_emitted(self._context.task_id, self._name, len(found))
+        return found
 
     def _closed_windows(self) -> list[_Found]:
         store = self._context.store(self._store)
@@ -175,8 +178,8 @@ class ClosedWindows:
         return [(s.window.start, s.window.end, s.key, value, s.window.end) for s, value in found]
 
 
-def closed_windows(operation: WindowedAggregate, context: TaskContext) -> ClosedWindows | None:
+def closed_windows(name: str, operation: WindowedAggregate, context: TaskContext) -> ClosedWindows | None:
     """Return what an aggregation needs to send closed windows; None when it sends every change."""
     if not operation.on_close:
         return None
-    return ClosedWindows(operation.windows, operation.store, context, idle_ms=operation.idle_ms)
+    return ClosedWindows(name, operation, context)

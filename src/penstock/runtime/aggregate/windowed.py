@@ -45,7 +45,7 @@ class WindowOperator(StreamAggregator):
         self._operation = operation
         self._windows = WindowAssigner(node.name, operation.windows, operation.store, context)
         self._table = StoredTable(node, topology, context, on_close=operation.on_close)
-        self._closed = closed_windows(operation, context)
+        self._closed = closed_windows(node.name, operation, context)
         self.runs_without_rows = operation.idle_ms is not None
 
     def process(self, rows: Rows, parent: str) -> Rows:  # noqa: ARG002

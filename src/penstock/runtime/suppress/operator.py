@@ -171,6 +171,8 @@ class _Suppress(Operator):
         if self._operation.until_window_closes:  # nothing was ever sent for the window: nothing needs deleting
             index = np.flatnonzero(left.news.is_valid().to_numpy(zero_copy_only=False))
             left = left.take(index)
+        if len(index):
+            self._context.sensor.on_emitted(self._context.task_id, self._name, len(index))
         return Rows(
             rows.place.take(outcome.left_rows[index]).extend(2 * outcome.left_numbers[index]),
             left.timestamps,

@@ -1,0 +1,166 @@
+"""The metrics of one task, its nodes and its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.metrics.definitions import (
+    BYTES_CONSUMED,
+    BYTES_PRODUCED,
+    DROPPED,
+    E2E_LATENCY,
+    EMITTED_FINALLY,
+    LATENESS,
+    NODE_PROCESSED,
+    PROCESS_LATENCY,
+    PROCESSED,
+    PUNCTUATED,
+    RECORDS_CONSUMED,
+    RECORDS_PRODUCED,
+    SUPPRESSION_EMITTED,
+    MeterDefinition,
+)
+from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from penstock.topology.operations import WindowedAggregate
+from penstock.topology.table_operations import CogroupMember, Suppress
+
+if TYPE_CHECKING:
+    from penstock.metrics.registry import Meter, MetricRegistry
+    from penstock.runtime.counting import Spread, TaskCounts
+    from penstock.topology.topology import Topology
+
+__all__ = ["TaskMetrics", "TaskOf"]
+
+_NANOSECONDS = 1e9
+
+
+@dataclass(frozen=True)
+class TaskOf:
+    """A task as its metrics name it.
+
+    Attributes:
+        thread_id: Kafka's ``thread-id``.
+        task_id: ``<sub-topology>_<partition>``.
+        nodes: The names of its nodes.
+        physical_name: Returns a topic's name in the log.
+        is_global: Whether it fills the global stores.
+    """
+
+    thread_id: str
+    task_id: str
+    nodes: Collection[str]
+    physical_name: Callable[[str], str]
+    is_global: bool = False
+
+
+class TaskMetrics:
+    """Adds the metrics of a task to a registry, and its counts to them.
+
+    Args:
+        registry: The application's metrics.
+        topology: The topology.
+        task: The task.
+    """
+
+    def __init__(self, registry: MetricRegistry, topology: Topology, task: TaskOf) -> None:
+        self._registry = registry
+        self._task = task
+        self._tags = {"thread-id": task.thread_id, "task-id": task.task_id}
+        self._processed = self._meter(PROCESSED)
+        self._dropped = self._meter(DROPPED)
+        self._latency = self._lateness = self._punctuated = None
+        if not task.is_global:
+            self._latency = self._meter(PROCESS_LATENCY)
+            self._lateness = self._meter(LATENESS)
+            self._punctuated = self._meter(PUNCTUATED)
+        self._sources: dict[str, Meter | None] = {}
+        self._e2e: dict[str, Meter | None] = {}
+        self._emitted: dict[str, Meter | None] = {}
+        self._topics: dict[tuple[MeterDefinition, str, str], Meter | None] = {}
+        for name in task.nodes:
+            self._add_node(topology, name)
+
+    def record(self, counts: TaskCounts) -> None:
+        """Add what the task has done since the last call."""
+        _count(self._processed, counts.processed)
+        _count(self._dropped, counts.dropped)
+        _spread(self._latency, counts.seconds, _NANOSECONDS, counts.processed)
+        _spread(self._lateness, counts.lateness_ms)
+        _spread(self._punctuated, counts.punctuations, _NANOSECONDS)
+        for (node, topic), (records, size) in counts.consumed.items():
+            self._count_topic((RECORDS_CONSUMED, BYTES_CONSUMED), (node, topic), (records, size))
+        for node, records in counts.read.items():
+            _count(self._sources.get(node), records)
+        for (node, topic), (records, size) in counts.produced.items():
+            self._count_topic((RECORDS_PRODUCED, BYTES_PRODUCED), (node, topic), (records, size))
+        for node, spread in counts.e2e_latency_ms.items():
+            _spread(self._e2e.get(node), spread)
+        for node, spread in counts.emitted.items():
+            _spread(self._emitted.get(node), spread)
+
+    def _meter(self, definition: MeterDefinition, **more: str) -> Meter | None:
+        tags = {**self._tags, **{tag.replace("_", "-"): value for tag, value in more.items()}}
+        return self._registry.meter(definition, tags)
+
+    def _add_node(self, topology: Topology, name: str) -> None:
+        node = topology.nodes[name]
+        if isinstance(node, SourceNode):
+            self._sources[name] = self._meter(NODE_PROCESSED, processor_node_id=name)
+        if self._task.is_global:
+            return
+        if isinstance(node, SourceNode) or not topology.children(name):
+            self._e2e[name] = self._meter(E2E_LATENCY, processor_node_id=name)
+        if isinstance(node, SourceNode):
+            for topic in node.topics:
+                self._topic_meters((RECORDS_CONSUMED, BYTES_CONSUMED), name, self._task.physical_name(topic))
+        elif isinstance(node, SinkNode):
+            if node.topic is not None:
+                self._topic_meters((RECORDS_PRODUCED, BYTES_PRODUCED), name, self._task.physical_name(node.topic))
+        elif isinstance(node, ProcessorNode) and isinstance(node.operation, Suppress):
+            self._emitted[name] = self._meter(SUPPRESSION_EMITTED, processor_node_id=name)
+        elif isinstance(node, ProcessorNode) and _aggregates_windows(node):
+            self._emitted[name] = self._meter(EMITTED_FINALLY, processor_node_id=name)
+
+    def _topic_meters(
+        self, definitions: tuple[MeterDefinition, MeterDefinition], node: str, topic: str
+    ) -> list[Meter | None]:
+        """Return the meters of records and bytes; made at the first call, as a sink may name topics as it goes."""
+        meters: list[Meter | None] = []
+        for definition in definitions:
+            at = (definition, node, topic)
+            if at not in self._topics:
+                self._topics[at] = self._meter(definition, processor_node_id=node, topic=topic)
+            meters.append(self._topics[at])
+        return meters
+
+    def _count_topic(
+        self,
+        definitions: tuple[MeterDefinition, MeterDefinition],
+        at: tuple[str, str],
+        totals: tuple[int, int],
+    ) -> None:
+        if self._task.is_global:
+            return
+        for meter, total in zip(self._topic_meters(definitions, *at), totals, strict=True):
+            if meter is not None and total:
+                meter.record(total)
+
+
+def _aggregates_windows(node: ProcessorNode) -> bool:
+    operation = node.operation
+    if isinstance(operation, CogroupMember):
+        return operation.windows is not None
+    return isinstance(operation, WindowedAggregate)
+
+
+def _count(meter: Meter | None, records: int) -> None:
+    if meter is not None:
+        meter.record_many(records, records, 1, 1)
+
+
+def _spread(meter: Meter | None, spread: Spread, unit: float = 1.0, count: int | None = None) -> None:
+    if meter is not None and spread.count:
+        number = spread.count if count is None else count
+        meter.record_many(spread.total * unit, number, spread.low * unit, spread.high * unit)
