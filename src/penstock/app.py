@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from penstock.config import StreamsConfig
 from penstock.errors import AppFailedError, ConfigError, InvalidStateError, PenstockError
 from penstock.java_names import with_java_names
-from penstock.spark.driver.figures import Meter, RunFigures, RunLog
+from penstock.spark.driver.app_metrics import AppMetrics, MeasuredApplication
+from penstock.spark.driver.figures import Meter, RunLog
 from penstock.spark.failures import spark_is_gone
 from penstock.spark.queries.stores import InteractiveQueries
 from penstock.states import State, StateListener
@@ -38,7 +39,7 @@ _ENDED = (State.NOT_RUNNING, State.ERROR)
 
 
 @with_java_names
-class KafkaStreams(InteractiveQueries):
+class KafkaStreams(MeasuredApplication, InteractiveQueries):
     """An application that runs a topology on Spark: Kafka's ``KafkaStreams``.
 
     Args:
@@ -76,6 +77,7 @@ class KafkaStreams(InteractiveQueries):
         self._restore_listener: StateRestoreListener | None = None
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
         self._meter = Meter(self.config["application.id"])
+        self._app_metrics = AppMetrics(self.topology, self.config, lambda: self._state)
         self._run: Run | None = None
         self._watcher: threading.Thread | None = None
         self._error: PenstockError | None = None
@@ -93,14 +95,6 @@ class KafkaStreams(InteractiveQueries):
     def error(self) -> PenstockError | None:
         """The error that made the application fail; None while it has not."""
         return self._error
-
-    def figures(self) -> RunFigures:
-        """Return figures since the start: state, records, rate, lag, and seconds for each batch."""
-        return self._meter.figures(self._state.value)
-
-    def _repr_html_(self) -> str:
-        """Return the figures as HTML for notebooks."""
-        return self.figures()._repr_html_()
 
     def set_state_listener(self, listener: StateListener) -> None:
         """Call ``listener(new, old)`` at each change of state (``setStateListener``)."""
@@ -153,7 +147,7 @@ class KafkaStreams(InteractiveQueries):
         from penstock.spark.driver.running import Run
 
         run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
-        run.restore_listener = self._restore_listener
+        run.restore_listener, run.metrics = self._restore_listener, (self._app_metrics,)
         try:
             run.launch(until_latest=until == "latest")
             self._serve()

@@ -22,7 +22,6 @@
     │   ├── LogUnavailableError    no broker answers, or not in time: trying again later may work
     │   ├── ProductionError        records that the log refuses: too large, of a topic that is not there
     │   └── FencedError            a newer instance or attempt has taken over
-    ├── MetricError            no metric has the name and tags that were asked for
     ├── ConnectError           a connector, converter or transformation of Connect
     ├── SqlError               a statement of Penstock SQL
     │   ├── SqlFunctionError       a Python function cannot become one of SQL
@@ -55,7 +54,6 @@ __all__ = [
     "JavaNameError",
     "LogError",
     "LogUnavailableError",
-    "MetricError",
     "MissingSegmentError",
     "OffsetOutOfRangeError",
     "PenstockError",
@@ -325,13 +323,6 @@ class FencedError(LogError):
     thought dead.
 
     Remedy: Let the newer one run, or give this one another application.id. Nothing was written twice.
-    """
-
-
-class MetricError(PenstockError, LookupError):
-    """No metric has the name and tags that were asked for, or several have.
-
-    Remedy: `list(app.metrics)` shows the names of all; many exist only at `metrics.recording.level` DEBUG.
     """
 
 

@@ -22,6 +22,7 @@ from penstock.errors import (
     TopologyError,
     UnknownTopicError,
 )
+from penstock.metrics import prometheus_text
 
 from .conftest import Bench, long
 
@@ -226,3 +227,20 @@ def test_an_application_without_input_runs_too(bench: Bench) -> None:
     app = bench.app(counting())
     with app:
         eventually(lambda: app.state is State.RUNNING, 120)
+
+
+def test_metrics_of_an_application_are_those_of_its_topics(bench: Bench) -> None:
+    bench.log.create_topic("words", 2)
+    bench.log.create_topic("counts", 1)
+    for partition in range(2):
+        bench.write("words", [("k", f"w{i % 5}", i) for i in range(100)], partition)
+    app = bench.run(counting(), **{"metrics.recording.level": "DEBUG"})
+    metrics = app.metrics
+    assert sum(m.metric_value() for m in metrics.find("records-consumed-total", topic="words")) == 200
+    assert metrics.value("records-produced-total", topic="counts") == len(bench.read("counts"))
+    assert {metrics.value("process-total", group="stream-task-metrics", task_id=f"0_{n}") for n in range(2)} == {100}
+    assert metrics.value("process-total", group="stream-thread-metrics") == 200
+    assert metrics.value("commit-total") == 1
+    assert metrics.value("record-e2e-latency-min", processor_node_id="KSTREAM-SINK-0000000007") > 0
+    assert metrics.value("state") == "NOT_RUNNING"
+    assert 'kafka_streams_stream_topic_metrics_records_consumed_total{processor_node_id="' in prometheus_text(metrics)

@@ -15,6 +15,7 @@ __all__ = [
     "EMITTED_FINALLY",
     "LATENESS",
     "NODE_PROCESSED",
+    "POLLED",
     "PROCESS_LATENCY",
     "PROCESSED",
     "PUNCTUATED",
@@ -145,6 +146,7 @@ THREAD_PROCESSED = MeterDefinition(
 THREAD_PROCESS_LATENCY = _spread(
     THREAD, _INFO, "process-latency", "time to process a record, in milliseconds; of batches, by their means"
 )
+POLLED = _spread(THREAD, _INFO, "poll-records", "number of records of a micro-batch, or of a second of stream threads")
 COMMIT = MeterDefinition(
     THREAD,
     _INFO,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.errors import MetricError
+from penstock.errors import InvalidStateError
 from penstock.metrics.name import Metric, MetricName, MetricValue, RecordingLevel
 from penstock.metrics.samples import Samples
 
@@ -120,18 +120,20 @@ class MetricRegistry(Mapping[MetricName, Metric]):
         """Return the value of the one metric that matches; tags are written with ``_`` for ``-``.
 
         Raises:
-            MetricError: None matches, or several do.
+            InvalidStateError: None matches, or several do.
         """
         found = self.find(name, group=group, **tags)
         if len(found) == 1:
             return found[0].metric_value()
         if found:
             shown = _listed([str(metric.metric_name) for metric in found])
-            raise MetricError(f"{len(found)} metrics are named {name!r}: {shown}", hint="Name a tag, such as task_id.")
+            raise InvalidStateError(
+                f"{len(found)} metrics are named {name!r}: {shown}", hint="Name a tag, such as task_id."
+            )
         same = [str(key) for key in self._metrics if key.name == name]
         hint = f"Of that name there are {_listed(same)}." if same else "`list(app.metrics)` has the names of all."
         level = f" at the recording level {self.level.name}" if not same else ""
-        raise MetricError(f"no metric is named {name!r}{' with these tags' if same else level}", hint=hint)
+        raise InvalidStateError(f"no metric is named {name!r}{' with these tags' if same else level}", hint=hint)
 
     def __getitem__(self, name: MetricName) -> Metric:
         return self._metrics[name]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from penstock.runtime.sensor import Sensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from penstock.runtime.inputs import DecodedRecords
@@ -25,6 +23,9 @@ __all__ = ["CountingSensor", "Spread", "TaskCounts"]
 
 # Kafka counts for each record its time and offset (8 bytes each) and its partition (4), and the name of its topic.
 _BYTES_OF_A_RECORD = 20
+_SPREADS = ("seconds", "lateness_ms", "punctuations")
+_BY_TOPIC = ("consumed", "produced")
+_BY_NODE = ("emitted", "e2e_latency_ms")
 
 
 @dataclass(slots=True)
@@ -35,6 +36,18 @@ class Spread:
     total: float = 0.0
     low: float = math.inf
     high: float = -math.inf
+
+    def document(self) -> list[float] | None:
+        """Return it for JSON; None without values."""
+        return [self.count, self.total, self.low, self.high] if self.count else None
+
+    @classmethod
+    def of_document(cls, document: list[float] | None) -> Spread:
+        """Return what `document` has written."""
+        if document is None:
+            return cls()
+        count, total, low, high = document
+        return cls(int(count), total, low, high)
 
     def add(self, total: float, count: int, low: float, high: float) -> None:
         """Add values by their sum, number, minimum and maximum."""
@@ -81,6 +94,42 @@ class TaskCounts:
     e2e_latency_ms: dict[str, Spread] = field(default_factory=dict)
     reasons: dict[tuple[str, str], int] = field(default_factory=dict)
     nodes: dict[str, list[float]] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the counts for JSON, those of nothing left out."""
+        found: dict[str, Any] = {
+            "processed": self.processed,
+            "dropped": self.dropped,
+            "read": self.read,
+            "nodes": self.nodes,
+        }
+        found |= {name: getattr(self, name).document() for name in _SPREADS}
+        found |= {name: [[*at, *counts] for at, counts in getattr(self, name).items()] for name in _BY_TOPIC}
+        found |= {name: {node: one.document() for node, one in getattr(self, name).items()} for name in _BY_NODE}
+        found["reasons"] = [[*at, count] for at, count in self.reasons.items()]
+        return {name: value for name, value in found.items() if value}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> TaskCounts:
+        """Return what `document` has written.
+
+        >>> counts = TaskCounts(3, consumed={("source", "in"): [3, 90]}, reasons={("source", "late"): 1})
+        >>> counts.e2e_latency_ms["source"] = Spread(3, 30.0, 5.0, 15.0)
+        >>> TaskCounts.of_document(counts.document()) == counts
+        True
+        """
+        counts = cls(document.get("processed", 0), dropped=document.get("dropped", 0))
+        counts.read, counts.nodes = dict(document.get("read", {})), dict(document.get("nodes", {}))
+        for name in _SPREADS:
+            setattr(counts, name, Spread.of_document(document.get(name)))
+        for name in _BY_TOPIC:
+            entries = {(node, topic): [records, size] for node, topic, records, size in document.get(name, ())}
+            setattr(counts, name, entries)
+        for name in _BY_NODE:
+            spreads = {node: Spread.of_document(one) for node, one in document.get(name, {}).items()}
+            setattr(counts, name, spreads)
+        counts.reasons = {(node, why): count for node, why, count in document.get("reasons", ())}
+        return counts
 
 
 class CountingSensor(Sensor):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from penstock.errors import ConfigError, MetricError
+from penstock.errors import ConfigError, InvalidStateError
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
 from penstock.metrics.definitions import DROPPED, E2E_LATENCY, PROCESSED
 
@@ -64,11 +64,11 @@ def test_a_look_up_that_matches_several_metrics_names_them(registry):
     for task in ("0_0", "0_1"):
         registry.meter(DROPPED, {**TAGS, "task-id": task})
     assert registry.value("dropped-records-total", task_id="0_1") == 0
-    with pytest.raises(MetricError, match=r"2 metrics are named 'dropped-records-total'.*task-id=0_0"):
+    with pytest.raises(InvalidStateError, match=r"2 metrics are named 'dropped-records-total'.*task-id=0_0"):
         registry.value("dropped-records-total")
-    with pytest.raises(MetricError, match="no metric is named 'dropped-records-total' with these tags"):
+    with pytest.raises(InvalidStateError, match="no metric is named 'dropped-records-total' with these tags"):
         registry.value("dropped-records-total", task_id="7_7")
-    with pytest.raises(MetricError, match="no metric is named 'process-total' at the recording level INFO"):
+    with pytest.raises(InvalidStateError, match="no metric is named 'process-total' at the recording level INFO"):
         registry.value("process-total")
 
 

@@ -97,6 +97,7 @@ class Run:
         self.config = config
         self.session = session
         self.restore_listener: StateRestoreListener | None = None
+        self.metrics: tuple[Callable[[BatchProgress], None], ...] = ()
         self._own: SparkSession | None = None
         self.log: TopicLog | None = None
         self.lease: Lease | None = None
@@ -388,8 +389,7 @@ class Run:
         if self._listeners or time.monotonic() - self._measured >= _LAG_EVERY_S:
             self._measured = time.monotonic()
             progress = replace(progress, lag=lag_behind(log, plan, self._positions, progress.batch))
-        listeners: list[Callable[[BatchProgress], None]] = [self._meter, *self._listeners]
-        for listener in listeners:
+        for listener in (self._meter, *self.metrics, *self._listeners):
             try:
                 listener(progress)
             except Exception:  # noqa: BLE001 - logged; the application goes on

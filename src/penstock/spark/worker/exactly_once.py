@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from penstock.plan.plan import TaskRun
 from penstock.runtime.context import Surroundings
+from penstock.runtime.counting import CountingSensor
+from penstock.runtime.sensor import SensorGroup
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.spark.batch.slots import run_name
 from penstock.spark.batch.stage_rows import ALL_PARTITIONS, ArrivedRows, HandedRows
@@ -176,7 +178,8 @@ class _Attempt:
         started = self._mark("read", started)
 
         shared = global_stores(job, self._log).views if job.plan.global_topics else None
-        notes = _crash_notes(job.replica_root)
+        notes, counting = _crash_notes(job.replica_root), _counting()
+        counting.take()  # what a batch that failed has left
 
         def make() -> StreamTask:
             return StreamTask(
@@ -184,7 +187,7 @@ class _Attempt:
                 job.config,
                 TaskPart(work.run.task_id, job.plan.partitions, work.sub.nodes),
                 state,
-                Surroundings(notes, global_stores=shared),
+                Surroundings(SensorGroup((notes, counting)), global_stores=shared),
             )
 
         notes.begin(work.run.task_id, work.batch, work.ranges)
@@ -196,6 +199,7 @@ class _Attempt:
             notes.end()
         self._mark("process", started)
         self._metrics |= output.metrics
+        self._metrics["counts"] = counting.take()[work.run.task_id].document()
         self._metrics["dropped"] += self._metrics.pop("dropped_globally", 0)
         return output
 
@@ -209,6 +213,12 @@ class _Attempt:
                 to = plan.entry_level(sub, after=level)
                 reader = TaskRun(sub.id, ALL_PARTITIONS, sub.levels.index(to))
                 yield HandedRows(to, reader, topic, run_name(self._work.run), rows)
+
+
+@cache
+def _counting() -> CountingSensor:
+    """Return the counts of this process, whose tasks take turns."""
+    return CountingSensor(lambda: time.time_ns() // 1_000_000)
 
 
 @cache
