@@ -135,6 +135,11 @@ class MetricRegistry(Mapping[MetricName, Metric]):
         level = f" at the recording level {self.level.name}" if not same else ""
         raise InvalidStateError(f"no metric is named {name!r}{' with these tags' if same else level}", hint=hint)
 
+    def total(self, name: str, *, group: str | None = None, **tags: str) -> float:
+        """Return the sum of the metrics that match, such as a total over all tasks; 0 if none does."""
+        values = (metric.metric_value() for metric in self.find(name, group=group, **tags))
+        return float(sum(value for value in values if not isinstance(value, str)))
+
     def __getitem__(self, name: MetricName) -> Metric:
         return self._metrics[name]
 
