@@ -106,8 +106,7 @@ class Run:
         self._engine: Engine | ContinuousEngine | None = None
         self._epochs = EpochPlans(reads_nothing=reads_nothing)
         self._listeners, self._meter = listeners, meter
-        self._measured = 0.0
-        self._owns_session = False
+        self._measured, self._owns_session = 0.0, False
         self._positions: dict[str, int] = {}
         self._replicas: dict[str, dict[str, int]] = {}
         self._committed_batch, self._restarts = -1, 0
@@ -389,7 +388,8 @@ class Run:
         if self._listeners or time.monotonic() - self._measured >= _LAG_EVERY_S:
             self._measured = time.monotonic()
             progress = replace(progress, lag=lag_behind(log, plan, self._positions, progress.batch))
-        for listener in (self._meter, *self.metrics, *self._listeners):
+        listeners: list[Callable[[BatchProgress], None]] = [self._meter, *self.metrics, *self._listeners]
+        for listener in listeners:
             try:
                 listener(progress)
             except Exception:  # noqa: BLE001 - logged; the application goes on
