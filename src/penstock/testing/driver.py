@@ -279,8 +279,9 @@ class TopologyTestDriver:
         >>> from penstock import StreamsBuilder
         >>> builder = StreamsBuilder()
         >>> builder.stream("words").to("copies")
-        >>> with TopologyTestDriver(builder.build(), {"metrics.recording.level": "DEBUG"}) as driver:
-        ...     driver.pipe_raw("words", None, b"x", timestamp=0)
+        >>> settings = {"default.key.serde": "string", "default.value.serde": "string", "metrics.recording.level": "DEBUG"}
+        >>> with TopologyTestDriver(builder.build(), settings) as driver:
+        ...     driver.input_topic("words").pipe("x")
         ...     driver.metrics.value("process-total", group="stream-task-metrics", task_id="0_0")
         1.0
         """
