@@ -279,7 +279,8 @@ class TopologyTestDriver:
         >>> from penstock import StreamsBuilder
         >>> builder = StreamsBuilder()
         >>> builder.stream("words").to("copies")
-        >>> settings = {"default.key.serde": "string", "default.value.serde": "string", "metrics.recording.level": "DEBUG"}
+        >>> serdes = {"default.key.serde": "string", "default.value.serde": "string"}
+        >>> settings = {**serdes, "metrics.recording.level": "DEBUG"}
         >>> with TopologyTestDriver(builder.build(), settings) as driver:
         ...     driver.input_topic("words").pipe("x")
         ...     driver.metrics.value("process-total", group="stream-task-metrics", task_id="0_0")
