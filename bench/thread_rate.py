@@ -34,6 +34,7 @@ from penstock.plan.changelog_topics import changelogs_of
 from penstock.plan.plan import plan_of
 from penstock.spark.app_log import log_settings
 from penstock.topology.configured import with_settings
+from penstock.topology.topology import Topology
 from workloads import TOPICS, WORKLOADS
 
 FOREVER = {"retention.ms": "-1"}
@@ -47,7 +48,13 @@ def planned(workload: str, log: Any, given: argparse.Namespace, root: str) -> Th
     guarantee = "exactly_once_v2" if given.exactly_once else "at_least_once"
     settings = {"application.id": name, "bootstrap.servers": log.url, "processing.guarantee": guarantee}
     config = StreamsConfig(settings | given.conf)
-    topology = with_settings(WORKLOADS[workload](**names), config)
+    return planned_app(WORKLOADS[workload](**names), config, log, root)
+
+
+def planned_app(topology: Topology, config: StreamsConfig, log: Any, root: str) -> ThreadApp:
+    """The application of a topology, with its internal topics."""
+    name = config["application.id"]
+    topology = with_settings(topology, config)
     plan = plan_of(topology, name, {topic.name: topic.partitions for topic in log.topics()})
     changelogs = changelogs_of(topology, plan, config)
     wanted = {each.topic: (each.partitions, each.config) for each in changelogs}
