@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,13 @@ def test_the_sample_is_broad() -> None:
 @pytest.mark.parametrize("name", SAMPLE)
 def test_in_three_parts(name: str) -> None:
     assert run_case(SAMPLE[name], FIRST[name]) is None
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in FITTING if "table-cached" in case["file"]], ids=lambda case: case["file"]
+)
+def test_tables_behind_a_cache_in_three_parts(case: dict[str, Any]) -> None:
+    assert run_case(case, "micro_batch") is None
 
 
 @pytest.mark.parametrize("name", UNLOGGED)
