@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.errors import PenstockError, SqlError
+from penstock.errors import SqlError, StateError
 from penstock.sql.results import Rows, Stream
 from penstock.sql.session import SqlSession
 
@@ -122,7 +122,7 @@ def test_a_query_that_cannot_be_run_says_why_and_where(session: SqlSession, text
 
 def test_the_state_of_a_query_that_has_never_run_cannot_be_read(session: SqlSession) -> None:
     session.execute("CREATE TABLE n AS SELECT user, COUNT(*) AS n FROM clicks GROUP BY user;")
-    with pytest.raises(PenstockError):
+    with pytest.raises(StateError, match="CTAS_N_0"):
         session.execute("SELECT * FROM n;")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.api.builder import StreamsBuilder
 from penstock.config import StreamsConfig
+from penstock.errors import StateError
 from penstock.query import StateQueryRequest, StateQueryResult
 from penstock.query.execute import run_query
 from penstock.sql.analyse import QueryPlan, refusal
@@ -106,6 +107,12 @@ def _committed(writer: QueryPlan, host: QueryHost, request: StateQueryRequest) -
     config = StreamsConfig(host.app_settings(writer.id, dict(writer.settings)))
     state = open_committed(builder.build(), config)
     try:
+        if request.store not in state.stores():
+            raise StateError(
+                f"the query {writer.id}, which keeps the table, has no committed state yet",
+                hint="It has state as soon as it has run: see SHOW QUERIES.",
+                store=request.store,
+            )
         return run_query(state, request, is_active=False)
     finally:
         state.close()
