@@ -41,10 +41,13 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/groups.md", "penstock app reset"): THEIRS,
     ("docs/how-to/install.md", "pip install"): NETWORK,
     ("docs/how-to/kafka.md", "app.run()"): BROKER,
+    ("docs/how-to/metrics.md", "app.metrics"): SPARK,
     ("docs/how-to/operate.md", "penstock run"): SPARK,
     ("docs/how-to/queries.md", "streams.start()"): SPARK,
     ("docs/how-to/queries.md", "penstock query logs.py"): SPARK,
     ("docs/how-to/queries.md", "penstock query os-counts"): SPARK,
+    ("docs/how-to/queries.md", "penstock query where"): SPARK,
+    ("docs/how-to/queries.md", "penstock query lags"): SERVER,
     ("docs/how-to/queries.md", "timed = "): SPARK,
     ("docs/how-to/queries.md", "bound = "): SPARK,
     ("docs/how-to/queries.md", "pip install"): NETWORK,
@@ -52,8 +55,8 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/queries.md", "penstock query by-minute"): SERVER,
     ("docs/how-to/queries.md", "penstock query stores --checkpoint s3"): THEIRS,
     ("docs/how-to/schemas.md", "penstock registry"): SERVER,
-    ("docs/connect/mirror.md", "penstock mirror"): SERVER,
     ("docs/sql/server.md", "penstock sql serve"): SERVER,
+    ("docs/sql/ten-minutes.md", "with SqlSession"): SPARK,
     ("docs/sql/server.md", "curl"): SERVER,
 }
 

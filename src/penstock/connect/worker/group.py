@@ -38,8 +38,9 @@ def planned(members: Collection[str], work: Iterable[Work], before: Mapping[Work
         before: Who has had what.
 
     Example:
-        >>> planned(["a", "b"], ["x", ("x", 0), ("x", 1)], {"x": "a", ("x", 0): "a"})
-        {'x': 'a', ('x', 0): 'a', ('x', 1): 'b'}
+        >>> plan = planned(["a", "b"], ["x", ("x", 0), ("x", 1)], {"x": "a", ("x", 0): "a"})
+        >>> plan["x"], plan["x", 0], plan["x", 1]
+        ('a', 'a', 'b')
     """
     wanted = sorted(work, key=str)
     loads: dict[str, list[Work]] = {member: [] for member in sorted(members)}

@@ -72,7 +72,7 @@ def client_setting(client: str, name: str) -> Setting | None:
     """The definition of a setting of Kafka's clients: ``producer``, ``consumer`` or ``admin``.
 
     >>> client_setting("producer", "linger.ms").default
-    '5'
+    5
     """
     found = _definitions()[client].get(name)
     if found is None:
