@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "reference" / "api"
 
 # Their __all__ is what users import.
-MODULES = ("penstock", "penstock.agg", "penstock.errors", "penstock.log", "penstock.query", "penstock.serde",
+MODULES = ("penstock", "penstock.agg", "penstock.connect", "penstock.connect.testing", "penstock.errors",
+           "penstock.log", "penstock.metrics", "penstock.query", "penstock.serde", "penstock.sql",
            "penstock.testing")  # fmt: skip
 DIRECTIVE = re.compile(r"^::: (?P<name>[\w.]+)$", re.MULTILINE)
 

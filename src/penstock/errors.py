@@ -344,7 +344,8 @@ class SqlError(PenstockError, ValueError):
 
     Cause: A statement that names what is not there, has types that do not fit, or asks for what cannot be done.
 
-    Remedy: Correct the statement; the message names the place. Nothing of its script has run yet.
+    Remedy: Correct the statement; the message names the place. The statements before it have run, unless the text is no
+    SQL at all: then nothing of it has.
     """
 
 

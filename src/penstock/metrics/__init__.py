@@ -4,9 +4,8 @@ A task counts in a `CountingSensor` (`penstock.runtime.counting`); `TaskMetrics`
 whose metrics have the groups, names, tags and units of Kafka Streams.
 """
 
-from penstock.metrics.name import Metric, MetricName, MetricValue, RecordingLevel
+from penstock.metrics.name import Metric, MetricName, RecordingLevel
 from penstock.metrics.prometheus import prometheus_text
 from penstock.metrics.registry import MetricRegistry
-from penstock.metrics.task_metrics import TaskMetrics
 
-__all__ = ["Metric", "MetricName", "MetricRegistry", "MetricValue", "RecordingLevel", "TaskMetrics", "prometheus_text"]
+__all__ = ["Metric", "MetricName", "MetricRegistry", "RecordingLevel", "prometheus_text"]

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.metrics import MetricRegistry, RecordingLevel, TaskMetrics
-from penstock.metrics.task_metrics import TaskOf
+from penstock.metrics import MetricRegistry, RecordingLevel
+from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.continuous.hooks import wall_clock_ms
-from penstock.metrics import MetricName, MetricRegistry, RecordingLevel, TaskMetrics
+from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
 from penstock.metrics.definitions import COMMIT, POLLED, THREAD_PROCESS_LATENCY, THREAD_PROCESSED
-from penstock.metrics.task_metrics import TaskOf
+from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 from penstock.runtime.counting import TaskCounts
 from penstock.spark.driver.figures import Meter, RunFigures
 from penstock.version import __version__
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.metrics import MetricValue
+    from penstock.metrics.name import MetricValue
     from penstock.metrics.registry import Meter as MetricMeter
     from penstock.spark.batch.progress import BatchProgress
     from penstock.states import State
