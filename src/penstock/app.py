@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from penstock.config import StreamsConfig
 from penstock.errors import AppFailedError, ConfigError, InvalidStateError, PenstockError
 from penstock.java_names import with_java_names
+from penstock.metrics import prometheus_text
 from penstock.spark.driver.app_metrics import AppMetrics, MeasuredApplication
 from penstock.spark.driver.figures import Meter, RunLog
 from penstock.spark.failures import spark_is_gone
@@ -78,6 +79,7 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
         self._meter = Meter(self.config["application.id"])
         self._app_metrics = AppMetrics(self.topology, self.config, lambda: self._state)
+        self._exposition = lambda: prometheus_text(self.metrics)
         self._run: Run | None = None
         self._watcher: threading.Thread | None = None
         self._error: PenstockError | None = None

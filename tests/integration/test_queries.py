@@ -80,6 +80,9 @@ def test_stores_of_a_running_application(bench: Bench) -> None:
         params = {"min_position": json.dumps({"words": {"0": 20}}), "wait_ms": 30_000}
         answer = httpx.get(f"{app.query_url}/stores/counts/keys/w1", params=params, timeout=60, trust_env=False).json()
         assert (answer["value"], answer["role"]) == (11, "active")
+        assert eventually(lambda: app.metrics.total("records-consumed-total", topic="words") == 41)
+        shown = httpx.get(f"{app.query_url}/metrics", timeout=60, trust_env=False).text
+        assert 'kafka_streams_stream_metrics{client_id="app",state="RUNNING"} 1\n' in shown
     finally:
         app.close()
     with pytest.raises(InvalidStateError):

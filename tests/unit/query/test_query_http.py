@@ -181,3 +181,15 @@ def test_without_the_extra(service, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(EnvironmentProblemError, match=r"penstock\[query\]"):
         QueryServer(service)
+
+
+def test_metrics_are_those_of_the_process_that_runs_the_application(service, client):
+    answer = client.get("/metrics")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "NO_METRICS"
+    service.exposition = lambda: "# TYPE a gauge\na 1\n"
+    answer = client.get("/metrics")
+    assert (answer.text, answer.headers["content-type"]) == (
+        "# TYPE a gauge\na 1\n",
+        "text/plain; version=0.0.4; charset=utf-8",
+    )

@@ -115,6 +115,10 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
         found = service.about()
         return {name: found[name] for name in ("application", "role", "batch", "staleness_ms", "records_behind")}
 
+    @app.get("/metrics")
+    def metrics() -> Response:
+        return Response(service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
     @app.get("/stores")
     def stores() -> list[dict[str, Any]]:
         return service.stores()

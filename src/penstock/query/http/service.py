@@ -65,8 +65,20 @@ class QueryService:
         self.is_active = is_active
         self.instances = Instances(state.checkpoint)
         self._lag = lag
+        self.exposition: Callable[[], str] | None = None
 
     # Metadata
+
+    def metrics(self) -> str:
+        """Return the metrics of the application in Prometheus' text format; only the process that runs it has them."""
+        if self.exposition is None:
+            raise refused(
+                "this process does not run the application, so it has no metrics",
+                "Ask the active instance: /metadata names it.",
+                "NO_METRICS",
+                404,
+            )
+        return self.exposition()
 
     def about(self) -> dict[str, Any]:
         """Describe the application, its position and its instances."""

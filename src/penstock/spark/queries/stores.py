@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidStateError
@@ -34,6 +35,7 @@ class InteractiveQueries:
     _queries: QueryService | None = None
     _server: QueryServer | None = None
     _noted: Registration | None = None
+    _exposition: Callable[[], str] | None = None
     _opening = threading.Lock()
 
     def _state_name(self) -> str:
@@ -161,8 +163,10 @@ class InteractiveQueries:
             return
         from penstock.query.http.server import QueryServer
 
+        service = self._service()
+        service.exposition = self._exposition
         self._server = QueryServer(
-            self._service(),
+            service,
             address=HostInfo(str(self.config["penstock.http.host"]), int(port)),
             advertised=advertised,
             role="active",
