@@ -19,6 +19,7 @@ from continuous_harness import PATIENCE_S, Words
 from eventually import eventually
 from fault_sites import BOTH
 from penstock.broker.process import Broker
+from penstock.log.base import TopicPartition
 from threads import new_thread, thread_app
 
 SCRIPT = Path(__file__).with_name("zombie.py")
@@ -62,7 +63,9 @@ def run_on(words: Words, lease: Any, guarantee: str) -> None:
 
 def is_at_end(words: Words) -> bool:
     """Whether all input and all that followed from it is committed."""
-    ends = words.log.end_offsets([words.topic("words"), words.topic("counts-repartition")])
+    topics = words.topic("words"), words.topic("counts-repartition")
+    # A commit is final before each partition shows its end.
+    ends = words.log.settled_ends([TopicPartition(topic, partition) for topic in topics for partition in range(2)])
     committed = words.log.committed_offsets(words.name)
     return all(committed.get(place, 0) >= end for place, end in ends.items())
 
