@@ -9,7 +9,7 @@ SAMPLE = (
     "admin-off", "cluster-balance", "cluster-forwarding", "config-patch-distributed", "config-put-standalone", "cors", "create-bodies-distributed",
     "errors-dead-letters-headers-distributed", "errors-dead-letters-reported", "exactly-once-tasks", "failed-sink-file",
     "initial-state-standalone", "internal-endpoints", "internal-topics-tasks", "lifecycle-several",
-    "lifecycle-sink-distributed", "loggers-distributed", "offsets-scripted", "offsets-scripted-sink",
+    "lifecycle-sink-distributed", "loggers-distributed", "mirror-heartbeat", "mirror-validate", "offsets-scripted", "offsets-scripted-sink",
     "offsets-source-distributed", "offsets-source-shapes-distributed", "plugin-version", "recreate-keeps-offsets",
     "root-distributed", "sink-tasks", "sink-transforms", "source-format-distributed", "source-transforms-fail",
     "standalone-files", "tasks-max", "topic-creation", "validate-common", "validate-overrides", "worker-restart",

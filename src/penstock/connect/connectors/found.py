@@ -8,13 +8,23 @@ from pathlib import Path
 from penstock.connect.api import Connector
 from penstock.connect.connectors.file_stream import FileStreamSinkConnector, FileStreamSourceConnector
 from penstock.connect.connectors.library import LIBRARY
+from penstock.connect.connectors.mirror_checkpoint import MirrorCheckpointConnector
+from penstock.connect.connectors.mirror_heartbeat import MirrorHeartbeatConnector
+from penstock.connect.connectors.mirror_source import MirrorSourceConnector
 from penstock.connect.functions.loading import file_plugins, installed_plugins
 from penstock.connect.plugins import Plugins, connector_plugin
 from penstock.errors import ConfigError
 
 __all__ = ["OWN", "known_plugins"]
 
-OWN: tuple[type[Connector], ...] = (FileStreamSourceConnector, FileStreamSinkConnector, *LIBRARY)
+OWN: tuple[type[Connector], ...] = (
+    FileStreamSourceConnector,
+    FileStreamSinkConnector,
+    MirrorSourceConnector,
+    MirrorCheckpointConnector,
+    MirrorHeartbeatConnector,
+    *LIBRARY,
+)
 
 
 def known_plugins(paths: Iterable[str] = ()) -> Plugins:

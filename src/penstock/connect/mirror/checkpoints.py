@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from penstock.connect.data import BytesError
 from penstock.connect.delivery.stored_offsets import ensure_topic
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.offset_syncs import OffsetSyncStore
 from penstock.connect.mirror.records import Checkpoint, OffsetSync
-from penstock.connect.mirror.replication import COMPACTED, append_pairs
+from penstock.connect.mirror.sync_writer import COMPACTED, append_pairs, syncs_topic
 from penstock.log.base import TopicLog, TopicPartition
 
-__all__ = ["MirrorCheckpoint"]
+__all__ = ["MirrorCheckpoint", "mirrored_groups"]
+
+
+def mirrored_groups(flow: Flow, source: TopicLog) -> list[str]:
+    """The groups of the source cluster that are wanted and have offsets in mirrored topics, in order."""
+    wanted, topics = flow.groups, flow.topics
+
+    def reads(group: str) -> bool:
+        return any(topics.takes(place.topic) for place in source.group_offsets(group))
+
+    return sorted(group for group in source.groups() if wanted.takes(group) and reads(group))
 
 
 class MirrorCheckpoint:
@@ -20,34 +32,44 @@ class MirrorCheckpoint:
         flow: The flow.
         source: The source's log.
         target: The target's log.
-        syncs: The log and the topic of offset syncs.
     """
 
-    def __init__(self, flow: Flow, source: TopicLog, target: TopicLog, syncs: tuple[TopicLog, str]) -> None:
+    def __init__(self, flow: Flow, source: TopicLog, target: TopicLog) -> None:
         self._flow, self._source, self._target = flow, source, target
-        self._syncs_log, self._syncs_topic = syncs
-        self._policy, self._groups, self._topics = flow.policy, flow.groups, flow.topics
+        self._syncs_log, self._syncs_topic = syncs_topic(flow, source, target)
+        self._policy, self._topics = flow.policy, flow.topics
         self.topic = self._policy.checkpoints_topic(flow.source.alias)
         ensure_topic(target, self.topic, 1, COMPACTED)
         ensure_topic(self._syncs_log, self._syncs_topic, 1, COMPACTED)
         self._last = self._written()
-        self._store = OffsetSyncStore(must_read_to_end=not self._last)
+        self._store = OffsetSyncStore(
+            must_read_to_end=False
+        )  # what was written before is known, if only that nothing was
         self._read_to = self._syncs_log.beginning_offset(self._syncs_topic, 0)
         self._read_syncs()
         self._store.finish_loading()
 
     def emit(self) -> list[Checkpoint]:
         """Translate the offsets of all groups; write those that have moved, and return them."""
-        self._read_syncs()
-        found = [mark for group in self._source.groups() if self._groups.takes(group) for mark in self._of(group)]
-        moved = [mark for mark in found if self._moves(mark)]
+        moved = self.moved(mirrored_groups(self._flow, self._source))
         append_pairs(self._target, self.topic, [(mark.key(), mark.value()) for mark in moved])
+        if self._flow.setting("sync.group.offsets.enabled"):
+            self.commit({mark.group for mark in self._last.values()})
+        return moved
+
+    def moved(self, groups: Iterable[str]) -> list[Checkpoint]:
+        """Translate the offsets of groups, and return those that have moved since the last time."""
+        self._read_syncs()
+        found = [mark for group in groups for mark in self._of(group)]
+        moved = [mark for mark in found if self._moves(mark)]
         for mark in moved:
             self._last[mark.group, mark.place] = mark
-        if self._flow.setting("sync.group.offsets.enabled"):
-            for group in {mark.group for mark in self._last.values()}:
-                self._commit(group)
         return moved
+
+    def commit(self, groups: Iterable[str]) -> None:
+        """Commit the translated offsets of groups in the target, for those that have no members there."""
+        for group in groups:
+            self._commit(group)
 
     def _of(self, group: str) -> list[Checkpoint]:
         marks = []

@@ -26,10 +26,12 @@ class NameFilter:
     """Names that match one regular expression and not another. Both are comma-separated lists of Java's syntax.
 
     Attributes:
+        java_class: The name by which configs name it.
         included: The setting of what is taken; None: all.
         excluded: The setting of what is left out.
     """
 
+    java_class: ClassVar[str]
     included: ClassVar[Setting | None] = None
     excluded: ClassVar[Setting]
 
@@ -56,6 +58,7 @@ class TopicFilter(NameFilter):
     [True, False, False]
     """
 
+    java_class = "org.apache.kafka.connect.mirror.DefaultTopicFilter"
     included = _patterns("topics", ".*", "List of topics and/or regexes to replicate.")
     excluded = _patterns(
         "topics.exclude",
@@ -67,6 +70,7 @@ class TopicFilter(NameFilter):
 class GroupFilter(NameFilter):
     """The consumer groups whose offsets are mirrored. Kafka's ``DefaultGroupFilter``."""
 
+    java_class = "org.apache.kafka.connect.mirror.DefaultGroupFilter"
     included = _patterns("groups", ".*", "List of consumer group names and/or regexes to replicate.")
     excluded = _patterns(
         "groups.exclude",
@@ -78,6 +82,7 @@ class GroupFilter(NameFilter):
 class ConfigPropertyFilter(NameFilter):
     """The settings of topics that are mirrored. Kafka's ``DefaultConfigPropertyFilter``."""
 
+    java_class = "org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter"
     excluded = _patterns(
         "config.properties.exclude",
         r"follower\.replication\.throttled\.replicas, leader\.replication\.throttled\.replicas, "

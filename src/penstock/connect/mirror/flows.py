@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.connect.config import ConfigDef, Importance, Kind, Range, Setting
+from penstock.connect.config import ConfigDef, Kind, Range, Setting
 from penstock.connect.data import SettingError
-from penstock.connect.mirror.filters import ConfigPropertyFilter, GroupFilter, MirroredTopics, TopicFilter
+from penstock.connect.mirror.connector_settings import CHECKPOINT_CONFIG, HEARTBEAT_CONFIG, SOURCE_CONFIG
+from penstock.connect.mirror.filters import ConfigPropertyFilter, GroupFilter, MirroredTopics, NameFilter, TopicFilter
 from penstock.connect.mirror.policies import ReplicationPolicy, policy_of
 
-__all__ = ["Cluster", "Flow", "read_flows"]
+__all__ = ["Cluster", "Flow", "connector_flow", "read_flows"]
 
 
-def _flag(name: str, default: bool, doc: str) -> Setting:  # noqa: FBT001 - the default of a setting
-    return Setting(name=name, kind=Kind.BOOLEAN, default=default, importance=Importance.LOW, doc=doc)
+# The classes that stand behind settings of connectors; others cannot be loaded.
+CLASSES: dict[str, type[NameFilter]] = {
+    "topic.filter.class": TopicFilter,
+    "group.filter.class": GroupFilter,
+    "config.property.filter.class": ConfigPropertyFilter,
+}
+# The settings of `Flow.setting`. ``penstock mirror`` copies in the directions that it is asked to, a connector always.
+NAMES = (
+    "emit.heartbeats.enabled", "emit.heartbeats.interval.seconds", "heartbeats.replication.enabled",
+    "emit.checkpoints.enabled", "emit.checkpoints.interval.seconds", "sync.group.offsets.enabled",
+    "sync.group.offsets.interval.seconds", "refresh.groups.enabled", "refresh.groups.interval.seconds",
+    "sync.topic.configs.enabled", "refresh.topics.enabled", "refresh.topics.interval.seconds",
+    "offset.lag.max", "offset-syncs.topic.location", "emit.offset-syncs.enabled",
+)  # fmt: skip
 
 
-def _seconds(name: str, default: int, doc: str) -> Setting:
-    return Setting(name=name, kind=Kind.LONG, default=default, rule=Range(0), importance=Importance.LOW, doc=doc)
+def _setting(name: str) -> Setting:
+    configs = (SOURCE_CONFIG, CHECKPOINT_CONFIG, HEARTBEAT_CONFIG)
+    found = next(config.settings[name] for config in configs if name in config.settings)
+    return replace(found, rule=Range(0)) if found.kind is Kind.LONG else found
 
 
-CONFIG = ConfigDef(
-    [
-        _flag("enabled", False, "Whether records are copied in this direction."),  # noqa: FBT003
-        _flag("emit.heartbeats.enabled", True, "Write heartbeats to the target cluster."),  # noqa: FBT003
-        _seconds("emit.heartbeats.interval.seconds", 1, "Time between two heartbeats."),
-        _flag("heartbeats.replication.enabled", True, "Mirror heartbeats whatever the topic filter says."),  # noqa: FBT003
-        _flag("emit.checkpoints.enabled", True, "Write the translated offsets of groups to the target cluster."),  # noqa: FBT003
-        _seconds("emit.checkpoints.interval.seconds", 60, "Time between two looks at the groups."),
-        _flag("sync.group.offsets.enabled", False, "Commit translated offsets for groups without members."),  # noqa: FBT003
-        _flag("sync.topic.configs.enabled", True, "Copy the settings of topics."),  # noqa: FBT003
-        _seconds("refresh.topics.interval.seconds", 600, "Time between two looks at the topics."),
-        Setting(
-            name="offset.lag.max", kind=Kind.LONG, default=100, rule=Range(0), doc="Records between two offset syncs."
-        ),
-        Setting(name="offset-syncs.topic.location", kind=Kind.STRING, default="source", doc="source or target."),
-    ]
-)
+CONFIG = ConfigDef([replace(SOURCE_CONFIG.settings["enabled"], default=False), *map(_setting, NAMES)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +81,16 @@ class Flow:
             found.rule(name, value)
         return value
 
+    def check(self) -> None:
+        """Read all settings.
+
+        Raises:
+            SettingError: One is wrong.
+        """
+        for name in CONFIG.settings:
+            self.setting(name)
+        _ = self.topics, self.groups, self.properties
+
     @property
     def policy(self) -> ReplicationPolicy:
         """The replication policy."""
@@ -119,7 +128,7 @@ def read_flows(properties: Mapping[str, str]) -> list[Flow]:
     aliases = [name.strip() for name in properties.get("clusters", "").split(",") if name.strip()]
     if len(aliases) < 2:
         raise SettingError("clusters names fewer than two clusters", hint="For example: clusters = west, east")
-    clusters = {alias: _cluster(alias, properties) for alias in aliases}
+    clusters = {alias: _cluster(alias, properties, f"{alias}.") for alias in aliases}
     arrows = [name.partition("->") for name in properties if "->" in name]
     for source, _, rest in arrows:
         target = rest.partition(".")[0]
@@ -134,18 +143,39 @@ def read_flows(properties: Mapping[str, str]) -> list[Flow]:
             prefix = f"{source}->{target}."
             own = {name.removeprefix(prefix): each for name, each in properties.items() if name.startswith(prefix)}
             flow = Flow(clusters[source], clusters[target], {**shared, **own})
-            for name in CONFIG.settings:
-                flow.setting(name)
-            _ = flow.topics, flow.groups, flow.properties
+            flow.check()
             flows.append(flow)
     return flows
 
 
-def _cluster(alias: str, properties: Mapping[str, str]) -> Cluster:
-    prefix = f"{alias}."
+def connector_flow(settings: Mapping[str, str]) -> Flow:
+    """The flow of a connector's config, which describes its clusters by ``source.cluster.*`` and ``target.cluster.*``.
+
+    Raises:
+        SettingError: A setting is wrong, or names a class that is not there.
+
+    Example:
+        >>> flow = connector_flow({"source.cluster.alias": "west", "source.cluster.bootstrap.servers": "w:1",
+        ...     "target.cluster.alias": "east", "target.cluster.bootstrap.servers": "e:1"})
+        >>> flow.source.alias, flow.target.servers, flow.setting("enabled")
+        ('west', 'e:1', True)
+    """
+    for name, only in CLASSES.items():
+        if settings.get(name, only.java_class) not in (only.java_class, only.__name__):
+            raise SettingError.invalid(name, settings[name], f"there is only {only.java_class}")
+    source, target = (
+        _cluster(settings.get(f"{side}.cluster.alias") or side, settings, f"{side}.cluster.")
+        for side in ("source", "target")
+    )
+    flow = Flow(source, target, {"enabled": "true", **settings})
+    flow.check()
+    return flow
+
+
+def _cluster(alias: str, properties: Mapping[str, str], prefix: str) -> Cluster:
     own = {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
     servers = own.pop("bootstrap.servers", "")
     if not servers:
-        raise SettingError(f"{alias}.bootstrap.servers is missing", hint="host:port of Kafka, or a file of a log.")
+        raise SettingError(f"{prefix}bootstrap.servers is missing", hint="host:port of Kafka, or a file of a log.")
     clients = ("security.", "sasl.", "ssl.")
     return Cluster(alias, servers, {name: value for name, value in own.items() if name.startswith(clients)})

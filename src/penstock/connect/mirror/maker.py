@@ -87,8 +87,7 @@ class _Running:
         self.heartbeat = MirrorHeartbeat(flow, target) if flow.setting("emit.heartbeats.enabled") else None
         self.checkpoint = None
         if self.source is not None and flow.setting("emit.checkpoints.enabled"):
-            syncs = source if flow.setting("offset-syncs.topic.location") == "source" else target
-            self.checkpoint = MirrorCheckpoint(flow, source, target, (syncs, self.source.syncs_topic))
+            self.checkpoint = MirrorCheckpoint(flow, source, target)
         self._due: dict[str, float] = {}
 
     def round(self, *, everything: bool) -> int:

@@ -11,9 +11,9 @@ from penstock.connect.data import SettingError
 from penstock.connect.plugins.common_settings import COMMON
 from penstock.connect.plugins.enriching import PREDICATES_SETTING, TRANSFORMS_SETTING
 from penstock.connect.plugins.kind_settings import SINK, SOURCE
-from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
+from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins, standard_plugins
 
-__all__ = ["CONVERTER_KINDS", "WorkerSettings", "connector_definition"]
+__all__ = ["CONVERTER_KINDS", "WorkerSettings", "connector_definition", "plain_settings"]
 
 CONVERTER_KINDS = {
     "key.converter": PluginKind.CONVERTER,
@@ -70,6 +70,26 @@ def connector_definition(
     own = SOURCE if PluginKind.SOURCE in plugin.kinds else SINK
     lists = [TRANSFORMS_SETTING, PREDICATES_SETTING]
     return ConfigDef([*first, *tasks, *converters, *lists, *common.values(), *own])
+
+
+def plain_settings() -> list[Setting]:
+    """The settings of all connectors without a worker and its plugins: nothing is the default, nothing is offered.
+
+    Some of Kafka's connectors have them in their own definitions, which count. Kafka's ``ConnectorConfig.configDef()``.
+    """
+    plugin = Plugin("", (PluginKind.SOURCE,), object, ConfigDef())
+    definition = connector_definition(plugin, {}, standard_plugins(), WorkerSettings())
+    own = {setting.name for setting in SOURCE}
+    hidden = Recommender(lambda _name, _parsed: [], lambda _name, _parsed: False)
+    made = []
+    for setting in definition:
+        if setting.name == "connector.plugin.version" or setting.name in CONVERTER_KINDS:
+            made.append(replace(setting, default=None, recommender=None))
+        elif setting.name.removesuffix(".plugin.version") in CONVERTER_KINDS:
+            made.append(replace(setting, default=None, recommender=hidden))
+        elif setting.name not in own:
+            made.append(setting)
+    return made
 
 
 def _converter(

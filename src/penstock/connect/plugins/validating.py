@@ -74,12 +74,15 @@ def validate_connector(
         _check_sink(given, values)
     _report_nulls(given, values)
     _check_converter_versions(given, values, plugins)
-    entries = _entries(common, values)
     own = _own_values(plugin, given, plugins)
-    entries += [entry for entry in _entries(plugin.config, own) if entry["value"]["name"] not in common.settings]
+    values |= {name: value for name, value in own.items() if name not in plugin.config.settings}
+    for name in plugin.config.settings.keys() & common.settings.keys():
+        own[name].errors = values[name].errors
+    entries = _entries(ConfigDef(each for each in common if each.name not in plugin.config.settings), values)
+    entries += _entries(plugin.config, own)
     known = {*common.settings, *plugin.config.settings}
     entries += [{"definition": None, "value": v.described()} for name, v in values.items() if name not in known]
-    groups = [*common.groups, *plugin.config.groups]
+    groups = list(dict.fromkeys([*common.groups, *plugin.config.groups]))
     for name in CONVERTER_KINDS:
         more, inner = _converter_entries(name, given, values, plugins)
         entries += more
@@ -89,12 +92,12 @@ def validate_connector(
 
 
 def _own_values(plugin: Plugin, given: Mapping[str, Any], plugins: Plugins) -> dict[str, ConfigValue]:
-    """The connector's own settings, validated by itself."""
+    """The connector's own settings, validated by itself, and what it says about others, which counts in their place."""
     made = plugin.make()
     if not isinstance(made, Connector):
         return validate(plugin.config, given, plugins.find)
     found = made.validate(given)
-    return {name: found.get(name) or ConfigValue(name) for name in plugin.config.settings}
+    return {**{name: ConfigValue(name) for name in plugin.config.settings}, **found}
 
 
 def _entries(definition: ConfigDef, values: dict[str, ConfigValue]) -> list[dict[str, Any]]:

@@ -196,13 +196,14 @@ class SourceRun:
             for topic in dict.fromkeys(written.topic for _, written in kept):
                 self._creation.ensure(topic)
             self._write(kept, deliveries)
-            for topic in dict.fromkeys(written.topic for _, written in kept):
-                self._link.uses(topic)
-            self._link.count(len(kept))
         if self._acknowledges:
             for record, written in pending:
                 self._task.commit_record(record, deliveries.get(id(written)))
         self._task.commit()
+        for topic in dict.fromkeys(written.topic for _, written in kept):
+            self._link.uses(topic)
+        if kept:
+            self._link.count(len(kept))
 
     def _write(self, kept: list[tuple[SourceRecord, _Written]], deliveries: dict[int, Delivery]) -> None:
         producer = self._producer

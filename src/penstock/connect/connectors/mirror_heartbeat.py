@@ -1,0 +1,70 @@
+"""Heartbeats of the mirror as a connector: Kafka's ``MirrorHeartbeatConnector``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import ClassVar
+
+from penstock.connect.api import SourceTask
+from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector
+from penstock.connect.data import BYTES, SourceRecord
+from penstock.connect.delivery.stored_offsets import ensure_topic
+from penstock.connect.mirror.connector_settings import HEARTBEAT_CONFIG
+from penstock.connect.mirror.flows import Flow, connector_flow
+from penstock.connect.mirror.replication import heartbeat_now
+from penstock.connect.mirror.sync_writer import COMPACTED
+
+__all__ = ["MirrorHeartbeatConnector", "MirrorHeartbeatTask"]
+
+
+class MirrorHeartbeatTask(SourceTask):
+    """A heartbeat after each ``emit.heartbeats.interval.seconds``."""
+
+    java_class: ClassVar[str] = f"{PACKAGE}.MirrorHeartbeatTask"
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Take the config; the first heartbeat comes after one interval."""
+        self._flow = connector_flow(settings)
+        self._interval_s: int = self._flow.setting("emit.heartbeats.interval.seconds")
+        self._due = time.monotonic() + self._interval_s
+
+    def poll(self) -> list[SourceRecord] | None:
+        """A heartbeat, if one is due."""
+        now = time.monotonic()
+        if now < self._due:
+            return None
+        self._due = now + self._interval_s
+        made = heartbeat_now(self._flow)
+        return [
+            SourceRecord(
+                topic=self._flow.policy.heartbeats,
+                partition=0,
+                key=made.key(),
+                key_schema=BYTES,
+                value=made.value(),
+                value_schema=BYTES,
+                timestamp=made.timestamp,
+                source_partition=made.connect_partition(),
+                source_offset={"offset": 0},
+            )
+        ]
+
+
+class MirrorHeartbeatConnector(MirrorConnector):
+    """Signs of life in the target cluster, which other flows carry on."""
+
+    java_class: ClassVar[str] = f"{PACKAGE}.MirrorHeartbeatConnector"
+    config = HEARTBEAT_CONFIG
+    task_class = MirrorHeartbeatTask
+    partition_texts = ("sourceClusterAlias", "targetClusterAlias")
+    has_partition = False
+
+    def begin(self, flow: Flow, logs: ClusterLogs) -> None:
+        """Create the topic of heartbeats."""
+        ensure_topic(logs.target, flow.policy.heartbeats, 1, COMPACTED)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one heart
+        """The config of the only task; none if heartbeats are switched off."""
+        emits = self._flow.setting("enabled") and self._flow.setting("emit.heartbeats.enabled")
+        return [dict(self._settings)] if emits else []

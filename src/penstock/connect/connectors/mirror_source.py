@@ -1,0 +1,143 @@
+"""The copying of topics as a connector: Kafka's ``MirrorSourceConnector``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from penstock.connect.api import ExactlyOnce
+from penstock.connect.config import ConfigValue
+from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector, MirrorTask, report_error
+from penstock.connect.data import BYTES, OPTIONAL_BYTES, SourceRecord
+from penstock.connect.data.headers import Header, Headers
+from penstock.connect.mirror.connector_settings import SOURCE_CONFIG
+from penstock.connect.mirror.flows import Flow
+from penstock.connect.mirror.reading import SourceReader, source_partition
+from penstock.connect.mirror.remote_topics import RemoteTopics
+from penstock.connect.mirror.sync_writer import SyncWriter
+from penstock.log import Delivery
+from penstock.log.base import TopicPartition
+
+__all__ = ["MirrorSourceConnector", "MirrorSourceTask"]
+
+PARTITIONS, INDEX = "task.assigned.partitions", "task.index"
+MOST = 2_000
+_SYNCS, _OF_SYNCS = "emit.offset-syncs.enabled", ("offset-syncs-client.", "offset-syncs.topic.")
+_UNCOMMITTED = (
+    "MirrorSourceConnector can only provide exactly-once guarantees when its source consumer is configured with "
+    "isolation.level set to 'read_committed'; otherwise, records from aborted and uncommitted transactions will be "
+    "replicated from the source cluster to the target cluster."
+)
+
+
+class MirrorSourceTask(MirrorTask):
+    """The records of some partitions of the source cluster."""
+
+    java_class: ClassVar[str] = f"{PACKAGE}.MirrorSourceTask"
+
+    def begin(self, flow: Flow, logs: ClusterLogs, settings: Mapping[str, str]) -> None:
+        """Go to the stored offsets of the partitions."""
+        self._flow, self._topics = flow, RemoteTopics(flow, logs.source, logs.target)
+        self._syncs = SyncWriter(flow, logs.source, logs.target)
+        self._reader = SourceReader(logs.source)
+        places = [_partition_of(text) for text in settings.get(PARTITIONS, "").split(",") if text]
+        stored = self.context.offset_reader.offsets([source_partition(flow, place) for place in places])
+        for place, offset in zip(places, stored, strict=True):
+            self._reader.begin(place, offset)
+
+    def poll(self) -> list[SourceRecord] | None:
+        """The next records of each partition."""
+        records: list[SourceRecord] = []
+        for place in self._reader:
+            fetched = self._reader.read(place, MOST)
+            if fetched.records.num_rows:
+                records += [self._record(place, row) for row in fetched.records.to_pylist()]
+                self._reader.move(place, fetched)
+        return records or None
+
+    def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:
+        """Note the offset of a copy."""
+        partition, offset = record.source_partition, record.source_offset
+        if delivery is not None and partition is not None and offset is not None:
+            place = TopicPartition(partition["topic"], partition["partition"])
+            self._syncs.note(place, offset["offset"], delivery.offset)
+
+    def commit(self) -> None:
+        """Write the offset syncs that are due."""
+        self._syncs.flush()
+
+    def _record(self, place: TopicPartition, row: Mapping[str, Any]) -> SourceRecord:
+        remote, value = self._topics.remote(place), row["value"]
+        headers = Headers(Header(each["key"], each["value"], OPTIONAL_BYTES) for each in row.get("headers") or ())
+        return SourceRecord(
+            topic=remote.topic,
+            partition=remote.partition,
+            key=row["key"],
+            key_schema=OPTIONAL_BYTES,
+            value=value,
+            value_schema=OPTIONAL_BYTES if value is None else BYTES,
+            timestamp=row["timestamp"],
+            headers=headers,
+            source_partition=source_partition(self._flow, place),
+            source_offset={"offset": row["offset"]},
+        )
+
+
+class MirrorSourceConnector(MirrorConnector):
+    """The topics of the source cluster, copied to the target."""
+
+    java_class: ClassVar[str] = f"{PACKAGE}.MirrorSourceConnector"
+    config = SOURCE_CONFIG
+    task_class = MirrorSourceTask
+    partition_texts = ("cluster", "topic")
+    only_zero = False
+    _places: tuple[TopicPartition, ...] = ()
+
+    def validate(self, settings: Mapping[str, str | None]) -> dict[str, ConfigValue]:
+        """Validate a config: exactly once needs committed reads, and settings of offset syncs need offset syncs."""
+        values = super().validate(settings)
+        if settings.get("exactly.once.support") == "required" and not _reads_committed(settings):
+            report_error(values, "exactly.once.support", _UNCOMMITTED)
+        name = "emit.offset-syncs.enabled"
+        if settings.get(name) == "false" and any(
+            each.startswith(("offset-syncs-client.", "offset-syncs.topic.")) for each in settings
+        ):
+            report_error(
+                values, name, f"MirrorSourceConnector can't setup offset-syncs feature while {name} set to false"
+            )
+        return values
+
+    def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:
+        """Supported with ``consumer.isolation.level=read_committed``."""
+        return ExactlyOnce.SUPPORTED if _reads_committed(settings) else ExactlyOnce.UNSUPPORTED
+
+    def begin(self, flow: Flow, logs: ClusterLogs) -> None:
+        """Create the topics in the target."""
+        SyncWriter(flow, logs.source, logs.target)  # creates its topic before the first task
+        topics = RemoteTopics(flow, logs.source, logs.target)
+
+        def look() -> bool:
+            before, self._places = self._places, tuple(topics.refresh())
+            return before != self._places
+
+        look()
+        if flow.setting("refresh.topics.enabled"):
+            self.watch(look, flow.setting("refresh.topics.interval.seconds"))
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """The partitions, dealt out to the tasks; no task without partitions."""
+        places = [f"{place.topic}-{place.partition}" for place in self._places]
+        shares = [places[number::max_tasks] for number in range(min(max_tasks, len(places)))]
+        return [
+            {**self._settings, PARTITIONS: ",".join(share), INDEX: str(number)} for number, share in enumerate(shares)
+        ]
+
+
+def _reads_committed(settings: Mapping[str, str | None]) -> bool:
+    own = settings.get("source.consumer.isolation.level")
+    return (own if own is not None else settings.get("consumer.isolation.level")) == "read_committed"
+
+
+def _partition_of(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition("-")
+    return TopicPartition(topic, int(number))

@@ -1,0 +1,53 @@
+"""Topics in the target cluster: created, widened and set as those of the source."""
+
+from __future__ import annotations
+
+import contextlib
+
+from penstock.connect.mirror.flows import Flow
+from penstock.errors import TopicExistsError
+from penstock.log.base import TopicInfo, TopicLog, TopicPartition
+
+__all__ = ["RemoteTopics"]
+
+
+class RemoteTopics:
+    """The topics of one flow in its target.
+
+    Args:
+        flow: The flow.
+        source: The source's log.
+        target: The target's log.
+    """
+
+    def __init__(self, flow: Flow, source: TopicLog, target: TopicLog) -> None:
+        self._flow, self._source, self._target = flow, source, target
+        self._policy, self._taken, self._properties = flow.policy, flow.topics, flow.properties
+
+    def refresh(self) -> list[TopicPartition]:
+        """Create what is missing in the target, copy settings, and return the partitions of the source to copy."""
+        known = {info.name: info for info in self._target.topics()}
+        places = []
+        for info in self._source.topics():
+            if self._taken.takes(info.name):
+                self._prepare(info, known)
+                places += [TopicPartition(info.name, number) for number in range(info.partitions)]
+        return places
+
+    def remote(self, place: TopicPartition) -> TopicPartition:
+        """The partition in the target that a partition of the source is copied to."""
+        return TopicPartition(self._policy.remote_topic(self._flow.source.alias, place.topic), place.partition)
+
+    def _prepare(self, info: TopicInfo, known: dict[str, TopicInfo]) -> None:
+        remote = self._policy.remote_topic(self._flow.source.alias, info.name)
+        config = {name: value for name, value in info.config.items() if self._properties.takes(name)}
+        there = known.get(remote)
+        if there is None:
+            with contextlib.suppress(TopicExistsError):  # another mirror was faster
+                self._target.create_topic(remote, info.partitions, config)
+            return
+        if there.partitions < info.partitions:
+            self._target.create_partitions(remote, info.partitions)
+        changed = {name: value for name, value in config.items() if there.config.get(name) != value}
+        if changed and self._flow.setting("sync.topic.configs.enabled"):
+            self._target.alter_config(remote, changed)
