@@ -33,7 +33,8 @@ def test_a_log_leaves_a_lost_leader(cluster: BrokerCluster, how: signal.Signals)
     with open_log(cluster.bootstrap_servers) as log:
         log.create_topic(topic, PARTITIONS)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    broker = cluster.broker(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader)
+    partitions = eventually(lambda: admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    broker = cluster.broker(partitions[0].leader)
     others = ",".join(each.settings.bootstrap_servers for each in cluster.brokers if each is not broker)
     witness = AdminClient({"bootstrap.servers": others, "log_level": 0})
 

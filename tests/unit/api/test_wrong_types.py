@@ -133,7 +133,7 @@ CLASSES = [
 ]  # fmt: skip
 OF_THE_LIBRARY = {
     "Topology": {"children", "is_global"},
-    "TopologyTestDriver": {"pipe_raw", "read_raw", "peek_raw", "queue_size"},
+    "TopologyTestDriver": {"pipe_raw", "pipe_record", "read_raw", "peek_raw", "queue_size"},
 }
 PROTOCOLS = {"sensor"}  # any object that has the methods
 NEEDS_SPARK = {"StreamsBuilder": {"stream_dataframe"}}
