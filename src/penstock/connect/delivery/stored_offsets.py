@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.connect.data.stored_offsets import offset_record, partition_id, stored_offset
 from penstock.errors import TopicExistsError, UnknownTopicError
 from penstock.log.base import LogTransaction, TopicLog
 
@@ -49,7 +49,7 @@ class StoredOffsets:
     def offsets(self, partitions: Sequence[Partition]) -> list[dict[str, Any] | None]:
         """The offsets of several partitions, in their order."""
         self._refresh()
-        found = [self._found.get(_canonical(partition)) for partition in partitions]
+        found = [self._found.get(partition_id(partition)) for partition in partitions]
         return [None if pair is None else dict(pair[1]) for pair in found]
 
     def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -62,9 +62,9 @@ class StoredOffsets:
         if not offsets:
             return
         now = time.time_ns() // 1_000_000
-        keys = [_json([self._connector, partition]) for partition, _ in offsets]
-        values = [None if offset is None else _json(offset) for _, offset in offsets]
-        columns = [pa.array([now] * len(keys)), pa.array(keys, pa.large_binary()), pa.array(values, pa.large_binary())]
+        records = [offset_record(self._connector, partition, offset) for partition, offset in offsets]
+        keys, values = (pa.array(column, pa.large_binary()) for column in zip(*records, strict=True))
+        columns = [pa.array([now] * len(records)), keys, values]
         transaction.append(self.topic, 0, pa.RecordBatch.from_arrays(columns, ["timestamp", "key", "value"]))
 
     def _refresh(self) -> None:
@@ -81,17 +81,13 @@ class StoredOffsets:
             self._read_to[number] = at
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        try:
-            name, partition = json.loads(key or b"null")
-            offset = None if value is None else json.loads(value)
-        except (ValueError, TypeError):
-            return  # written by something else
-        if name != self._connector or not isinstance(partition, dict):
+        stored = stored_offset(key, value)
+        if stored is None or stored.connector != self._connector:
             return
-        if isinstance(offset, dict):
-            self._found[_canonical(partition)] = (partition, offset)
+        if stored.offset is not None:
+            self._found[partition_id(stored.partition)] = (stored.partition, stored.offset)
         else:
-            self._found.pop(_canonical(partition), None)
+            self._found.pop(partition_id(stored.partition), None)
 
 
 def ensure_topic(log: TopicLog, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> int:
@@ -103,11 +99,3 @@ def ensure_topic(log: TopicLog, topic: str, partitions: int, config: Mapping[str
             log.create_topic(topic, partitions, config)
             return partitions
         return log.partitions(topic)
-
-
-def _canonical(partition: Partition) -> str:
-    return json.dumps(partition, sort_keys=True)
-
-
-def _json(document: object) -> bytes:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.connect.data.stored_offsets import offset_record, partition_id, stored_offset
 from penstock.connect.storage.topic_table import Change, Table
 
 __all__ = ["ConnectorOffsets", "OffsetStore", "offset_change"]
@@ -21,7 +21,7 @@ def offset_change(connector: str, partition: Partition | None, offset: Offset | 
     >>> offset_change("f", {"filename": "in.txt"}, {"position": 8})
     Change(key=b'["f",{"filename":"in.txt"}]', value=b'{"position":8}')
     """
-    return Change(_json([connector, partition]), None if offset is None else _json(offset))
+    return Change(*offset_record(connector, partition, offset))
 
 
 class OffsetStore:
@@ -29,7 +29,7 @@ class OffsetStore:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._offsets: dict[str, dict[bytes, tuple[Partition, Offset]]] = {}
+        self._offsets: dict[str, dict[str, tuple[Partition, Offset]]] = {}
         self._lock = threading.RLock()
 
     def refresh(self) -> None:
@@ -50,7 +50,7 @@ class OffsetStore:
     def offset(self, connector: str, partition: Partition) -> Offset | None:
         """The offset of a source partition."""
         with self._lock:
-            found = self._offsets.get(connector, {}).get(_canonical(partition))
+            found = self._offsets.get(connector, {}).get(partition_id(partition))
             return None if found is None else found[1]
 
     def put(self, connector: str, offsets: Iterable[tuple[Partition | None, Offset | None]]) -> None:
@@ -59,18 +59,14 @@ class OffsetStore:
         self.refresh()
 
     def _apply(self, change: Change) -> None:
-        try:
-            key = json.loads(change.key)
-            value = None if change.value is None else json.loads(change.value)
-        except ValueError:
+        stored = stored_offset(change.key, change.value)
+        if stored is None:
             return
-        if not isinstance(key, list) or len(key) != 2 or not isinstance(key[1], dict):
-            return
-        stored = self._offsets.setdefault(str(key[0]), {})
-        if isinstance(value, dict):
-            stored[_canonical(key[1])] = (key[1], value)
+        offsets = self._offsets.setdefault(stored.connector, {})
+        if stored.offset is not None:
+            offsets[partition_id(stored.partition)] = (stored.partition, stored.offset)
         else:
-            stored.pop(_canonical(key[1]), None)
+            offsets.pop(partition_id(stored.partition), None)
 
 
 class ConnectorOffsets:
@@ -89,11 +85,3 @@ class ConnectorOffsets:
         self._store.refresh()
         found = [self._store.offset(self._connector, partition) for partition in partitions]
         return [None if offset is None else dict(offset) for offset in found]
-
-
-def _canonical(partition: Partition) -> bytes:
-    return json.dumps(partition, sort_keys=True).encode()
-
-
-def _json(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()

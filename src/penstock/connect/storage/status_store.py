@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.connect.data.stored_offsets import compact_json
 from penstock.connect.storage.config_store import TaskId
 from penstock.connect.storage.topic_table import Change, Table
 
@@ -70,7 +71,7 @@ class StatusStore:
             return
         now = time.time_ns() // 1_000_000
         document = {"topic": {"name": topic, "connector": task[0], "task": task[1], "discoverTimestamp": now}}
-        self._put([Change(_topic_key(topic, task[0]), _json(document))])
+        self._put([Change(_topic_key(topic, task[0]), compact_json(document))])
 
     def forget_topics(self, connector: str) -> None:
         """Delete the topics of a connector."""
@@ -121,7 +122,7 @@ def _set(table: dict[Any, Any], key: Any, value: Any) -> None:
 def _written(status: Status | None) -> bytes | None:
     if status is None:
         return None
-    return _json(
+    return compact_json(
         {
             "state": status.state,
             "trace": status.trace,
@@ -142,10 +143,6 @@ def _read(document: Any) -> Status | None:
         document.get("version"),
         document.get("trace"),
     )
-
-
-def _json(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _parsed(value: bytes) -> Any:
