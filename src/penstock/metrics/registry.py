@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from penstock.errors import InvalidStateError
 from penstock.metrics.name import Metric, MetricName, MetricValue, RecordingLevel
 from penstock.metrics.samples import Samples
 
 if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
     from penstock.metrics.definitions import MeterDefinition
 
 __all__ = ["Meter", "MetricRegistry"]
@@ -85,6 +86,12 @@ class MetricRegistry(Mapping[MetricName, Metric]):
         self._samples = samples
         self._clock = clock
         self._metrics: dict[MetricName, Metric] = {}
+
+    @classmethod
+    def of(cls, config: StreamsConfig, clock: Callable[[], int]) -> Self:
+        """Return an empty registry with the ``metrics.`` settings of an application."""
+        level = RecordingLevel.of(config["metrics.recording.level"])
+        return cls(level, config["metrics.sample.window.ms"], config["metrics.num.samples"], clock=clock)
 
     def gauge(self, name: MetricName, read: Callable[[], MetricValue]) -> None:
         """Add a metric whose value a function returns."""

@@ -133,7 +133,7 @@ class TaskContext:
 
     def physical_name(self, topic: str) -> str:
         """Return a topic's name in the log; internal ones have the application's prefix."""
-        return f"{self._config['application.id']}-{topic}" if topic in self.topology.internal_topics else topic
+        return self.topology.physical_name(topic, self._config["application.id"])
 
     @property
     def caching(self) -> bool:

@@ -228,7 +228,7 @@ class TopologyTestDriver:
 
     def produced_topic_names(self) -> set[str]:
         """Return all topics that have been written; internal topics with the application's prefix."""
-        return {self._prefix + t if t in self.topology.internal_topics else t for t in self._written}
+        return {self._physical_name(topic) for topic in self._written}
 
     def get_state_store(self, name: str) -> Any:
         """Return the typed view of a state store."""
@@ -323,6 +323,9 @@ class TopologyTestDriver:
         self._offsets[topic] = offset + 1
         return offset
 
+    def _physical_name(self, topic: str) -> str:
+        return self.topology.physical_name(topic, self.config["application.id"])
+
     def _logical(self, topic: str) -> str:
         """Return the name of a topic in the topology; internal topics may have their full names too."""
         check_given(topic, str, "the name of a topic", "a text")
@@ -346,7 +349,7 @@ class TopologyTestDriver:
     ) -> tuple[Serde[Any], Serde[Any]]:
         key = key_serde or (node.key_serde if node else None) or self.config.get("default.key.serde")
         value = value_serde or (node.value_serde if node else None) or self.config.get("default.value.serde")
-        name = self._prefix + topic if topic in self.topology.internal_topics else topic
+        name = self._physical_name(topic)
         serdes = (_serde(key, "key"), _serde(value, "value"))
         key, value = (configured(serde, self.config.given) for serde in serdes)
         return bound(key, name, "key"), bound(value, name, "value")

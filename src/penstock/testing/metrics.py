@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.metrics import MetricRegistry, RecordingLevel
+from penstock.metrics import MetricRegistry
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 
 if TYPE_CHECKING:
@@ -32,14 +33,8 @@ class DriverMetrics:
     def __init__(
         self, topology: Topology, config: StreamsConfig, everywhere: Collection[str], clock: Callable[[], int]
     ) -> None:
-        level = RecordingLevel.of(config["metrics.recording.level"])
-        window_ms, samples = config["metrics.sample.window.ms"], config["metrics.num.samples"]
-        self.registry = MetricRegistry(level, window_ms, samples, clock=clock)
-        prefix = f"{config['application.id']}-"
-
-        def physical_name(topic: str) -> str:
-            return prefix + topic if topic in topology.internal_topics else topic
-
+        self.registry = MetricRegistry.of(config, clock)
+        physical_name = partial(topology.physical_name, application_id=config["application.id"])
         thread = threading.current_thread()
         thread_id = "main" if thread is threading.main_thread() else thread.name  # as Java names it
         others = [name for name in topology.nodes if name not in everywhere]

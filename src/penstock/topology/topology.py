@@ -85,6 +85,10 @@ class Topology:
                 f"the topology has no node {name!r}", hint=f"Its nodes are {', '.join(self.nodes)}."
             ) from None
 
+    def physical_name(self, topic: str, application_id: str) -> str:
+        """Return a topic's name in the log: internal topics have the application's prefix."""
+        return f"{application_id}-{topic}" if topic in self.internal_topics else topic
+
     @property
     def node_groups(self) -> tuple[tuple[str, ...], ...]:
         """Connected nodes, in order of sub-topology number; those of global stores are groups of their own."""

@@ -132,7 +132,7 @@ CLASSES = [
     "Retry", "StreamJoined", "StreamsConfig", "TableJoined", "TopologyTestDriver",
 ]  # fmt: skip
 OF_THE_LIBRARY = {
-    "Topology": {"children", "is_global"},
+    "Topology": {"children", "is_global", "physical_name"},
     "TopologyTestDriver": {"pipe_raw", "pipe_record", "read_raw", "peek_raw", "queue_size"},
 }
 PROTOCOLS = {"sensor"}  # any object that has the methods

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.continuous.hooks import wall_clock_ms
-from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
+from penstock.metrics import MetricName, MetricRegistry
 from penstock.metrics.definitions import COMMIT, POLLED, THREAD_PROCESS_LATENCY, THREAD_PROCESSED
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 from penstock.runtime.counting import TaskCounts
 from penstock.spark.driver.figures import Meter, RunFigures
+from penstock.states import State
 from penstock.version import __version__
 
 if TYPE_CHECKING:
@@ -19,12 +21,10 @@ if TYPE_CHECKING:
     from penstock.metrics.name import MetricValue
     from penstock.metrics.registry import Meter as MetricMeter
     from penstock.spark.batch.progress import BatchProgress
-    from penstock.states import State
     from penstock.topology.topology import Topology
 
 __all__ = ["AppMetrics", "MeasuredApplication"]
 
-_KAFKAS_STATES = ("CREATED", "REBALANCING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING", "PENDING_ERROR", "ERROR")
 _COMMIT_STEPS = ("publish", "changelog", "write", "send", "commit", "replicas")
 _MS = 1000
 
@@ -39,12 +39,10 @@ class AppMetrics:
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, state: Callable[[], State]) -> None:
-        level = RecordingLevel.of(config["metrics.recording.level"])
-        window_ms, samples = config["metrics.sample.window.ms"], config["metrics.num.samples"]
-        self.registry = MetricRegistry(level, window_ms, samples, clock=wall_clock_ms)
+        self.registry = MetricRegistry.of(config, wall_clock_ms)
         self._lock = threading.Lock()
         self._topology = topology
-        self._prefix = f"{config['application.id']}-"
+        self._physical_name = partial(topology.physical_name, application_id=config["application.id"])
         self._client = config["client.id"] or config["application.id"]
         # One thread stands for the loop: Spark gives a task to whatever worker is free, and its series stay the same.
         self._thread = f"{self._client}-StreamThread-1"
@@ -56,7 +54,7 @@ class AppMetrics:
         self._processed, self._latency, self._commits, self._polled = (
             self.registry.meter(definition, tags) for definition in meters
         )
-        self._constants(config, level, state)
+        self._constants(config, state)
 
     def __call__(self, progress: BatchProgress) -> None:
         """Add a batch, or what stream threads have done since the last look."""
@@ -82,9 +80,6 @@ class AppMetrics:
             found = self._tasks[task_id] = TaskMetrics(self.registry, self._topology, task)
         return found
 
-    def _physical_name(self, topic: str) -> str:
-        return self._prefix + topic if topic in self._topology.internal_topics else topic
-
     def _behind(self, partition: str, lag: int) -> None:
         """Note how many records wait in a partition."""
         if partition not in self._lag:
@@ -96,13 +91,13 @@ class AppMetrics:
             self.registry.gauge(name, lambda: self._lag[partition])
         self._lag[partition] = lag
 
-    def _constants(self, config: StreamsConfig, level: RecordingLevel, state: Callable[[], State]) -> None:
+    def _constants(self, config: StreamsConfig, state: Callable[[], State]) -> None:
         """Add the metrics of the client, and of its thread, that are read and not counted."""
         client = {"client-id": self._client}
         gauges: list[tuple[str, str, Callable[[], MetricValue]]] = [
             ("application-id", "The application's id.", lambda: str(config["application.id"])),
-            ("client-state", "The number of the state.", lambda: _KAFKAS_STATES.index(state().value)),
-            ("recording-level", "The recording level: 0 INFO, 1 DEBUG, 2 TRACE.", lambda: int(level)),
+            ("client-state", "The number of the state.", lambda: list(State).index(state())),
+            ("recording-level", "The recording level: 0 INFO, 1 DEBUG, 2 TRACE.", lambda: int(self.registry.level)),
             ("state", "The state of the application.", lambda: state().value),
             ("topology-description", "What the application runs.", lambda: str(self._topology.describe())),
             ("version", "The version of Penstock.", lambda: __version__),
