@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.errors import LogError
+from penstock.errors import LogError, UnknownTopicError
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -28,7 +28,7 @@ def lag_behind(log: TopicLog, plan: PhysicalPlan, positions: Mapping[str, int], 
     """
     try:
         ends = log.end_offsets(list(plan.external_topics))
-    except LogError as error:  # the lag is for people: no batch fails without it
+    except (LogError, UnknownTopicError) as error:  # the lag is for people: no batch fails without it
         _log.warning("the lag after batch %d is not known: %s", batch, error)
         return {}
     names = {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import LogError, PenstockError
+from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.plan.plan import changed
 from penstock.query.placement import PlacementNote
 from penstock.spark import faults
@@ -332,7 +332,7 @@ class Run:
             try:
                 application, mark = self.config["application.id"], f"{MARK} batch {committed[0]}"
                 self.log.commit_offsets(application, committed[1], mark, self.lease)
-            except LogError as error:  # lag tools will see it late, nothing else needs it
+            except (LogError, UnknownTopicError) as error:  # lag tools will see it late, nothing else needs it
                 _log.warning("the group's offsets are not committed: %s", error)
             if time.monotonic() - self._noted > _NOTE_S:
                 self._note_standing()
