@@ -36,7 +36,7 @@ HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("json_depth", "masking", "states"),
     ("errors", "version"),
-    ("durations", "given", "java_names", "java_text", "broker", "serving", "terminal", "user_code"),
+    ("clock", "durations", "given", "java_names", "java_text", "broker", "serving", "terminal", "user_code"),
     ("config", "registry"),
     ("serde",),
     ("state", "log", "topology"),
@@ -56,7 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 RANK = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 # state knows what a store is; datagen only makes records.
 ALSO: dict[str, frozenset[str]] = {"state": frozenset({"topology"})}
-ONLY: dict[str, frozenset[str]] = {"datagen": frozenset({"errors", "log", "durations"})}
+ONLY: dict[str, frozenset[str]] = {"datagen": frozenset({"errors", "log", "clock", "durations"})}
 
 # Of the sub-packages of a package each may import those before it.
 ROOMS: dict[str, tuple[str, ...]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from penstock.cli.output import working
+from penstock.clock import unix_ms
 from penstock.errors import LogError, SerializationError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Lines:
 
     def one(self, producer: TextProducer, key: str | bytes | None, value: str | bytes) -> None:
         """Add one record."""
-        now = time.time_ns() // 1_000_000 if self.timestamp_ms is None else self.timestamp_ms
+        now = unix_ms() if self.timestamp_ms is None else self.timestamp_ms
         null = self.null_value
         is_null = null is not None and value in (null, null.encode())
         producer.add(key, None if is_null else value, now)

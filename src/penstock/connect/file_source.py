@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.connect.positions import FilePosition, ensure_positions_topic, load_position, save_position
 from penstock.connect.tail import LineChunk, Tail
 from penstock.errors import LogError, TopicExistsError, UnknownTopicError
@@ -139,7 +139,7 @@ class FileSource:
         count = len(piece.lines)
         first = piece.position.lines - count
         values = pa.array(piece.lines, pa.large_binary())
-        times = pa.array(np.full(count, time.time_ns() // 1_000_000))
+        times = pa.array(np.full(count, unix_ms()))
         everything = pa.RecordBatch.from_arrays(
             [times, pa.nulls(count, pa.large_binary()), values], ["timestamp", "key", "value"]
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.errors import LogError, TopicExistsError, UnknownTopicError
 from penstock.log.base import LogTransaction, TopicLog
 
@@ -72,7 +72,7 @@ def save_position(transaction: LogTransaction, connector: str, position: FilePos
     """Add a position to a transaction."""
     record = pa.RecordBatch.from_pydict(
         {
-            "timestamp": pa.array([time.time_ns() // 1_000_000], pa.int64()),
+            "timestamp": pa.array([unix_ms()], pa.int64()),
             "key": pa.array([connector.encode()], pa.large_binary()),
             "value": pa.array([json.dumps(asdict(position)).encode()], pa.large_binary()),
         }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.clock import unix_ms
 from penstock.log.base import TopicLog
 from penstock.log.thread_clients import ThreadClients
 from penstock.runtime.sensor import Sensor
@@ -14,16 +14,11 @@ from penstock.runtime.sensor import Sensor
 if TYPE_CHECKING:
     from penstock.state.restore_progress import RestoreProgress
 
-__all__ = ["ThreadHooks", "ThreadLog", "wall_clock_ms"]
+__all__ = ["ThreadHooks", "ThreadLog"]
 
 
 class ThreadLog(TopicLog, ThreadClients, Protocol):
     """A topic log with the clients of stream threads."""
-
-
-def wall_clock_ms() -> int:
-    """Return the present time in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def _nothing(step: str) -> None:
@@ -42,7 +37,7 @@ class ThreadHooks:
             changelogs too), ``committed`` (by the log), ``kept <task>`` (by a replica).
     """
 
-    clock: Callable[[], int] = wall_clock_ms
+    clock: Callable[[], int] = unix_ms
     sensor: Sensor = field(default_factory=Sensor)
     on_restore: Callable[[RestoreProgress], None] | None = None
     reach: Callable[[str], None] = _nothing

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.log.base import TopicPartition
 from penstock.state.replica_position import ReplicaPosition
 from penstock.topology.stores import StoreSpec
@@ -56,7 +56,7 @@ class TaskPosition:
         """Return it as a replica holds it."""
         inputs = None if self.inputs is None else [[tp.topic, tp.partition, at] for tp, at in self.inputs.items()]
         stores = {name: [at.topic, at.topic_id, at.following, at.layout] for name, at in self.stores.items()}
-        notes: dict[str, Any] = {"stores": stores, "inputs": inputs, "noted_ms": time.time_ns() // 1_000_000}
+        notes: dict[str, Any] = {"stores": stores, "inputs": inputs, "noted_ms": unix_ms()}
         return ReplicaPosition(meta=dict(self.meta), notes=notes)
 
     @classmethod

@@ -20,6 +20,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from penstock.clock import unix_ms
 from penstock.continuous.changelog_sources import StoreSource, newest_numbers, store_sources, unlogged_stores
 from penstock.continuous.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
@@ -123,7 +124,7 @@ class Restorer:
 
     def _may_miss_deletions(self, source: StoreSource, start: int, noted_ms: int) -> bool:
         """Return whether there are new records, and deletions among them may have been removed since."""
-        away_ms = time.time_ns() // 1_000_000 - noted_ms
+        away_ms = unix_ms() - noted_ms
         if away_ms < int(setting(self._log.topic(source.topic).config, "delete.retention.ms")):
             return False
         records = self._log.iterate(source.topic, self._task.partition, start, source.end)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.continuous.changelog_sources import restored_places
 from penstock.continuous.figures import TaskFigures, ThreadFigures
 from penstock.continuous.global_state import GlobalState, open_globals
-from penstock.continuous.hooks import ThreadHooks, ThreadLog, wall_clock_ms
+from penstock.continuous.hooks import ThreadHooks, ThreadLog
 from penstock.continuous.outputs import parts_of_output
 from penstock.continuous.purging import Purger
 from penstock.continuous.refused import RefusedRecords
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from penstock.log.base import Fetched, TopicPartition
     from penstock.log.thread_clients import Fetcher, Part, ThreadProducer, Writer
 
-__all__ = ["StreamThread", "ThreadHooks", "ThreadLog", "wall_clock_ms"]
+__all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 
 _PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
 _PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as the writes to stores are in memory
 
 
 class StreamThread:
-    """Kafka's ``StreamThread``: runs some of an application's tasks. It is used by one thread of the process.
+    """Runs some of an application's tasks, in one thread of the process (Kafka: ``StreamThread``).
 
     Args:
         app: The application.
@@ -125,7 +125,7 @@ class StreamThread:
             self._resources.callback(self._close_tasks)
             self._begin(self._ids, {}, committed)
             self._committed_s = time.monotonic()
-            self._began_ms = wall_clock_ms()
+            self._began_ms = self._hooks.clock()
             self._resources = self._resources.pop_all()
 
     def step(self, timeout_s: float) -> bool:
@@ -185,7 +185,7 @@ class StreamThread:
                 task.commit(following, moved[task.id])
                 self._hooks.reach(f"kept {task.id}")
         self._commits += 1
-        self._committed_ms = wall_clock_ms()
+        self._committed_ms = self._hooks.clock()
         self._purger.note(offsets)
 
     def close(self, *, commit: bool) -> None:

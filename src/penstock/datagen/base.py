@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.clock import unix_ms
 from penstock.errors import ConfigError
 
 __all__ = ["Generated", "Settings", "disordered", "event_times", "paced"]
@@ -53,7 +54,7 @@ class Settings:
     @property
     def first_ms(self) -> int:
         """The first event's time."""
-        return time.time_ns() // 1_000_000 if self.start_ms is None else self.start_ms
+        return unix_ms() if self.start_ms is None else self.start_ms
 
     def random(self, salt: str) -> random.Random:
         """Make a source of random numbers for one generator."""

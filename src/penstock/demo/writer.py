@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
+from penstock.clock import unix_ms
 from penstock.datagen.access_log import access_log
 from penstock.datagen.base import Settings, paced
 from penstock.demo.access_log import hit_time
@@ -45,7 +45,7 @@ class LogWriter:
 
     def _write(self) -> None:
         written = self.path.stat().st_size if self.path.exists() else 0
-        start_ms = _last_time(self.path) if written else time.time_ns() // 1_000_000 - 600_000
+        start_ms = _last_time(self.path) if written else unix_ms() - 600_000
         settings = Settings(
             seed=written,  # another stretch of visits in each run
             rate=self._rate / SPEED,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.clock import unix_ms
 from penstock.durations import DurationLike, TimestampLike, duration_ms, timestamp_ms
 from penstock.errors import ConfigError, UnknownTopicError
 from penstock.log.base import TopicPartition
@@ -87,7 +87,7 @@ class Target:
     @classmethod
     def ago(cls, duration: DurationLike, now_ms: int | None = None) -> Target:
         """Move to the first records that are not older than a duration."""
-        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        now = unix_ms() if now_ms is None else now_ms
         target = cls.at(now - duration_ms(duration))
         return cls(f"the first records of the last {duration}", target.of)
 

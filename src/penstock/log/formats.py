@@ -6,13 +6,13 @@ Each application has a compacted topic for them, ``<application.id>-penstock-for
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.errors import TopicExistsError
 from penstock.log.base import TopicLog, TopicPartition
 
@@ -53,7 +53,7 @@ def note_formats(log: TopicLog, application: str, formats: Mapping[str, TopicFor
     known = {name: found for name, _, found in _entries(log, topic)}
     new = {name: found for name, found in formats.items() if known.get(name) != found}
     if new:
-        now = time.time_ns() // 1_000_000
+        now = unix_ms()
         columns = {
             "timestamp": pa.array([now] * len(new), pa.int64()),
             "key": pa.array([name.encode() for name in new], pa.large_binary()),

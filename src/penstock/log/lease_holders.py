@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import socket
-import time
 from datetime import UTC, datetime
 
+from penstock.clock import unix_ms
 from penstock.errors import FencedError
 from penstock.log.base import Lease
 from penstock.log.processes import runs_here
@@ -15,7 +15,7 @@ __all__ = ["holder_runs", "is_fresh", "runs_already"]
 
 def is_fresh(lease: Lease) -> bool:
     """Return whether the lease is held, and its last heartbeat is no older than ``ttl_ms``."""
-    return not lease.released and time.time_ns() // 1_000_000 - lease.heartbeat_ms <= lease.ttl_ms
+    return not lease.released and unix_ms() - lease.heartbeat_ms <= lease.ttl_ms
 
 
 def holder_runs(lease: Lease, process_start: str) -> bool:

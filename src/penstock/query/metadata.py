@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
+from penstock.clock import unix_ms
 from penstock.errors import ConfigError, PenstockError
 from penstock.java_names import with_java_names
 from penstock.query.placement import TaskPlaces
@@ -72,7 +73,7 @@ class Instance:
     role: Literal["active", "standby"]
     machine: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
-    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    started_ms: int = field(default_factory=unix_ms)
     heartbeat_ms: int = 0
     serves_http: bool = True
     place: str = ""
@@ -122,7 +123,7 @@ class Instances:
         if time.monotonic() - self._looked > self._refresh_s:
             self._found = self._read()
             self._looked = time.monotonic()
-        now = time.time_ns() // 1_000_000
+        now = unix_ms()
         found = [one for one in self._found if one.is_alive(now)]
         return sorted(found, key=lambda one: (one.role != "active", -one.started_ms))
 
@@ -140,7 +141,7 @@ class Instances:
 
     def forget_dead(self) -> None:
         """Delete the documents of instances that have been silent for long."""
-        now = time.time_ns() // 1_000_000
+        now = unix_ms()
         for one in self._read():
             if now - one.heartbeat_ms > _FORGOTTEN_MS:
                 delete_document(self._checkpoint, one.document)
@@ -167,7 +168,7 @@ class Registration:
         self._thread.start()
 
     def _write(self) -> None:
-        beating = replace(self._instance, heartbeat_ms=time.time_ns() // 1_000_000, place=self._place())
+        beating = replace(self._instance, heartbeat_ms=unix_ms(), place=self._place())
         write_document(self._checkpoint, self._instance.document, json.dumps(asdict(beating)))
 
     def _beat(self) -> None:

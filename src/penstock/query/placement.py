@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.errors import PenstockError
 from penstock.java_names import with_java_names
 from penstock.state.documents import delete_document, read_document, write_document
@@ -117,7 +118,7 @@ class PlacementNote:
 
     def write(self, places: Mapping[str, TaskPlaces]) -> None:
         """Note the places of all tasks: at most once a second, and every five seconds if nothing changes."""
-        now = _now_ms()
+        now = unix_ms()
         if now - self._at_ms < (_AGAIN_MS if places == self._written else _CHANGED_MS):
             return
         self._written, self._at_ms = dict(places), now
@@ -156,12 +157,8 @@ class Placements:
     def _read(self) -> Mapping[str, TaskPlaces]:
         try:
             found = json.loads(read_document(self._checkpoint, _DOCUMENT) or "{}")
-            if _now_ms() - int(found.get("written_ms", 0)) > _VALID_MS:
+            if unix_ms() - int(found.get("written_ms", 0)) > _VALID_MS:
                 return {}
             return {task: TaskPlaces.of(each) for task, each in found["tasks"].items()}
         except (PenstockError, OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError):
             return {}  # one of another version, or a checkpoint that cannot be reached: queries go on without it
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

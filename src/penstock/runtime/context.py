@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import reprlib
-import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from penstock.clock import unix_ms
 from penstock.errors import ProcessingError, SerializationError, TopologyError
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
 from penstock.runtime.inputs import TaskInput
@@ -59,7 +59,7 @@ class Surroundings:
 
     def start_ms(self) -> int:
         """Return the time at which the task starts."""
-        return int(time.time() * 1000) if self.wall_clock_ms is None else self.wall_clock_ms
+        return unix_ms() if self.wall_clock_ms is None else self.wall_clock_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.topology.functions import Function
 
 __all__ = ["extractor_of"]
@@ -34,7 +34,7 @@ def _partition_time_if_invalid(record: Any, partition_time_ms: int) -> int:
 
 def _wall_clock(record: Any, partition_time_ms: int) -> int:  # noqa: ARG001 - an extractor's signature
     """Return the present time."""
-    return int(time.time() * 1000)
+    return unix_ms()
 
 
 _BY_NAME: dict[str, Callable[[Any, int], int] | None] = {

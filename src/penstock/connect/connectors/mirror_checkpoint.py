@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import ClassVar
 
+from penstock.clock import unix_ms
 from penstock.connect.config import ConfigValue
 from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector, MirrorTask, report_error
 from penstock.connect.data import BYTES, SourceRecord
@@ -40,7 +41,7 @@ class MirrorCheckpointTask(MirrorTask):
             self._checkpoints.commit(self._groups)
         if not self._is_due(_EMIT):
             return None
-        now = time.time_ns() // 1_000_000
+        now = unix_ms()
         return [self._record(mark, now) for mark in self._checkpoints.moved(self._groups)]
 
     def _is_due(self, name: str) -> bool:

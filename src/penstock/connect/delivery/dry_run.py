@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.connect.api import SourceTask, TransactionContext
 from penstock.connect.data import ConnectRecord, SourceRecord, java_name
 from penstock.connect.delivery.conversion import Converters, Encoded
@@ -148,7 +149,7 @@ def _through(
         record = made
     if converters is not None and isinstance(record, SourceRecord):
         try:
-            yield "converted", converters.encode(record, time.time_ns() // 1_000_000)
+            yield "converted", converters.encode(record, unix_ms())
         except PenstockError as error:
             yield "converted", _error(error)
 

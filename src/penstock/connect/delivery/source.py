@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.connect.api import OffsetReader, SourceTask, TransactionContext
 from penstock.connect.data import RetriableError, SourceRecord
 from penstock.connect.delivery.conversion import Converters, Encoded, batches_of
@@ -50,7 +50,7 @@ class SourceDelivery:
         chain: TransformationChain,
         *,
         on_step: OnStep = lambda _step: None,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock_ms: Callable[[], int] = unix_ms,
     ) -> None:
         self.task, self.settings = task, settings
         self.offsets = StoredOffsets(log, identity[0])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.connect.data.stored_offsets import offset_record, partition_id, stored_offset
 from penstock.errors import TopicExistsError, UnknownTopicError
 from penstock.log.base import LogTransaction, TopicLog
@@ -61,7 +61,7 @@ class StoredOffsets:
         """Add offsets to a transaction; None deletes one."""
         if not offsets:
             return
-        now = time.time_ns() // 1_000_000
+        now = unix_ms()
         records = [offset_record(self._connector, partition, offset) for partition, offset in offsets]
         keys, values = (pa.array(column, pa.large_binary()) for column in zip(*records, strict=True))
         columns = [pa.array([now] * len(records)), keys, values]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from penstock.clock import unix_ms
 from penstock.connect.delivery.stored_offsets import StoredOffsets, ensure_topic
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.reading import SourceReader, source_partition
@@ -109,4 +108,4 @@ class MirrorHeartbeat:
 
 def heartbeat_now(flow: Flow) -> Heartbeat:
     """A heartbeat of a flow with the time of now."""
-    return Heartbeat(flow.source.alias, flow.target.alias, time.time_ns() // 1_000_000)
+    return Heartbeat(flow.source.alias, flow.target.alias, unix_ms())

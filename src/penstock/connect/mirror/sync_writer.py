@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.connect.delivery.stored_offsets import ensure_topic
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.offset_syncs import SyncState
@@ -72,7 +71,7 @@ def append_pairs(log: TopicLog, topic: str, pairs: list[tuple[bytes, bytes]]) ->
     """
     if not pairs:
         return
-    now = time.time_ns() // 1_000_000
+    now = unix_ms()
     columns = [[now] * len(pairs), [key for key, _ in pairs], [value for _, value in pairs]]
     types = [pa.int64(), pa.large_binary(), pa.large_binary()]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.connect.storage.topic_table import Change, Table
 
 __all__ = ["ConfigStore", "RestartRequest", "TargetState", "TaskId"]
@@ -145,7 +145,7 @@ class ConfigStore:
     def renew_session_key(self) -> None:
         """Make a new key for internal requests."""
         key = base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
-        now = time.time_ns() // 1_000_000
+        now = unix_ms()
         self._put([_change("session-key", {"key": key, "algorithm": "HmacSHA256", "creation-timestamp": now})])
 
     def lead(self) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.connect.data.stored_offsets import compact_json
 from penstock.connect.storage.config_store import TaskId
 from penstock.connect.storage.topic_table import Change, Table
@@ -69,7 +69,7 @@ class StatusStore:
         """Store that a task uses a topic, if it is not known yet."""
         if topic in self.topics.get(task[0], {}):
             return
-        now = time.time_ns() // 1_000_000
+        now = unix_ms()
         document = {"topic": {"name": topic, "connector": task[0], "task": task[1], "discoverTimestamp": now}}
         self._put([Change(_topic_key(topic, task[0]), compact_json(document))])
 

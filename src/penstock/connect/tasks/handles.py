@@ -17,6 +17,7 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
+from penstock.clock import unix_ms
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
 
@@ -63,7 +64,7 @@ class Progress:
         """Add what a task reports."""
         self.records += records
         if records:
-            self.last_record_ms = time.time_ns() // 1_000_000
+            self.last_record_ms = unix_ms()
         if error is not None:
             self.errors += 1
             self.last_error = error

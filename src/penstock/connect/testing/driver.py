@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from penstock.clock import unix_ms
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
 from penstock.connect.data import Header, Headers, SinkRecord, SourceRecord
 from penstock.connect.delivery import Converters, SinkDelivery, SourceDelivery, Step
@@ -109,7 +109,7 @@ class ConnectTestDriver:
     ) -> None:
         """Write values to a topic, as the connector's converters write them."""
         made = Headers(Header(name, value) for name, value in (headers or {}).items())
-        now = time.time_ns() // 1_000_000
+        now = unix_ms()
         count = ensure_topic(self.log, topic, partition + 1)
         if count <= partition:
             self.log.create_partitions(topic, partition + 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.connect.worker.refusals import RequestError
 
 __all__ = ["Loggers", "known_level"]
@@ -69,7 +69,7 @@ class Loggers:
         with self._lock:
             below = [name for name in {*self._levels, *_known_names()} if _is_below(name, namespace)]
             changed = sorted(name for name in {namespace, *below} if self._effective(name) != wanted)
-            now = time.time_ns() // 1_000_000
+            now = unix_ms()
             for name in changed:
                 self._levels[name] = wanted
                 self._changed_ms[name] = now

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.clients.dispatch import open_producer
@@ -81,7 +81,7 @@ class Producer:
             on_delivery: Called with the Delivery or the error, within a later call of this producer.
         """
         self._check_may_send()
-        at = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        at = unix_ms() if timestamp is None else timestamp
         self._client.send(ProducerRecord(topic, value, key, at, partition, headers), on_delivery)
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:

@@ -6,7 +6,6 @@ A stored row omits columns that can be restored: offsets without gaps, keys and 
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
+from penstock.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
 
@@ -126,7 +126,7 @@ def normalise(records: pa.RecordBatch, *, append_time_ms: int | None = None) -> 
         elif name != "offset":
             columns[name] = None if name == "timestamp" else pa.nulls(count, kind)
     if append_time_ms is not None or columns["timestamp"] is None:
-        now = append_time_ms if append_time_ms is not None else time.time_ns() // 1_000_000
+        now = append_time_ms if append_time_ms is not None else unix_ms()
         columns["timestamp"] = pa.repeat(pa.scalar(now, pa.int64()), count)
     if columns["timestamp"].null_count:
         raise LogError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import sqlite3
-import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from penstock.clock import unix_ms
 from penstock.errors import FencedError, other_inputs
 from penstock.log.base import Lease
 from penstock.log.embedded.database import Database
@@ -108,7 +108,7 @@ class Coordination:
         Raises:
             FencedError: Another instance runs, or has run since ``replacing``; the message names it.
         """
-        now = _now_ms()
+        now = unix_ms()
         with self._database.writing() as connection:
             held = _lease(connection, application)
             if replacing is not None:
@@ -133,7 +133,7 @@ class Coordination:
         with self._database.writing() as connection:
             check_lease(connection, lease.application, lease.epoch)
             connection.execute(
-                "UPDATE leases SET heartbeat_ms = ? WHERE application = ?", (_now_ms(), lease.application)
+                "UPDATE leases SET heartbeat_ms = ? WHERE application = ?", (unix_ms(), lease.application)
             )
 
     def release_lease(self, lease: Lease) -> None:
@@ -231,7 +231,3 @@ def _lease(connection: sqlite3.Connection, application: str) -> Lease | None:
 def _process_start(connection: sqlite3.Connection, application: str) -> str:
     found = connection.execute("SELECT process_start FROM leases WHERE application = ?", (application,)).fetchone()
     return str(found[0])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterable, Mapping
 
+from penstock.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import GroupState, Lease, OffsetAndMetadata, TopicPartition
 from penstock.log.embedded import membership
@@ -33,7 +33,7 @@ class ConsumerGroups:
             if lease is not None:
                 check_lease(connection, lease.application, lease.epoch)
             noted = {place: OffsetAndMetadata(each, metadata) for place, each in offsets.items()}
-            write_offsets(connection, group, noted, _now_ms())
+            write_offsets(connection, group, noted, unix_ms())
 
     def commit_as(self, me: Membership, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the group's next offsets as a member.
@@ -44,7 +44,7 @@ class ConsumerGroups:
         with self._database.writing() as connection:
             membership.check_owner(connection, me, offsets)
             plain = {place: OffsetAndMetadata(each) for place, each in offsets.items()}
-            write_offsets(connection, me.group, plain, _now_ms())
+            write_offsets(connection, me.group, plain, unix_ms())
 
     def committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return the group's next offsets by partition."""
@@ -84,7 +84,7 @@ class ConsumerGroups:
             known = membership.members_of(connection, group)
         if known:
             with self._database.writing() as connection:
-                membership.expire(connection, group, _now_ms())
+                membership.expire(connection, group, unix_ms())
         with self._database.reading() as connection:
             state, assignor = membership.state_of(connection, group)
             return GroupState(state, assignor, tuple(membership.members_of(connection, group)))
@@ -96,7 +96,7 @@ class ConsumerGroups:
             LogError: The group has members.
         """
         with self._database.writing() as connection:
-            membership.expire(connection, group, _now_ms())
+            membership.expire(connection, group, unix_ms())
             members = membership.members_of(connection, group)
             if members:
                 raise LogError(
@@ -111,22 +111,22 @@ class ConsumerGroups:
     def join_group(self, group: str, request: JoinRequest) -> Membership:
         """Join the group as a new member."""
         with self._database.writing() as connection:
-            return membership.join(connection, group, request, _now_ms())
+            return membership.join(connection, group, request, unix_ms())
 
     def sync_group(self, me: Membership, held: Iterable[TopicPartition], topics: Iterable[str]) -> Share:
         """Report the partitions that this member holds, and return its share."""
         with self._database.writing() as connection:
-            return membership.sync(connection, me, held, topics, _now_ms())
+            return membership.sync(connection, me, held, topics, unix_ms())
 
     def heartbeat(self, me: Membership, topics: Iterable[str]) -> None:
         """Send a member's heartbeat."""
         with self._database.writing() as connection:
-            membership.heartbeat(connection, me, topics, _now_ms())
+            membership.heartbeat(connection, me, topics, unix_ms())
 
     def leave_group(self, me: Membership) -> None:
         """Leave the group; the member's partitions are free at once."""
         with self._database.writing() as connection:
-            membership.leave(connection, me, _now_ms())
+            membership.leave(connection, me, unix_ms())
 
     def group_generation(self, group: str) -> int:
         """Return a number that grows whenever members have to check their share again."""
@@ -146,7 +146,3 @@ def write_offsets(
         "INSERT OR REPLACE INTO group_notes VALUES (?, ?, ?, ?)",
         [(group, place.topic, place.partition, each.metadata) for place, each in offsets.items()],
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -11,6 +11,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import Fetched, Isolation, OffsetAndTime, Span, Stretch, TopicInfo, TopicPartition
 from penstock.log.embedded import catalog, records
@@ -66,7 +67,7 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic; raises TopicExistsError if there is one of that name."""
         with self._database.writing() as connection:
-            catalog.create(connection, name, partitions, config, _now_ms())
+            catalog.create(connection, name, partitions, config, unix_ms())
 
     def create_partitions(self, name: str, total: int) -> None:
         """Add partitions until the topic has ``total``."""
@@ -271,7 +272,7 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
             slot = catalog.slot(connection, topic, partition)
         stamped = setting(slot.config, "message.timestamp.type") == "LogAppendTime"
         try:
-            normal = normalise(batch, append_time_ms=_now_ms() if stamped else None)
+            normal = normalise(batch, append_time_ms=unix_ms() if stamped else None)
         except pa.ArrowInvalid as error:
             raise LogError(
                 f"{topic}-{partition}: records of the wrong types: {error}", hint="use RECORD_SCHEMA"
@@ -298,10 +299,6 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
 
 
 _PIECE_RECORDS = 100_000
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def open_embedded(url: str) -> EmbeddedLog:

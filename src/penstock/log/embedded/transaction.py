@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from sqlite3 import Connection
@@ -10,6 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.errors import FencedError, InvalidStateError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded import catalog, records
@@ -91,7 +91,7 @@ class EmbeddedTransaction:
         """Write everything; called by the log when the block ends."""
         self._check_open()
         self._ended = True
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = unix_ms()
         with self._log.writing() as connection:
             check_producer(connection, self._id, self._epoch)
             for lease in self._leases:

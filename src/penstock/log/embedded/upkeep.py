@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from penstock.clock import unix_ms
 from penstock.errors import LogError, UnknownTopicError
 from penstock.log.base import TopicInfo, TopicPartition
 from penstock.log.embedded import catalog
@@ -46,7 +47,7 @@ class Upkeep:
         A record is removed ``retention.ms`` after its timestamp or its append, whichever is later, so that a backfill
         of old records stays readable. ``retention.bytes`` counts bytes as stored.
         """
-        now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        now = unix_ms() if now_ms is None else now_ms
         for topic in self._listing():
             policy = setting(topic.config, "cleanup.policy")
             for partition in range(topic.partitions):
@@ -75,7 +76,7 @@ class Upkeep:
 
     def compact(self, topic: str, partition: int, now_ms: int | None = None) -> None:
         """Keep the last record of each key, and drop tombstones after ``delete.retention.ms``. Offsets stay."""
-        compact_partition(self._database, topic, partition, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
+        compact_partition(self._database, topic, partition, unix_ms() if now_ms is None else now_ms)
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> int:
         """Remove all records below an offset and return the new first offset."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.clock import unix_ms
 from penstock.errors import PenstockError
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.failures import failure
@@ -90,7 +91,7 @@ def _not_written(
 def _rows(records: pa.RecordBatch) -> Iterator[tuple[int, bytes | None, bytes | None, Any]]:
     names = set(records.schema.names)
     count = records.num_rows
-    now = time.time_ns() // 1_000_000
+    now = unix_ms()
     times = records.column("timestamp").to_pylist() if "timestamp" in names else repeat(now, count)
     if "timestamp" in names and records.column("timestamp").null_count:
         times = [now if each is None else each for each in times]

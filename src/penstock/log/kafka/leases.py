@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
+from penstock.clock import unix_ms
 from penstock.errors import FencedError, LogUnavailableError
 from penstock.log.base import Lease
 from penstock.log.kafka.failures import error_of, persist
@@ -58,7 +59,7 @@ class Leases:
             transactional_id=_id(application), operation="WRITE",
         )  # fmt: skip
         held = self._check_free(application, force=force, replacing=replacing)
-        now = _now_ms()
+        now = unix_ms()
         epoch = (held.epoch if held else 0) + 1
         lease = Lease(application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False)
         self._write(lease)
@@ -87,7 +88,7 @@ class Leases:
         """Send a heartbeat; raises FencedError if a newer instance has taken over, but nothing if no broker answers."""
         try:
             self.check(lease.application, lease.epoch)
-            self._write(_replaced(lease, heartbeat_ms=_now_ms()))
+            self._write(_replaced(lease, heartbeat_ms=unix_ms()))
             if time.monotonic() - self._noted_at > _NOTE_EVERY_S:
                 self._note(lease.application)
         except LogUnavailableError as error:
@@ -110,7 +111,7 @@ class Leases:
         try:
             held = self.read(lease.application)
             if held is not None and held.epoch == lease.epoch:
-                self._write(_replaced(lease, heartbeat_ms=_now_ms(), released=True))
+                self._write(_replaced(lease, heartbeat_ms=unix_ms(), released=True))
         except LogUnavailableError as error:
             _log.warning("the lease of %s could not be given back: %s", lease.application, error.message)
 
@@ -171,7 +172,3 @@ def _id(application: str) -> str:
 
 def _replaced(lease: Lease, **changes: int) -> Lease:
     return Lease(**{**asdict(lease), **changes})
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import TopicPartition
 
@@ -32,7 +31,7 @@ def checked(topic: str, partition: int, records: pa.RecordBatch) -> pa.RecordBat
     except pa.ArrowInvalid as error:
         raise LogError(f"{topic}-{partition}: records of the wrong types: {error}", hint="use RECORD_SCHEMA") from error
     if records.column("timestamp").null_count:
-        times = records.column("timestamp").fill_null(time.time_ns() // 1_000_000)
+        times = records.column("timestamp").fill_null(unix_ms())
         records = records.set_column(records.schema.get_field_index("timestamp"), "timestamp", times)
     return records
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from penstock.clock import unix_ms
 from penstock.errors import LogUnavailableError
 from penstock.log.base import TopicPartition
 from penstock.log.url import kafka_servers
@@ -147,7 +148,7 @@ class LogCommits:
 
     def _looked(self, known: Offsets) -> LogCommit:
         self._looks += 1
-        seen_ms = time.time_ns() // 1_000_000
+        seen_ms = unix_ms()
         offsets = self._log.committed_offsets(self._app.application_id)
         repartition = self._app.repartition_topics
         ends = self._log.end_offsets([*self._topics, *repartition])

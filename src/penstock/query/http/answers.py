@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +22,6 @@ __all__ = [
     "from_cursor",
     "key_of_cursor",
     "lag_of",
-    "now_ms",
     "refused",
     "to_cursor",
     "value_of",
@@ -136,8 +134,3 @@ def lag_of(lag: LagInfo) -> dict[str, int]:
     """Return the lag of a copy as plain data."""
     at, end = lag.current_offset_position, lag.end_offset_position
     return {"current_offset_position": at, "end_offset_position": end, "offset_lag": lag.offset_lag}
-
-
-def now_ms() -> int:
-    """Return the wall-clock time in milliseconds."""
-    return time.time_ns() // 1_000_000

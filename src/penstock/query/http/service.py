@@ -7,6 +7,7 @@ from copy import copy
 from itertools import islice
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.errors import StateError
 from penstock.query.committed.lag import LagWatch
 from penstock.query.execute import position_of
@@ -18,7 +19,6 @@ from penstock.query.http.answers import (
     from_cursor,
     key_of_cursor,
     lag_of,
-    now_ms,
     refused,
     to_cursor,
     value_of,
@@ -255,7 +255,7 @@ class QueryService:
     def not_fresh(self, wanted: Freshness) -> StateError | None:
         """Return the error (NOT_UP_TO_BOUND) if the committed state is not fresh enough; else None."""
         commit = self.state.commits.newest()
-        staleness = None if commit is None else now_ms() - commit.committed_ms
+        staleness = None if commit is None else unix_ms() - commit.committed_ms
         limit_ms = wanted.max_staleness_ms
         is_stale = limit_ms is not None and (staleness is None or staleness > limit_ms)
         if commit is None:
@@ -367,7 +367,7 @@ class QueryService:
             "batch": batch,
             "position": position,
             "committed_ms": committed_ms or None,
-            "staleness_ms": max(0, now_ms() - committed_ms) if committed_ms else None,
+            "staleness_ms": max(0, unix_ms() - committed_ms) if committed_ms else None,
             "records_behind": None if self._lag is None else self._lag.behind(self.state.commits.newest()),
             "role": "active" if self.is_active() else "standby",
             "host": None if self.host is None else str(self.host),

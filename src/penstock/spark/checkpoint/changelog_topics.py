@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.clock import unix_ms
 from penstock.errors import CheckpointMismatchError, CoPartitionError
 from penstock.plan.changelog_topics import changelog_topic, numbers_topic
 from penstock.state.changelog.numbers import APPLICATION
@@ -96,7 +96,7 @@ def note_application(app: PlannedApp, stored: StoredPlan) -> None:
 
 def write_application(log: TopicLog, application: str, facts: Mapping[str, Any]) -> None:
     """Append the note of an application to the topic of numbers, which exists."""
-    columns = {"timestamp": [int(time.time() * 1000)], "key": [APPLICATION], "value": [json.dumps(facts).encode()]}
+    columns = {"timestamp": [unix_ms()], "key": [APPLICATION], "value": [json.dumps(facts).encode()]}
     types = {"timestamp": pa.int64(), "key": pa.large_binary(), "value": pa.large_binary()}
     record = pa.RecordBatch.from_pydict({name: pa.array(rows, types[name]) for name, rows in columns.items()})
     log.append(numbers_topic(application), 0, record)

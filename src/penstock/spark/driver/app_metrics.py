@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.continuous.hooks import wall_clock_ms
+from penstock.clock import unix_ms
 from penstock.metrics import MetricName, MetricRegistry
 from penstock.metrics.definitions import COMMIT, POLLED, THREAD_PROCESS_LATENCY, THREAD_PROCESSED
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
@@ -39,7 +39,7 @@ class AppMetrics:
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, state: Callable[[], State]) -> None:
-        self.registry = MetricRegistry.of(config, wall_clock_ms)
+        self.registry = MetricRegistry.of(config, unix_ms)
         self._lock = threading.Lock()
         self._topology = topology
         self._physical_name = partial(topology.physical_name, application_id=config["application.id"])

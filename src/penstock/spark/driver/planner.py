@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.clock import unix_ms
 from penstock.errors import UnknownTopicError
 from penstock.spark.batch.bins import cut_into_bins
 from penstock.spark.checkpoint.identities import recreated_error, recreated_topics
@@ -118,7 +119,7 @@ class Planner:
         waiting = sum(end - begin[tp] for tp, end in streams.items())
         tick = before.tick
         if self._job.tick_ms and self._target is None:
-            tick = max(tick, int(time.time() * 1000) // self._job.tick_ms)
+            tick = max(tick, unix_ms() // self._job.tick_ms)
         settled = (
             not starts and tables.items() <= before.ends.items() and tick == before.tick and ids == dict(before.ids)
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.clock import unix_ms
 from penstock.config.offset_reset import back_ms
 from penstock.errors import OffsetOutOfRangeError
 
@@ -43,7 +43,7 @@ def first_positions(
     Raises:
         OffsetOutOfRangeError: The policy is "none" and there is no committed offset.
     """
-    now_ms = int(time.time() * 1000)
+    now_ms = unix_ms()
     found: dict[TopicPartition, int] = {}
     times: dict[TopicPartition, int] = {}
     for tp in new:

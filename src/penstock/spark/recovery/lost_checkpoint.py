@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from penstock.clock import unix_ms
 from penstock.errors import CheckpointMismatchError
 from penstock.plan.evolution import require_compatible
 from penstock.plan.stored import StoredPlan
@@ -230,7 +230,7 @@ class LostCheckpoint:
 
 def _spark_note(end: SourceOffset) -> str:
     """Make Spark's note of a batch with this end."""
-    facts = {"batchWatermarkMs": 0, "batchTimestampMs": int(time.time() * 1000), "conf": {}}
+    facts = {"batchWatermarkMs": 0, "batchTimestampMs": unix_ms(), "conf": {}}
     return "\n".join(["v1", json.dumps(facts), json.dumps(end.to_json())])
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.plan.plan import TaskRun
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
@@ -61,7 +62,7 @@ class _Attempt:
         self._work = work
         self._job = work.job
         self._log = log_of(work.job)
-        self._metrics: dict[str, Any] = {"began_ms": int(time.time() * 1000)}
+        self._metrics: dict[str, Any] = {"began_ms": unix_ms()}
         self._seconds: dict[str, float] = {}
 
     def run(self) -> tuple[list[HandedRows], Envelope]:
@@ -194,7 +195,7 @@ class _Attempt:
         try:
             stream_task = task.stream_task(make, shared)
             held = work.run.phase in work.sub.held
-            output = stream_task.process(records, int(time.time() * 1000), hold_punctuation=held)
+            output = stream_task.process(records, unix_ms(), hold_punctuation=held)
         finally:
             notes.end()
         self._mark("process", started)
@@ -218,7 +219,7 @@ class _Attempt:
 @cache
 def _counting() -> CountingSensor:
     """Return the counts of this process, whose tasks take turns."""
-    return CountingSensor(lambda: time.time_ns() // 1_000_000)
+    return CountingSensor(unix_ms)
 
 
 @cache

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.clock import unix_ms
 from penstock.plan.partitions import source_topics
 from penstock.runtime.global_stores import GlobalViews
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
@@ -129,7 +129,7 @@ class GlobalStores:
             state = BatchState(at.batch + 1, {name: reader.map(name) for name in self._names}, at.meta)
             task = StreamTask(self._topology, self._config, TaskPart(_TASK, {}, self._nodes), state)
             batches = [TopicBatch(tp.topic, tp.partition, batch) for batch in records]
-            output = task.process(batches, int(time.time() * 1000))
+            output = task.process(batches, unix_ms())
             task.close()
             changes = state.sorted_changes()
         finally:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import TopicLog
 
@@ -92,7 +92,7 @@ class Journal:
         checksum = _checksum(self._last, body)
         value = json.dumps({**body, "checksum": checksum}, ensure_ascii=False).encode()
         columns = {
-            "timestamp": pa.array([time.time_ns() // 1_000_000], pa.int64()),
+            "timestamp": pa.array([unix_ms()], pa.int64()),
             "key": pa.array([b"statement"], pa.large_binary()),
             "value": pa.array([value], pa.large_binary()),
         }

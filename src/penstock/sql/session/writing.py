@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.log.base import TopicLog
 from penstock.serde.binding import bound, configured
 from penstock.serde.partitioner import partition_for
@@ -33,7 +33,7 @@ def write_row(log: TopicLog, row: InsertedRow, app: Mapping[str, Any]) -> None:
     key_serde, value_serde = (bound(serde, topic, part) for serde, part in zip(serdes, ("key", "value"), strict=True))
     key, value = key_serde.serialize(row.key), value_serde.serialize(row.value)
     count = log.partitions(topic)
-    now = time.time_ns() // 1_000_000
+    now = unix_ms()
     columns = {
         "timestamp": pa.array([now if row.timestamp is None else row.timestamp], pa.int64()),
         "key": pa.array([key], pa.large_binary()),
