@@ -149,7 +149,7 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         from penstock.spark.driver.running import Run
 
         run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
-        run.restore_listener, run.metrics = self._restore_listener, (self._app_metrics,)
+        run.restore_listener, run.metrics = self._restore_listener, self._app_metrics
         try:
             run.launch(until_latest=until == "latest")
             self._serve()

@@ -4,8 +4,21 @@ A task counts in a `CountingSensor` (`penstock.runtime.counting`); `TaskMetrics`
 whose metrics have the groups, names, tags and units of Kafka Streams.
 """
 
+from penstock.metrics.batches import BatchHistory, BatchRecord
+from penstock.metrics.lag import PartitionLag
 from penstock.metrics.name import Metric, MetricName, RecordingLevel
 from penstock.metrics.prometheus import prometheus_text
 from penstock.metrics.registry import MetricRegistry
+from penstock.metrics.snapshot import snapshot
 
-__all__ = ["Metric", "MetricName", "MetricRegistry", "RecordingLevel", "prometheus_text"]
+__all__ = [
+    "BatchHistory",
+    "BatchRecord",
+    "Metric",
+    "MetricName",
+    "MetricRegistry",
+    "PartitionLag",
+    "RecordingLevel",
+    "prometheus_text",
+    "snapshot",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import LogError, UnknownTopicError
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.plan.plan import PhysicalPlan
 
-__all__ = ["lag_behind"]
+__all__ = ["ends_of", "lag_behind", "time_at"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,3 +33,23 @@ def lag_behind(log: TopicLog, plan: PhysicalPlan, positions: Mapping[str, int], 
         return {}
     names = {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}
     return {name: end - positions[name] for name, end in names.items() if name in positions}
+
+
+def ends_of(log: TopicLog, topics: Collection[str]) -> dict[str, int]:
+    """Return the end of each partition by ``<topic>-<partition>``; nothing if the log does not answer."""
+    try:
+        ends = log.end_offsets(list(topics))
+    except (LogError, UnknownTopicError) as error:
+        _log.debug("the lag is not known: %s", error)
+        return {}
+    return {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}
+
+
+def time_at(log: TopicLog, topic: str, partition: int, offset: int) -> int | None:
+    """Return the timestamp of the first record from an offset on; None if there is none, or the log does not answer."""
+    try:
+        records = log.read(topic, partition, offset, 1).records
+    except (LogError, UnknownTopicError) as error:
+        _log.debug("the age of %s-%d is not known: %s", topic, partition, error)
+        return None
+    return int(records.column("timestamp")[0].as_py()) if records.num_rows else None

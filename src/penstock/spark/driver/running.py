@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.batch.progress import BatchProgress
     from penstock.spark.continuous.job import ContinuousJob
+    from penstock.spark.driver.app_metrics import AppMetrics
     from penstock.state.restore_listener import StateRestoreListener
     from penstock.topology.topology import Topology
 
@@ -60,7 +61,7 @@ __all__ = ["LEASE_TTL_MS", "Run"]
 _log = logging.getLogger(__name__)
 LEASE_TTL_MS = 30_000
 _HEARTBEAT_S = 5.0
-_LAG_EVERY_S = 1.0  # if only the meter uses it
+_LAG_EVERY_S = 1.0
 _NOTE_S = 5.0
 _LOOK_S = 0.1
 _SESSION_MS = 45_000  # Kafka's default of session.timeout.ms
@@ -97,7 +98,7 @@ class Run:
         self.config = config
         self.session = session
         self.restore_listener: StateRestoreListener | None = None
-        self.metrics: tuple[Callable[[BatchProgress], None], ...] = ()
+        self.metrics: AppMetrics | None = None
         self._own: SparkSession | None = None
         self.log: TopicLog | None = None
         self.lease: Lease | None = None
@@ -110,8 +111,7 @@ class Run:
         self._positions: dict[str, int] = {}
         self._replicas: dict[str, dict[str, int]] = {}
         self._committed_batch, self._restarts = -1, 0
-        self._until_latest = False
-        self._reads_nothing = reads_nothing
+        self._until_latest, self._reads_nothing = False, reads_nothing
         self._cores: CoreWatch | None = None
         self._has_run = False
         self._crashed: tuple[object, object] = (None, None)  # the task that ended its process last, and its batch
@@ -229,6 +229,7 @@ class Run:
         if self._engine.wait(timeout_s):
             return True
         self.commit_group()
+        self._measure(_LAG_EVERY_S)
         if time.monotonic() - self._beat > _HEARTBEAT_S and self.log is not None and self.lease is not None:
             self.log.renew_lease(self.lease)
             self._beat = time.monotonic()
@@ -377,24 +378,23 @@ class Run:
 
     def _batch_done(self, progress: BatchProgress) -> None:
         for task in progress.tasks:
+            self._positions |= task.get("ends", {})
             if "replica" in task:
                 host, batch = task["replica"]
                 self._replicas.setdefault(task["task"], {})[host] = batch
         log, plan = self.log, self.plan
         if log is None or plan is None:
             return
-        for task in progress.tasks:
-            self._positions |= task.get("ends", {})
-        if self._listeners or time.monotonic() - self._measured >= _LAG_EVERY_S:
-            self._measured = time.monotonic()
+        if self._listeners:
             progress = replace(progress, lag=lag_behind(log, plan, self._positions, progress.batch))
-        listeners: list[Callable[[BatchProgress], None]] = [self._meter, *self.metrics, *self._listeners]
-        for listener in listeners:
+        for listener in [self._meter, *([self.metrics] if self.metrics else ()), *self._listeners]:
             try:
                 listener(progress)
             except Exception:  # noqa: BLE001 - logged; the application goes on
                 _log.exception("a progress listener raised")
 
-    def _measure(self) -> None:
-        if self.log is not None and self.plan is not None:
-            self._meter.behind(lag_behind(self.log, self.plan, self._positions, self._committed_batch))
+    def _measure(self, every_s: float = 0.0) -> None:
+        """Look how far the application is behind, if so much time has passed since the last look."""
+        if self.metrics and self.log and self.plan and time.monotonic() - self._measured >= every_s:
+            self._measured = time.monotonic()
+            self._meter.behind(self.metrics.look(self.log, self.plan.external_topics, dict(self._positions)))

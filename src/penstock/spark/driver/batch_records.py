@@ -1,0 +1,66 @@
+"""The record of a batch that pages and terminals show, made of the batch's progress."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from penstock.metrics.batches import BatchRecord, skew_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.metrics.lag import PartitionLag
+    from penstock.spark.batch.progress import BatchProgress
+
+__all__ = ["batch_record"]
+
+
+def batch_record(progress: BatchProgress, ended_ms: int, lags: tuple[PartitionLag, ...]) -> BatchRecord:
+    """Make the record of a batch.
+
+    Args:
+        progress: The reports of its tasks.
+        ended_ms: When it ended.
+        lags: How far the application is behind.
+    """
+    steps: dict[str, float] = defaultdict(float)
+    slowest: dict[str, float] = defaultdict(float)
+    times: dict[str, list[float]] = defaultdict(list)
+    drops: dict[tuple[str, str], int] = defaultdict(int)
+    for task in progress.tasks:
+        seconds: Mapping[str, float] = task.get("seconds", {})
+        for step, time in seconds.items():
+            steps[step] += time
+            slowest[step] = max(slowest[step], time)
+        if seconds:
+            times[task["task"].partition("_")[0]].append(sum(time for step, time in seconds.items() if step != "poll"))
+        for node, why, count in task.get("counts", {}).get("reasons", ()):
+            drops[node, why] += count
+    return BatchRecord(
+        progress.batch,
+        ended_ms,
+        progress.seconds,
+        progress.records_in,
+        progress.records_out,
+        progress.dropped,
+        dict(steps),
+        dict(slowest),
+        skew_of(times),
+        dict(drops),
+        lags,
+        tuple(_shown(task) for task in progress.tasks),
+        dict(progress.lost),
+    )
+
+
+def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a task's report."""
+    shown: dict[str, Any] = {
+        "task": task["task"],
+        "records_in": task.get("records_read", 0),
+        "records_out": task.get("records_written", 0),
+        "dropped": task.get("dropped", 0),
+        "seconds": {step: round(time, 4) for step, time in task.get("seconds", {}).items()},
+    }
+    return shown | {name: task[name] for name in ("began_ms", "level", "thread") if name in task}
