@@ -38,10 +38,15 @@ class JsonOptions:
     Attributes:
         numeric_decimals: Decimals are numbers; else base64 of their unscaled bytes.
         replace_null: Null becomes the default, where there is one.
+        entry_objects: Entries of maps whose keys are not plain strings are objects of key and value; else pairs.
+            Fields that an object lacks stay unset.
+        union: The name of structs that stand for the one field which they have; None: there are none.
     """
 
     numeric_decimals: bool = False
     replace_null: bool = True
+    entry_objects: bool = False
+    union: str | None = None
 
 
 def to_json(schema: Schema | None, value: Any, options: JsonOptions) -> str:
@@ -90,15 +95,25 @@ def to_json(schema: Schema | None, value: Any, options: JsonOptions) -> str:
 
 def _map_json(schema: Schema | None, value: dict[Any, Any], options: JsonOptions) -> str:
     keys, values = (schema.keys, schema.values) if schema is not None else (None, None)
-    is_object = all(isinstance(key, str) for key in value) if keys is None else keys.type is Type.STRING
-    if is_object:
+    if _is_object(keys, value, options):
         return f"{{{','.join(f'{to_json(keys, k, options)}:{to_json(values, v, options)}' for k, v in value.items())}}}"
-    return f"[{','.join(f'[{to_json(keys, k, options)},{to_json(values, v, options)}]' for k, v in value.items())}]"
+    entry = '{{"key":{},"value":{}}}' if options.entry_objects else "[{},{}]"
+    parts = (entry.format(to_json(keys, k, options), to_json(values, v, options)) for k, v in value.items())
+    return f"[{','.join(parts)}]"
+
+
+def _is_object(keys: Schema | None, value: Any, options: JsonOptions) -> bool:
+    if keys is None:
+        return all(isinstance(key, str) for key in value)
+    return keys.type is Type.STRING and not (options.entry_objects and keys.optional)
 
 
 def _struct_json(schema: Schema, value: Struct, options: JsonOptions) -> str:
     if value.schema != schema:
         raise DataError("Mismatching schema.")
+    if options.union is not None and schema.name == options.union:
+        chosen = [part for part in schema.fields if value.get(part) is not None]
+        return to_json(chosen[0].schema, value.get(chosen[0]), options) if chosen else "null"
     parts = (
         f"{quoted(part.name)}:{to_json(part.schema, value.get(part, with_default=False), options)}"
         for part in schema.fields
@@ -191,7 +206,8 @@ def _bytes(value: Any, message: str) -> bytes | None:
 
 
 def _map(schema: Schema, value: Any, options: JsonOptions) -> dict[Any, Any]:
-    if schema.keys is None or schema.keys.type is Type.STRING:
+    keys = schema.keys
+    if keys is None or _is_object(keys, (), options):
         if not isinstance(value, dict):
             found = node_type(value)
             raise DataError(f"Maps with string fields should be encoded as JSON objects, but found {found}")
@@ -200,25 +216,64 @@ def _map(schema: Schema, value: Any, options: JsonOptions) -> dict[Any, Any]:
         found = node_type(value)
         raise DataError(f"Maps with non-string fields should be encoded as JSON array of tuples, but found {found}")
     result: dict[Any, Any] = {}
-    for entry in value:
+    for each in value:
+        entry = [each.get("key"), each.get("value")] if options.entry_objects and isinstance(each, dict) else each
         if not isinstance(entry, list):
             raise DataError(f"Found invalid map entry instead of array tuple: {node_type(entry)}")
         if len(entry) != 2:
             raise DataError(f"Found invalid map entry, expected length 2 but found :{len(entry)}")
-        key = from_json(schema.keys, entry[0], options)
+        key = from_json(keys, entry[0], options)
         if isinstance(key, list | dict):
-            raise DataError(f"a map's key cannot be of type {schema.keys.type}")
+            raise DataError(f"a map's key cannot be of type {keys.type}")
         result[key] = from_json(schema.values, entry[1], options)
     return result
 
 
 def _struct(schema: Schema, value: Any, options: JsonOptions) -> Struct:
+    if options.union is not None and schema.name == options.union:
+        return _chosen(schema, value, options)
     if not isinstance(value, dict):
         raise DataError(f"Structs should be encoded as JSON objects, but found {node_type(value)}")
     result = Struct(schema)
     for part in schema.fields:
+        if options.entry_objects and part.name not in value and part.schema.default is None:
+            continue
         result[part.name] = from_json(part.schema, value.get(part.name), options)
     return result
+
+
+def _chosen(schema: Schema, value: Any, options: JsonOptions) -> Struct:
+    """The struct of a union: the first field whose type fits, else the one that shares most names with an object."""
+    best, most = None, -1
+    for part in schema.fields:
+        if _is_of(part.schema, value):
+            return Struct(schema, {part.name: from_json(part.schema, value, options)})
+        if part.schema.type is Type.STRUCT and isinstance(value, dict):
+            shared = sum(inner.name in value for inner in part.schema.fields)
+            best, most = (part, shared) if shared > most else (best, most)
+    if best is None:
+        raise DataError("Did not find matching oneof field for data")
+    return Struct(schema, {best.name: from_json(best.schema, value, options)})
+
+
+def _is_of(schema: Schema, value: Any) -> bool:
+    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+    match schema.type:
+        case Type.BOOLEAN:
+            return isinstance(value, bool)
+        case Type.STRING:
+            return isinstance(value, str)
+        case Type.FLOAT32 | Type.FLOAT64:
+            return is_number
+        case Type.BYTES:
+            return isinstance(value, str) or (is_number and schema.name == DECIMAL_NAME)
+        case Type.ARRAY:
+            return isinstance(value, list)
+        case Type.MAP:
+            return isinstance(value, dict | list)
+        case Type.STRUCT:
+            return False
+    return is_number and isinstance(value, int)
 
 
 def _logical(schema: Schema, value: Any) -> Decimal | Moment:

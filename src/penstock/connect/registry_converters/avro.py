@@ -8,6 +8,7 @@ from decimal import Decimal
 from io import BytesIO
 from typing import Any, ClassVar
 
+from penstock.connect.config import ConfigDef
 from penstock.connect.data import DataError, Moment, Schema, Struct, Type
 from penstock.connect.data.logical import (
     DATE_NAME,
@@ -22,7 +23,7 @@ from penstock.connect.data.logical import (
     time_from_millis,
 )
 from penstock.connect.registry_converters.avro_schemas import UNION, from_avro, named, to_avro
-from penstock.connect.registry_converters.registry_converter import RegistryConverter
+from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
 from penstock.serde.schemas.avro_types import Parsed, parse
 from penstock.serde.schemas.client import Registered, SchemaText
@@ -44,6 +45,13 @@ class AvroConverter(RegistryConverter):
 
     java_class: ClassVar[str] = "io.confluent.connect.avro.AvroConverter"
     kind: ClassVar[str] = "AVRO"
+    config: ClassVar[ConfigDef] = ConfigDef(
+        [
+            *REGISTRY_SETTINGS,
+            flag_setting("connect.meta.data", "true", "Write what Connect knows of a schema into it."),
+            flag_setting("enhanced.schema.support", "false", "Keep enums and packages of records."),
+        ]
+    )
 
     def writing(self, schema: Schema) -> tuple[str, Any, str]:
         made = to_avro(schema, metadata=self.options["connect.meta.data"])

@@ -17,11 +17,16 @@ from penstock.serde.schemas.settings import SchemaSettings
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema as RegistrySchema
 
-__all__ = ["REGISTRY_SETTINGS", "RegistryConverter"]
+__all__ = ["REGISTRY_SETTINGS", "RegistryConverter", "flag_setting"]
 
 
 def _setting(name: str, kind: Kind, default: Any, doc: str, **more: Any) -> Setting:
     return Setting(name=name, kind=kind, default=default, doc=doc, **{"importance": Importance.LOW, **more})
+
+
+def flag_setting(name: str, default: str, doc: str) -> Setting:
+    """A setting of a format that is true or false."""
+    return _setting(name, Kind.BOOLEAN, default, doc)
 
 
 REGISTRY_SETTINGS: tuple[Setting, ...] = (
@@ -33,8 +38,6 @@ REGISTRY_SETTINGS: tuple[Setting, ...] = (
     _setting("use.latest.version", Kind.BOOLEAN, "false", "Write with the newest schema of the subject."),
     _setting("normalize.schemas", Kind.BOOLEAN, "false", "Compare schemas in their normal form."),
     _setting("schemas.cache.config", Kind.INT, "1000", "Number of schemas that are kept.", rule=Range(1)),
-    _setting("connect.meta.data", Kind.BOOLEAN, "true", "Write what Connect knows of a schema into it."),
-    _setting("enhanced.schema.support", Kind.BOOLEAN, "false", "Keep enums and packages of records."),
 )
 
 
@@ -76,7 +79,7 @@ class RegistryConverter(Converter):
                 if registered.schema.kind != self.kind:
                     raise DataError(f"schema {schema_id} is of type {registered.schema.kind}, not {self.kind}")
                 found = self._read[schema_id] = self.reading(registered)
-            return SchemaAndValue(found[1], self.read(data, start, found[0], found[1]))
+            return self.decoded(data, start, found[0], found[1])
         except SerializationError as error:
             raise DataError(f"Failed to deserialize data for topic {topic} to {self.kind}: {error.message}") from error
 
@@ -92,6 +95,10 @@ class RegistryConverter(Converter):
             self._made[key] = plan, registered
         plan, registered = self._made[key]
         return None if value is None else frame(registered.schema_id) + self.write(plan, schema, value)
+
+    def decoded(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> SchemaAndValue:
+        """The value that begins at ``start``, with its schema."""
+        return SchemaAndValue(schema, self.read(data, start, plan, schema))
 
     def reading(self, registered: Registered) -> tuple[Any, Schema | None]:
         """What is needed to read values of a schema, and Connect's schema of it."""

@@ -10,11 +10,12 @@ import pyarrow as pa
 from penstock.errors import SerializationError
 from penstock.serde.schemas.base import SchemaSerde
 from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText
+from penstock.serde.schemas.proto_classes import message_class
 from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_indexes, skip_indexes
 from penstock.sql.formats.foreign import foreign_reader
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_values import pick
-from penstock.sql.formats.protobuf_schema import message_class, proto_schema
+from penstock.sql.formats.protobuf_schema import proto_schema
 from penstock.sql.formats.protobuf_values import fill_message, message_values
 
 if TYPE_CHECKING:

@@ -1,15 +1,11 @@
-"""Protobuf messages of columns, as Kafka Connect's converter names them; classes of messages; columns of messages."""
+"""Protobuf messages of columns, as Kafka Connect's converter names them, and columns of messages."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 from penstock.serde.schemas.client import SchemaText
-from penstock.serde.schemas.proto_text import ProtoFile, parse_proto
+from penstock.serde.schemas.proto_classes import message_class
 from penstock.sql.formats.interface import Columns
 from penstock.sql.types import (
     BIGINT,
@@ -28,7 +24,7 @@ from penstock.sql.types import (
     StructType,
 )
 
-__all__ = ["DEFAULT_MESSAGE", "WRAPPERS", "message_class", "message_columns", "proto_schema"]
+__all__ = ["DEFAULT_MESSAGE", "WRAPPERS", "message_columns", "proto_schema"]
 
 DEFAULT_MESSAGE = "ConnectDefault1"
 PLAIN: dict[SqlType, str] = {
@@ -72,15 +68,6 @@ IMPORTS = {
     "google.protobuf.Timestamp": "google/protobuf/timestamp.proto",
     "google.protobuf.": "google/protobuf/wrappers.proto",
     "confluent.type.Decimal": "confluent/type/decimal.proto",
-}
-KNOWN = {
-    "google/type/date.proto": 'syntax = "proto3"; package google.type; '
-    "message Date { int32 year = 1; int32 month = 2; int32 day = 3; }",
-    "google/type/timeofday.proto": 'syntax = "proto3"; package google.type; '
-    "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }",
-    "confluent/type/decimal.proto": 'syntax = "proto3"; package confluent.type; '
-    "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
-    "confluent/meta.proto": 'syntax = "proto3"; package confluent;',
 }
 # Descriptors' numbers of types: those of 64 bits or without sign are BIGINT.
 SCALARS: dict[int, SqlType] = {
@@ -168,73 +155,6 @@ class _Writer:
         if shown in IMPORTS:
             self._imports.add(IMPORTS[shown])
         return "", shown, ""
-
-
-@lru_cache(maxsize=256)
-def message_class(schema: SchemaText, name: str | None) -> tuple[Any, dict[tuple[str, str], dict[str, str]]]:
-    """The class of a message of a schema, by its full name or the first one, and the parameters of fields.
-
-    Raises:
-        ValueError: The text is no Protobuf file, or has no such message.
-    """
-    from google.protobuf import descriptor_pool, message_factory
-
-    pool = descriptor_pool.DescriptorPool()
-    referred = dict(schema.referred)
-    file = _parsed(schema.text, "schema.proto")
-    parameters = dict(file.parameters)
-    added: set[str] = set()
-    for path in file.descriptor.dependency:
-        _add(pool, path, referred, added, parameters)
-    try:
-        pool.Add(file.descriptor)
-        messages = file.descriptor.message_type
-        if not messages:
-            raise ValueError("a Protobuf schema has no message")
-        prefix = f"{file.descriptor.package}." if file.descriptor.package else ""
-        found = pool.FindMessageTypeByName(name or f"{prefix}{messages[0].name}")
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{name or 'a message'} cannot be made of a Protobuf schema: {error}") from error
-    return message_factory.GetMessageClass(found), parameters
-
-
-def _parsed(text: str, name: str) -> ProtoFile:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.message import DecodeError
-
-    try:
-        return ProtoFile(FileDescriptorProto.FromString(base64.b64decode(text, validate=True)))
-    except (binascii.Error, DecodeError, ValueError):
-        return parse_proto(text, name)
-
-
-def _add(pool: Any, path: str, referred: dict[str, str], added: set[str], parameters: dict[Any, Any]) -> None:
-    if path in added:
-        return
-    added.add(path)
-    if path in referred or path in KNOWN:
-        file = _parsed(referred.get(path) or KNOWN[path], path)
-        file.descriptor.name = path
-        parameters.update(file.parameters)
-        descriptor = file.descriptor
-    else:
-        descriptor = _installed(path)
-    for other in descriptor.dependency:
-        _add(pool, other, referred, added, parameters)
-    pool.Add(descriptor)
-
-
-def _installed(path: str) -> Any:
-    """The descriptor of a file of Google's."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
-    if not path.startswith("google/protobuf/"):
-        raise ValueError(f"a Protobuf schema imports {path}, which is not among its references")
-    try:
-        module = import_module(f"{path.removesuffix('.proto').replace('/', '.')}_pb2")
-    except ImportError as error:
-        raise ValueError(f"a Protobuf schema imports {path}, which is not known") from error
-    return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
 
 def message_columns(schema: SchemaText, name: str | None) -> Columns:

@@ -1,0 +1,192 @@
+"""The Protobuf converter: values between Connect's form and Protobuf's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from penstock.connect.config import ConfigDef
+from penstock.connect.converters.converter import Role
+from penstock.connect.data import DataError, Moment, Schema, SchemaAndValue, Struct, Type
+from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
+from penstock.connect.registry_converters.protobuf_reading import ProtobufReading, message_schema, message_value
+from penstock.connect.registry_converters.protobuf_schemas import ENUM, UNION, ProtobufNaming, field_name, protobuf_file
+from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
+from penstock.serde.schemas.client import Registered, SchemaText
+from penstock.serde.schemas.proto_classes import message_at, message_class
+from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_indexes, skip_indexes
+
+__all__ = ["ProtobufConverter"]
+
+MOST_PATHS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    message: Any
+    prefix: bytes
+
+
+class ProtobufConverter(RegistryConverter):
+    """Confluent's ``ProtobufConverter``: messages behind the id of their file and their place in it."""
+
+    java_class: ClassVar[str] = "io.confluent.connect.protobuf.ProtobufConverter"
+    kind: ClassVar[str] = "PROTOBUF"
+    config: ClassVar[ConfigDef] = ConfigDef(
+        [
+            *REGISTRY_SETTINGS,
+            flag_setting("enhanced.protobuf.schema.support", "false", "Keep the packages of messages in names."),
+            flag_setting("scrub.invalid.names", "false", "Replace characters that names cannot have."),
+            flag_setting("int.for.enums", "false", "Read enums as their numbers."),
+            flag_setting("optional.for.nullables", "false", "Nullable fields have the word optional."),
+            flag_setting("wrapper.for.nullables", "false", "Nullable fields are messages such as StringValue."),
+            flag_setting("wrapper.for.raw.primitives", "true", "Read messages such as StringValue as plain values."),
+            flag_setting("generate.index.for.unions", "true", "The names of unions end with their place."),
+        ]
+    )
+
+    def configure(self, settings: Mapping[str, Any], role: Role = "value") -> None:
+        super().configure(settings, role)
+        options = self.options
+        nullable = {"optional": options["optional.for.nullables"], "wraps": options["wrapper.for.nullables"]}
+        self._naming = ProtobufNaming(scrubs=options["scrub.invalid.names"], **nullable)
+        self._reading = ProtobufReading(
+            full_names=options["enhanced.protobuf.schema.support"],
+            int_enums=options["int.for.enums"],
+            unwraps=options["wrapper.for.raw.primitives"],
+            numbers_unions=options["generate.index.for.unions"],
+            **nullable,
+        )
+
+    def writing(self, schema: Schema) -> tuple[str, Any, str]:
+        text, name = protobuf_file(schema, self._naming)
+        try:
+            message, _ = message_class(SchemaText(text, self.kind), name)
+        except ValueError as error:
+            raise DataError(
+                f"{schema} cannot be a Protobuf message: {error}",
+                hint="Names of fields are letters, digits and underscores: scrub.invalid.names=true replaces others.",
+            ) from error
+        return text, _Writing(message, index_bytes(indexes_of(message.DESCRIPTOR))), name
+
+    def write(self, plan: Any, schema: Schema, value: Any) -> bytes:
+        made = plan.message()
+        try:
+            if schema.type is Type.STRUCT or _logical_fields(schema, value) is not None:
+                self._fill(made, schema, value)
+            else:
+                made.value = value
+        except (TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"the value does not fit its Protobuf message: {error}") from error
+        data: bytes = made.SerializeToString(deterministic=True)
+        return bytes(plan.prefix) + data
+
+    def reading(self, registered: Registered) -> tuple[Any, Schema | None]:
+        return (registered.schema, {}), None
+
+    def decoded(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> SchemaAndValue:  # noqa: ARG002
+        from google.protobuf.message import DecodeError
+
+        text, known = plan
+        end = skip_indexes(data, start)
+        if end < 0:
+            raise DataError("the bytes have no path of a message behind the schema's id")
+        path = data[start:end]
+        try:
+            found = known.get(path)
+            if found is None:
+                message, parameters = message_class(text, message_at(text, read_indexes(path)))
+                found = message, message_schema(message.DESCRIPTOR, parameters, self._reading)
+                if len(known) < MOST_PATHS:
+                    known[path] = found
+            return SchemaAndValue(found[1], message_value(found[1], found[0].FromString(data[end:]), self._reading))
+        except (DecodeError, ValueError) as error:
+            raise DataError(f"the bytes are not of their Protobuf schema: {error}") from error
+
+    def _fill(self, made: Any, schema: Schema, value: Any) -> None:
+        known = _logical_fields(schema, value)
+        if known is not None:
+            for name, part in known.items():
+                setattr(made, name, part)
+            made.SetInParent()
+            return
+        if not isinstance(value, Struct):
+            raise DataError(f"a value of type {type(value).__name__} for {schema}")
+        made.SetInParent()
+        for part in schema.fields:
+            inner = value[part.name]
+            if inner is None:
+                continue
+            if part.schema.type is Type.STRUCT and (part.schema.name or "").startswith(UNION):
+                for branch in part.schema.fields:
+                    if inner[branch.name] is not None:
+                        self._set(made, field_name(branch.name, self._naming), branch.schema, inner[branch.name])
+                        break
+            else:
+                self._set(made, field_name(part.name, self._naming), part.schema, inner)
+
+    def _set(self, made: Any, name: str, schema: Schema, value: Any) -> None:
+        field = made.DESCRIPTOR.fields_by_name[name]
+        if schema.type is Type.ARRAY and schema.values is not None:
+            target = getattr(made, name)
+            for each in value:
+                if field.message_type is None:
+                    target.append(_plain(schema.values, each, field))
+                else:
+                    self._message(target.add(), schema.values, each)
+        elif schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
+            target = getattr(made, name)
+            for key, each in value.items():
+                entry = target.add()
+                if key is not None:
+                    self._set(entry, "key", schema.keys, key)
+                if each is not None:
+                    self._set(entry, "value", schema.values, each)
+        elif field.message_type is not None:
+            self._message(getattr(made, name), schema, value)
+        else:
+            setattr(made, name, _plain(schema, value, field))
+
+    def _message(self, made: Any, schema: Schema, value: Any) -> None:
+        if schema.type is Type.STRUCT or _logical_fields(schema, value) is not None:
+            self._fill(made, schema, value)
+        else:  # one of the messages that wrap a nullable value
+            made.value = value
+            made.SetInParent()
+
+
+def _plain(schema: Schema, value: Any, field: Any) -> Any:
+    if field.enum_type is not None and isinstance(value, str):
+        number = (schema.parameters or {}).get(f"{ENUM}.{value}")
+        if number is None:
+            raise DataError(f"{value!r} is no symbol of the enum {field.enum_type.name}")
+        return int(number)
+    bits = {4: 64, 6: 64, 7: 32, 13: 32}.get(field.type)
+    return value % (1 << bits) if bits and isinstance(value, int) else value
+
+
+def _logical_fields(schema: Schema, value: Any) -> dict[str, Any] | None:
+    """The fields of the message of a logical type."""
+    if schema.name == DECIMAL_NAME and isinstance(value, Decimal):
+        digits = len(value.as_tuple().digits)
+        exponent = value.as_tuple().exponent
+        scale = -exponent if isinstance(exponent, int) else 0
+        return {"value": decimal_to_bytes(schema, value), "precision": digits, "scale": scale}
+    if not isinstance(value, Moment):
+        return None
+    if schema.name == DATE_NAME:
+        day = value.date()
+        return {"year": day.year, "month": day.month, "day": day.day}
+    if schema.name == TIME_NAME:
+        seconds, ms = divmod(value.ms, 1000)
+        return {
+            "hours": seconds // 3600,
+            "minutes": seconds // 60 % 60,
+            "seconds": seconds % 60,
+            "nanos": ms * 1_000_000,
+        }
+    if schema.name == TIMESTAMP_NAME:
+        return {"seconds": value.ms // 1000, "nanos": value.ms % 1000 * 1_000_000}
+    return None
