@@ -30,6 +30,8 @@ class SinkTaskContext(Protocol):
     Attributes:
         settings: The task's config.
         assignment: The partitions that it reads.
+        log_identity: The id of the log or cluster that the records come from, for sinks that keep offsets: the offsets
+            of another log with topics of the same names mean other records.
         errant_record_reporter: Takes records that cannot be written; None if errors are neither tolerated nor reported.
     """
 
@@ -37,6 +39,8 @@ class SinkTaskContext(Protocol):
     def settings(self) -> Mapping[str, str]: ...
     @property
     def assignment(self) -> Collection[TopicPartition]: ...
+    @property
+    def log_identity(self) -> str: ...
     @property
     def errant_record_reporter(self) -> ErrantRecordReporter | None: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.connect.api import Connector
 from penstock.connect.connectors.datagen import DatagenSource
 from penstock.connect.connectors.http import webhook
+from penstock.connect.connectors.objects import ObjectSinkConnector
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.functions.loading import connector_of
@@ -13,6 +14,7 @@ __all__ = ["LIBRARY"]
 
 LIBRARY: tuple[type[Connector], ...] = (
     DatagenSource,
+    ObjectSinkConnector,
     SqlSinkConnector,
     SqlSourceConnector,
     connector_of(webhook),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SqlSinkConnector", "SqlSinkTask"]
 
-OFFSETS = "penstock_offsets"
+OFFSETS = "penstock_sink_offsets"
 CONFIG = ConfigDef(
     [
         *CONNECTION,
@@ -68,6 +68,7 @@ class SqlSinkTask(SinkTask):
         self._offsets = Table(
             OFFSETS,
             MetaData(),
+            Column("log", String(64), primary_key=True),
             Column("connector", String(255), primary_key=True),
             Column("topic", String(249), primary_key=True),
             Column("partition", Integer, autoincrement=False, primary_key=True),
@@ -81,7 +82,8 @@ class SqlSinkTask(SinkTask):
 
         with self._guarded() as connection:
             self._offsets.create(connection, checkfirst=True)
-            rows = connection.execute(select(self._offsets).where(self._offsets.c.connector == self._name)).all()
+            mine = {"log": self.context.log_identity, "connector": self._name}
+            rows = connection.execute(select(self._offsets).where(*_same(self._offsets, mine))).all()
         stored = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
         self.context.offset({place: stored[place] for place in places if place in stored})
 
@@ -94,7 +96,8 @@ class SqlSinkTask(SinkTask):
             if self._parsed["exactly.once"]:
                 last = {TopicPartition(str(r.original_topic), int(r.original_partition or 0)): r for r in records}
                 for place, record in last.items():
-                    key = {"connector": self._name, "topic": place.topic, "partition": place.partition}
+                    key: dict[str, Any] = {"log": self.context.log_identity, "connector": self._name}
+                    key |= {"topic": place.topic, "partition": place.partition}
                     following = int(record.original_offset or 0) + 1
                     self._upsert(connection, self._offsets, {**key, "next_offset": following}, list(key))
 
@@ -228,12 +231,14 @@ class _Guarded:
 
 
 def _error(error: Exception) -> ConnectError:
-    from sqlalchemy.exc import InterfaceError, OperationalError
+    from sqlalchemy.exc import DataError as Unfit
+    from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 
     text = f"the database refuses: {str(getattr(error, 'orig', None) or error).splitlines()[0]}"
     if isinstance(error, OperationalError | InterfaceError):
         return RetriableError(text)  # it is away, or locked
-    return ConnectError(text, hint="Correct the record, the table or the settings; nothing of its batch is written.")
+    kind = DataError if isinstance(error, Unfit | IntegrityError) else ConnectError  # the record's fault
+    return kind(text, hint="Correct the record, the table or the settings; nothing of its batch is written.")
 
 
 def _cells(value: Any, schema: Schema | None, where: str) -> dict[str, tuple[Schema | None, Any]]:
@@ -255,8 +260,9 @@ def _place(record: SinkRecord) -> str:
 class SqlSinkConnector(SinkConnector):
     """Records as rows of tables, under the name and the settings of Confluent's JDBC sink.
 
-    Each batch is one transaction with the offsets that follow it (`penstock_offsets`): after a crash it goes on from
-    there, so each record is written once. Not so with ``exactly.once=false``.
+    Each batch is one transaction with the offsets that follow it (`penstock_sink_offsets`): after a crash it goes on
+    from there, so each record is written once. The offsets belong to one log: those of another one are not used. Not so
+    with ``exactly.once=false``.
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSinkConnector"

@@ -17,8 +17,9 @@ __all__ = ["SinkDelivery"]
 class _Context:
     """What the task may ask for."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], log: TopicLog) -> None:
         self.settings = settings
+        self.log_identity = log.identity()
         self.assignment: Collection[TopicPartition] = ()
         self.errant_record_reporter: ErrantRecordReporter | None = None
         self.wanted: dict[TopicPartition, int] = {}
@@ -69,7 +70,7 @@ class SinkDelivery:
         self.task, self.settings = task, settings
         self.group = f"connect-{connector}"
         self._log, self._converters, self._chain, self._on_step = log, converters, chain, on_step
-        self._context = _Context(settings)
+        self._context = _Context(settings, log)
         self._positions: dict[TopicPartition, int] = {}
         self._dirty: set[TopicPartition] = set()
         self.read = 0

@@ -10,13 +10,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from penstock.connect.data import RetriableError, SinkRecord, java_name
-from penstock.connect.tasks.traces import error_message, trace_text
+from penstock.connect.data import RetriableError, SinkRecord
+from penstock.connect.tasks.traces import error_message
 from penstock.errors import ConnectError, PenstockError, ProductionError, TopicExistsError, UnknownTopicError
-from penstock.log import ConsumerRecord, Producer
+from penstock.log import ConsumerRecord
 from penstock.log.base import TopicLog
 
-__all__ = ["DeadLetters", "ErrantRecords", "ErrorHandler", "FailedRecord", "Tolerance", "ensure_topic"]
+__all__ = ["ErrantRecords", "ErrorHandler", "FailedRecord", "Tolerance", "ensure_topic"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -143,52 +143,6 @@ class ErrorHandler:
                 self._wait(delay)
                 most = self.tolerance.most_delay_ms / 1000
                 delay = min(delay * 2, most) if delay * 2 < most else most * (0.5 + random.random() / 2)  # noqa: S311
-
-
-class DeadLetters:
-    """Writes failed records to the topic of dead letters: a `Reporter`.
-
-    Args:
-        log: The log.
-        topic: The topic, which is created if there is none.
-        task: The connector's name and the number of the task, for the headers.
-        headers: Whether headers say what failed.
-    """
-
-    def __init__(self, log: TopicLog, topic: str, task: tuple[str, int], *, headers: bool) -> None:
-        self._topic = topic
-        self._task = task
-        self._headers = headers
-        ensure_topic(log, topic, 1, {})
-        self._producer = Producer(log, linger_ms=0)
-
-    def report(self, failed: FailedRecord) -> None:
-        """Write a record with its bytes as they were, and wait until it is written."""
-        record = failed.record
-        if record is None:
-            return
-        headers = [*record.headers, *(self._context(failed, record) if self._headers else ())]
-        self._producer.send(self._topic, record.value, key=record.key, headers=headers, timestamp=record.timestamp)
-        self._producer.flush()
-
-    def close(self) -> None:
-        """Close the producer."""
-        self._producer.close()
-
-    def _context(self, failed: FailedRecord, record: ConsumerRecord) -> list[tuple[str, bytes | None]]:
-        found: dict[str, Any] = {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "connector.name": self._task[0],
-            "task.id": self._task[1],
-            "stage": failed.stage,
-            "class.name": failed.java_class,
-            "exception.class.name": java_name(failed.error),
-            "exception.message": error_message(failed.error),
-            "exception.stacktrace": trace_text(failed.error),
-        }
-        return [(f"__connect.errors.{name}", str(value).encode()) for name, value in found.items()]
 
 
 class ErrantRecords:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.connect.api import ErrantRecordReporter, SinkTask
 from penstock.connect.converters import Converter
 from penstock.connect.data import Header, Headers, RetriableError, SinkRecord
 from penstock.connect.plugins import transformation_chain
-from penstock.connect.tasks.errors import DeadLetters, ErrantRecords, ErrorHandler, Tolerance
+from penstock.connect.tasks.dead_letters import dead_letters
+from penstock.connect.tasks.errors import ErrantRecords, ErrorHandler, Tolerance
+from penstock.connect.tasks.failed_puts import FailedPut, put_by_record
 from penstock.connect.tasks.parts import TaskLink, TaskParts
 from penstock.errors import ConnectError
 from penstock.java_text.regex import compile_java
@@ -21,7 +23,6 @@ __all__ = ["SinkRun"]
 _POLL_S = 0.2
 _RETRY_MS = 1000
 _FINISHED = "Exiting WorkerSinkTask due to unrecoverable exception."
-_DLQ = "errors.deadletterqueue."
 
 
 class _Context:
@@ -37,6 +38,11 @@ class _Context:
     def assignment(self) -> Collection[TopicPartition]:
         """The partitions that the task reads."""
         return self._run.assignment()
+
+    @property
+    def log_identity(self) -> str:
+        """The id of the log that the records come from."""
+        return self._run.log_identity
 
     @property
     def errant_record_reporter(self) -> ErrantRecordReporter | None:
@@ -91,7 +97,7 @@ class SinkRun:
             parts.converter(f"{role}.converter") for role in ("key", "value", "header")
         )
         self._chain = transformation_chain(parts.connector, parts.plugins)
-        self._letters = self._dead_letters()
+        self._letters = dead_letters(parts)
         tolerance = Tolerance.of(parts.connector)
         self._errors = ErrorHandler(tolerance, link.wait, self._letters)
         self._originals: dict[tuple[str | None, int | None, int | None], ConsumerRecord] = {}
@@ -99,6 +105,7 @@ class SinkRun:
         self.reporter = ErrantRecords(self._errors, self._originals) if reports else None
         self._context = _Context(parts.config, self)
         self._task.context = self._context
+        self._log = parts.open_log("consumer")
         self._consumer: Consumer | None = None
         self._open: set[TopicPartition] = set()
         self._seeks: dict[TopicPartition, int] = {}
@@ -116,7 +123,7 @@ class SinkRun:
         self._task.start(parts.config)
         reset = (parts.client_override("consumer", "auto.offset.reset") or "earliest").lower()
         self._consumer = Consumer(
-            parts.open_log("consumer"),
+            self._log,
             group=parts.client_override("consumer", "group.id") or f"connect-{parts.name}",
             auto_offset_reset="latest" if reset == "latest" else "none" if reset == "none" else "earliest",
             client_id=f"connector-consumer-{parts.name}-{parts.spec.task[1]}",
@@ -183,6 +190,11 @@ class SinkRun:
                 self._chain.close()
 
     # Called by the context and the group
+
+    @property
+    def log_identity(self) -> str:
+        """The id of the log that the records come from."""
+        return self._log.identity()
 
     def assignment(self) -> Collection[TopicPartition]:
         """The partitions that the task reads."""
@@ -308,27 +320,35 @@ class SinkRun:
         """Give the batch to the task; after a RetriableError it waits and comes again."""
         self._seek()
         try:
-            self._task.put(list(self._batch))
+            failed = self._put_batch()
         except RetriableError as error:
             wait_ms = self._context.timeout_ms if self._context.timeout_ms is not None else _RETRY_MS
             self._context.timeout_ms = None
             self._link.count(0, str(error))
             self._link.wait(wait_ms / 1000)
             return
-        except Exception as error:
-            raise ConnectError(_FINISHED) from error
+        for each in failed:
+            self._link.count(-1, f"a record could not be put: {each.error}")
         self._link.count(len(self._batch))
         self._batch.clear()
         self._originals.clear()
         self._delivered.update(self._read)
 
-    def _dead_letters(self) -> DeadLetters | None:
-        config = self._parts.connector
-        topic = (config.get(f"{_DLQ}topic.name") or "").strip()
-        if not topic:
-            return None
-        headers = (config.get(f"{_DLQ}context.headers.enable") or "").strip().lower() == "true"
-        return DeadLetters(self._parts.open_log("producer"), topic, self._parts.spec.task, headers=headers)
+    def _put_batch(self) -> Sequence[FailedPut]:
+        """Put the batch; if errors are tolerated, record by record after a failure. Those that fail are reported."""
+        try:
+            self._task.put(list(self._batch))
+        except RetriableError:
+            raise
+        except Exception as error:
+            tolerant = self.reporter if self._errors.tolerance.all else None
+            failed = put_by_record(self._task.put, self._batch, error) if tolerant is not None else None
+            if failed is None or tolerant is None:
+                raise ConnectError(_FINISHED) from error
+            for each in failed:
+                tolerant.report(each.record, each.error)
+            return failed
+        return ()
 
 
 def _place(record: SinkRecord) -> TopicPartition:

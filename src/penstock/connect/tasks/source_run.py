@@ -12,6 +12,7 @@ from penstock.connect.plugins import transformation_chain
 from penstock.connect.storage.offset_store import ConnectorOffsets, OffsetStore, offset_change
 from penstock.connect.storage.topic_table import TopicTable
 from penstock.connect.tasks.boundaries import Boundary, boundary_of
+from penstock.connect.tasks.dead_letters import dead_letters
 from penstock.connect.tasks.errors import ErrorHandler, Tolerance
 from penstock.connect.tasks.parts import TaskLink, TaskParts
 from penstock.connect.tasks.topic_creation import TopicCreation
@@ -48,7 +49,8 @@ class SourceRun:
             parts.converter(f"{role}.converter") for role in ("key", "value", "header")
         )
         self._chain = transformation_chain(parts.connector, parts.plugins)
-        self._errors = ErrorHandler(Tolerance.of(parts.connector), link.wait)
+        self._letters = dead_letters(parts)
+        self._errors = ErrorHandler(Tolerance.of(parts.connector), link.wait, self._letters)
         self._boundary = boundary_of(parts.connector, parts.worker)
         self._pending: list[tuple[SourceRecord, _Written | None]] = []
         self._most_bytes = int(parts.client_override("producer", "max.request.size") or _MAX_REQUEST_BYTES)
@@ -97,6 +99,8 @@ class SourceRun:
         finally:
             self._task.stop()
             self._chain.close()
+            if self._letters is not None:
+                self._letters.close()
             if self._producer is not None:
                 self._producer.close()
 

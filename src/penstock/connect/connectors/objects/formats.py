@@ -1,0 +1,166 @@
+"""The contents of objects: records as Parquet, JSON lines or CSV."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.connect.connectors.http import plain
+from penstock.connect.data import DataError, Moment, Schema, SinkRecord, Struct, Type
+from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
+
+__all__ = ["FORMATS", "arrow_type", "encode", "json_line", "suffix_of", "to_arrow"]
+
+FORMATS = ("parquet", "json", "csv")
+PLAIN = {
+    Type.INT8: pa.int8(),
+    Type.INT16: pa.int16(),
+    Type.INT32: pa.int32(),
+    Type.INT64: pa.int64(),
+    Type.FLOAT32: pa.float32(),
+    Type.FLOAT64: pa.float64(),
+    Type.BOOLEAN: pa.bool_(),
+    Type.STRING: pa.string(),
+    Type.BYTES: pa.binary(),
+}
+LOGICAL = {DATE_NAME: pa.date32(), TIME_NAME: pa.time32("ms"), TIMESTAMP_NAME: pa.timestamp("ms", "UTC")}
+DIGITS = 38
+
+
+def suffix_of(kind: str, compression: str) -> str:
+    """How names of objects end.
+
+    >>> suffix_of("json", "gzip"), suffix_of("parquet", "zstd")
+    ('.json.gz', '.parquet')
+    """
+    return f".{kind}.gz" if compression == "gzip" and kind != "parquet" else f".{kind}"
+
+
+def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
+    """The bytes of an object, the same for the same records.
+
+    Args:
+        kind: One of `FORMATS`.
+        records: Records of one schema.
+        compression: ``none`` or ``gzip``; for Parquet also ``zstd`` and ``snappy``.
+
+    Raises:
+        DataError: The records do not make a table.
+    """
+    if kind == "json":
+        return _packed(b"".join(json_line(record) for record in records), compression)
+    table = to_arrow(records)
+    out = io.BytesIO()
+    if kind == "csv":
+        from pyarrow import csv
+
+        try:
+            csv.write_csv(table, out)
+        except pa.ArrowException as error:
+            raise DataError(
+                f"the records do not fit into CSV: {error}",
+                hint="CSV has plain fields only: flatten the records (the transformation Flatten), or use json.",
+            ) from error
+        return _packed(out.getvalue(), compression)
+    from pyarrow import parquet
+
+    parquet.write_table(table, out, compression=compression)
+    return out.getvalue()
+
+
+def json_line(record: SinkRecord) -> bytes:
+    """The value of a record as a line of JSON."""
+    return json.dumps(plain(record.value), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def to_arrow(records: Sequence[SinkRecord]) -> pa.Table:
+    """The values of records as a table: a column for each field, or one column ``value``.
+
+    Raises:
+        DataError: The values have neither a schema nor one type.
+
+    Example:
+        >>> from penstock.connect.data import INT32, struct
+        >>> schema = struct({"a": INT32})
+        >>> to_arrow([SinkRecord(topic="t", value=Struct(schema, {"a": 1}), value_schema=schema)]).schema.field(0).type
+        DataType(int32)
+    """
+    schema = records[0].value_schema
+    try:
+        if schema is not None:
+            if schema.type is Type.STRUCT:
+                kinds = pa.schema([_arrow_field(part.name, part.schema) for part in schema.fields])
+                rows = [_row(record.value) for record in records]
+            else:
+                kinds = pa.schema([_arrow_field("value", schema)])
+                rows = [{"value": _arrow_value(record.value)} for record in records]
+            return pa.Table.from_pylist(rows, schema=kinds)
+        values = [record.value for record in records]
+        if all(isinstance(value, dict) for value in values):
+            names = list(dict.fromkeys(str(name) for value in values for name in value))
+            columns = {name: pa.array([_arrow_value(value.get(name)) for value in values]) for name in names}
+            return pa.table(columns)
+        return pa.table({"value": pa.array([_arrow_value(value) for value in values])})
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise DataError(
+            f"the records do not make a table: {error}",
+            hint="Use a converter with schemas, or format=json, which takes any values.",
+        ) from error
+
+
+def arrow_type(schema: Schema) -> pa.DataType:
+    """The Arrow type of a schema."""
+    if schema.name == DECIMAL_NAME:
+        return pa.decimal128(DIGITS, scale_of(schema))
+    if schema.name in LOGICAL:
+        return LOGICAL[schema.name or ""]
+    if schema.type is Type.STRUCT:
+        return pa.struct([_arrow_field(part.name, part.schema) for part in schema.fields])
+    if schema.type is Type.ARRAY and schema.values is not None:
+        return pa.list_(_arrow_field("element", schema.values))
+    if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
+        return pa.map_(arrow_type(schema.keys), _arrow_field("value", schema.values))
+    if schema.type not in PLAIN:
+        raise DataError(f"{schema} has no type in Arrow: the schema of its elements is not known")
+    return PLAIN[schema.type]
+
+
+def _arrow_field(name: str, schema: Schema) -> pa.Field:
+    return pa.field(name, arrow_type(schema), nullable=schema.optional or schema.default is not None)
+
+
+def _row(value: Struct) -> dict[str, Any]:
+    return {part.name: _arrow_value(value[part.name], part.schema) for part in value.schema.fields}
+
+
+def _arrow_value(value: Any, schema: Schema | None = None) -> Any:
+    if isinstance(value, Struct):
+        return _row(value)
+    if isinstance(value, Moment):
+        if schema is not None and schema.name == DATE_NAME:
+            return value.date()
+        return value.time() if schema is not None and schema.name == TIME_NAME else value.datetime()
+    inner = schema.values if schema is not None else None
+    if isinstance(value, list):
+        return [_arrow_value(each, inner) for each in value]
+    if isinstance(value, dict):
+        if schema is not None and schema.type is Type.MAP:
+            return [(_arrow_value(key, schema.keys), _arrow_value(each, inner)) for key, each in value.items()]
+        return {str(key): _arrow_value(each) for key, each in value.items()}
+    return value if not isinstance(value, Decimal) or value.is_finite() else None
+
+
+_PACK: dict[str, Callable[[bytes], bytes]] = {
+    "none": lambda data: data,
+    "gzip": lambda data: gzip.compress(data, mtime=0),  # the same bytes whenever they are written
+}
+
+
+def _packed(data: bytes, compression: str) -> bytes:
+    return _PACK[compression](data)

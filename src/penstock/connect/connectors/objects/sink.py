@@ -1,0 +1,317 @@
+"""The object sink: the records of a partition in objects whose names hold their offsets, so that each is there once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+from penstock.connect.api import SinkConnector, SinkTask
+from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
+from penstock.connect.connectors.objects.formats import FORMATS, encode, json_line, suffix_of
+from penstock.connect.connectors.objects.names import ObjectName, fixed_part, folder_of
+from penstock.connect.data import DataError, RetriableError, Schema, SettingError, SinkRecord
+from penstock.errors import ConnectError
+from penstock.log.base import TopicPartition
+
+__all__ = ["ObjectSinkConnector", "ObjectSinkTask"]
+
+CONFIG = ConfigDef(
+    [
+        Setting(
+            name="store.url",
+            kind=Kind.STRING,
+            importance=Importance.HIGH,
+            doc="Where objects are written: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a folder "
+            "as file:///path. Credentials are those of the environment, such as AWS_ACCESS_KEY_ID.",
+        ),
+        Setting(
+            name="store.options",
+            kind=Kind.LIST,
+            default="",
+            doc="Options of the store as name:value, such as region:eu-central-1 or endpoint:http://localhost:9000.",
+        ),
+        Setting(
+            name="format",
+            kind=Kind.STRING,
+            default="parquet",
+            rule=OneOf(FORMATS),
+            importance=Importance.HIGH,
+            doc="parquet, json (a line for each record) or csv.",
+        ),
+        Setting(
+            name="compression",
+            kind=Kind.STRING,
+            default="",
+            rule=OneOf(("", "none", "gzip", "zstd", "snappy")),
+            doc="Of Parquet: none, gzip, zstd (the default) or snappy; of the others: none (the default) or gzip.",
+        ),
+        Setting(
+            name="path.format",
+            kind=Kind.STRING,
+            default="${topic}/partition=${partition}",
+            doc="The folders of a record; %Y, %m, %d, %H, %M are parts of its time in UTC, and a new folder a new "
+            "object: ${topic}/date=%Y-%m-%d.",
+        ),
+        Setting(
+            name="flush.size",
+            kind=Kind.INT,
+            default=10_000,
+            rule=Range(1),
+            importance=Importance.HIGH,
+            doc="The most records of an object.",
+        ),
+        Setting(
+            name="rotate.bytes",
+            kind=Kind.LONG,
+            default=64 << 20,
+            rule=Range(0),
+            doc="The size of its records as JSON after which an object is closed; 0: any.",
+        ),
+        Setting(
+            name="rotate.interval.ms",
+            kind=Kind.LONG,
+            default=-1,
+            rule=Range(-1),
+            doc="The most time between the first and the last record of an object, by their timestamps; -1: any.",
+        ),
+        Setting(
+            name="rotate.schedule.interval.ms",
+            kind=Kind.LONG,
+            default=600_000,
+            rule=Range(-1),
+            doc="The time after which an object is written even if it is not full; -1: never.",
+        ),
+        Setting(
+            name="behavior.on.null.values",
+            kind=Kind.STRING,
+            default="ignore",
+            rule=OneOf(("ignore", "fail")),
+            doc="What happens to records without value.",
+        ),
+    ]
+)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The records of a partition that are not written yet: one object."""
+
+    folder: str
+    schema: Schema | None
+    since: float
+    records: list[SinkRecord] = field(default_factory=list)
+    size: int = 0
+
+
+class ObjectSinkTask(SinkTask):
+    """A task: it keeps the records of an object until the object is full, and commits the offsets behind objects."""
+
+    java_class: ClassVar[str] = "ObjectSinkTask"
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        self._parsed = parsed = CONFIG.parse(settings)
+        kind = parsed["format"]
+        self._compression = parsed["compression"] or ("zstd" if kind == "parquet" else "none")
+        if kind != "parquet" and self._compression not in ("none", "gzip"):
+            raise SettingError.invalid("compression", self._compression, f"{kind} has none or gzip")
+        self._suffix = suffix_of(kind, self._compression)
+        self._url = str(parsed["store.url"]).rstrip("/")
+        self._store = _open_store(self._url, parsed["store.options"])
+        self._open: dict[TopicPartition, _Open] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._broken: ConnectError | None = None
+
+    def open(self, places: Collection[TopicPartition]) -> None:
+        for topic in {place.topic for place in places}:
+            self._check_log(topic)
+        for place in places:
+            written = self._written(place)
+            if written is not None:
+                self._next[place] = written + 1
+        self.context.offset({place: self._next[place] for place in places if place in self._next})
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        if self._broken is not None:
+            raise self._broken
+        for record in records:
+            self._add(record)
+        limit = self._parsed["rotate.schedule.interval.ms"]
+        if limit >= 0:
+            now = time.monotonic()
+            for place in [each for each, one in self._open.items() if (now - one.since) * 1000 >= limit]:
+                self._write(place)
+                self.context.request_commit()
+
+    def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """The offsets behind what is in the store."""
+        waiting = {place: int(one.records[0].original_offset or 0) for place, one in self._open.items()}
+        return {place: min(offset, waiting.get(place, offset)) for place, offset in offsets.items()}
+
+    def close(self, places: Collection[TopicPartition]) -> None:
+        for place in places:  # they are read again by the next owner
+            self._open.pop(place, None)
+            self._next.pop(place, None)
+
+    def _add(self, record: SinkRecord) -> None:
+        place = TopicPartition(str(record.original_topic), int(record.original_partition or 0))
+        offset = int(record.original_offset or 0)
+        one = self._open.get(place)
+        if offset < self._next.get(place, 0) or (one and offset <= int(one.records[-1].original_offset or 0)):
+            return  # a batch that came again after an error
+        if record.value is None:
+            if self._parsed["behavior.on.null.values"] == "fail":
+                raise DataError(
+                    f"the record at {place.topic}-{place.partition} offset {offset} has no value",
+                    hint="Set behavior.on.null.values=ignore, or drop tombstones by a transformation.",
+                )
+            return
+        folder = folder_of(self._parsed["path.format"], place, record.timestamp)
+        if one is not None and self._ends_before(one, record, folder):
+            self._write(place)
+            one = None
+        if one is None:
+            one = self._open[place] = _Open(folder, record.value_schema, time.monotonic())
+        one.records.append(record)
+        if self._parsed["rotate.bytes"]:
+            one.size += len(json_line(record))
+        if len(one.records) >= self._parsed["flush.size"] or 0 < self._parsed["rotate.bytes"] <= one.size:
+            self._write(place)
+            self.context.request_commit()
+
+    def _ends_before(self, one: _Open, record: SinkRecord, folder: str) -> bool:
+        if folder != one.folder or record.value_schema != one.schema:
+            return True
+        limit = self._parsed["rotate.interval.ms"]
+        return bool(limit >= 0 and (record.timestamp or 0) - (one.records[0].timestamp or 0) >= limit)
+
+    def _write(self, place: TopicPartition) -> None:
+        import obstore
+
+        one = self._open[place]
+        first, last = (int(one.records[at].original_offset or 0) for at in (0, -1))
+        path = f"{one.folder}/{ObjectName(place, first, last).text(self._suffix)}".lstrip("/")
+        try:
+            data = encode(self._parsed["format"], one.records, self._compression)
+        except DataError as error:
+            self._broken = ConnectError(f"{path} cannot be written: {error.message}", hint=error.hint)
+            raise self._broken from error
+        try:
+            obstore.put(self._store, path, data)
+        except (OSError, obstore.exceptions.BaseError) as error:
+            raise _store_error(f"{self._url}/{path} cannot be written", error) from error
+        self._next[place] = last + 1
+        del self._open[place]
+
+    def _check_log(self, topic: str) -> None:
+        """Note the log that a topic's objects come from; the offsets in their names mean nothing in another one.
+
+        Raises:
+            ConnectError: They come from another log.
+        """
+        import obstore
+
+        path, own = f"_penstock/{topic}.log", self.context.log_identity.encode()
+        try:
+            try:
+                obstore.put(self._store, path, own, mode="create", use_multipart=False)
+            except (FileExistsError, obstore.exceptions.AlreadyExistsError):
+                found = bytes(obstore.get(self._store, path).bytes())
+                if found != own:
+                    raise ConnectError(
+                        f"{self._url} has objects of a topic {topic} of another log",
+                        hint=f"Choose another store.url; or, to continue there, remove those objects and {path}.",
+                    ) from None
+        except (OSError, obstore.exceptions.BaseError) as error:
+            raise _store_error(f"{self._url}/{path} cannot be written", error) from error
+
+    def _written(self, place: TopicPartition) -> int | None:
+        """The last offset of a partition that is in the store."""
+        import obstore
+
+        folder, is_one = fixed_part(self._parsed["path.format"], place)
+        start = f"{place.topic}+{place.partition}+"
+        last: int | None = None
+        try:
+            for page in obstore.list(self._store, prefix=folder or None):
+                for entry in page:
+                    inner = entry["path"].removeprefix(f"{folder}/")
+                    if is_one and not inner.startswith(start):
+                        continue
+                    name = ObjectName.parse(entry["path"])
+                    if name is not None and name.place == place:
+                        last = name.last if last is None else max(last, name.last)
+        except (OSError, obstore.exceptions.BaseError) as error:
+            raise _store_error(f"{self._url} cannot be listed", error) from error
+        return last
+
+
+class ObjectSinkConnector(SinkConnector):
+    """Records as Parquet, JSON lines or CSV in S3, Google Cloud Storage, Azure or a folder, each record once.
+
+    An object holds records of one partition, of one schema, without gaps, and its name says which:
+    ``hits/partition=0/hits+0+00000000000000000000-00000000000000009999.parquet``. A task that starts looks at the names
+    and goes on behind the newest object. Objects become visible as a whole. They are closed by the number, size, time
+    and schema of records, so records that are read again make the same objects. Only ``rotate.schedule.interval.ms``
+    follows the clock: with -1, not even a worker that was cut off, and still writes, leaves objects that overlap.
+    """
+
+    java_class: ClassVar[str] = "ObjectSink"
+    task_class: ClassVar[type[SinkTask]] = ObjectSinkTask
+    config: ClassVar[ConfigDef] = CONFIG
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+        CONFIG.parse(settings)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [self._settings] * max_tasks
+
+
+def _open_store(url: str, options: Sequence[str]) -> Any:
+    import obstore.store
+
+    from penstock.state.object_storage import OBJECT_SCHEMES, new_object_store, object_store
+
+    scheme = urlsplit(url).scheme
+    if scheme == "file":
+        folder = Path(unquote(urlsplit(url).path))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConnectError(f"{folder} cannot be made: {error.strerror}", hint="Correct store.url.") from error
+        return obstore.store.LocalStore(folder)
+    if scheme not in OBJECT_SCHEMES:
+        raise SettingError.invalid("store.url", url, "begin with s3://, gs://, az:// or file:///")
+    if scheme == "memory":
+        return object_store(url, ())
+    given: dict[str, Any] = {}
+    for option in options:
+        name, colon, value = option.partition(":")
+        if not colon:
+            raise SettingError.invalid("store.options", option, "options are written as name:value")
+        given[name.strip()] = value.strip()
+    if str(given.get("endpoint", "")).startswith("http://"):
+        given["client_options"] = {"allow_http": True}
+    try:
+        return new_object_store(url, **given)
+    except (ValueError, TypeError, obstore.exceptions.BaseError) as error:
+        raise ConnectError(
+            f"{url} cannot be opened: {str(error).splitlines()[0]}", hint="Correct store.url and store.options."
+        ) from error
+
+
+def _store_error(what: str, error: Exception) -> ConnectError:
+    """The error of a store: one that no repetition heals, or one that may pass."""
+    import obstore.exceptions as errors
+
+    first = str(error).strip().splitlines()[0]
+    final = (errors.PermissionDeniedError, errors.UnauthenticatedError, errors.NotSupportedError, PermissionError)
+    if isinstance(error, final):
+        return ConnectError(f"{what}: {first}", hint="Check the credentials and what they may do in this place.")
+    if isinstance(error, FileNotFoundError | errors.NotFoundError):
+        return ConnectError(f"{what}: {first}", hint="Create the bucket, or correct store.url.")
+    return RetriableError(f"{what}: {first}")
