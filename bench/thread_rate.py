@@ -33,7 +33,7 @@ from penstock.log.thread_clients import Writer
 from penstock.plan.changelog_topics import changelogs_of
 from penstock.plan.plan import plan_of
 from penstock.spark.app_log import log_settings
-from penstock.topology.configured import with_settings
+from penstock.topology.configured.apply import with_settings
 from penstock.topology.topology import Topology
 from workloads import TOPICS, WORKLOADS
 

@@ -41,7 +41,7 @@ from penstock.spark.offsets.offsets import SourceOffset
 from penstock.spark.planning import plan_for
 from penstock.state.checkpoint import remove_checkpoint
 from penstock.state.documents import write_document
-from penstock.topology.configured import with_settings
+from penstock.topology.configured.apply import with_settings
 from threads import settle
 
 __all__ = ["Application", "NotedBatches", "start_thread"]

@@ -28,7 +28,7 @@ class Site(NamedTuple):
 
 
 _THREAD, _TASK = "penstock.continuous.thread", "penstock.continuous.task"
-_KAFKA, _EMBEDDED = "penstock.log.kafka.thread_producer", "penstock.log.embedded.thread_producer"
+_KAFKA, _EMBEDDED = "penstock.log.kafka.transactions.thread_producer", "penstock.log.embedded.thread_producer"
 _START = "penstock.spark.continuous.start"
 
 # Of threads, in the order of an interval.

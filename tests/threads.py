@@ -13,7 +13,7 @@ from penstock.continuous.thread import StreamThread, ThreadHooks, ThreadLog
 from penstock.log.thread_clients import Writer
 from penstock.plan.changelog_topics import changelogs_of
 from penstock.plan.plan import plan_of
-from penstock.topology.configured import with_settings
+from penstock.topology.configured.apply import with_settings
 from penstock.topology.topology import Topology
 
 __all__ = ["append", "new_thread", "records_of", "run_to_end", "settle", "thread_app"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.version import __version__
 
 if TYPE_CHECKING:
-    from penstock.api import agg
     from penstock.api.builder import StreamsBuilder
-    from penstock.api.join_windows import JoinWindows
+    from penstock.api.groups import agg
+    from penstock.api.joins.windows import JoinWindows
     from penstock.api.options import (
         Branched,
         Consumed,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         StreamJoined,
         TableJoined,
     )
-    from penstock.api.processor import (
+    from penstock.api.processing.processor import (
         Cancellable,
         FixedKeyProcessor,
         FixedKeyRecord,
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
         Record,
         RecordMetadata,
     )
+    from penstock.api.processing.transformer import ValueTransformerWithKey
     from penstock.api.stores import Stores
     from penstock.api.stream import KStream
-    from penstock.api.suppressed import BufferConfig, Suppressed
     from penstock.api.table import GlobalKTable, KTable
     from penstock.api.topology import Topology
-    from penstock.api.transformer import ValueTransformerWithKey
-    from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+    from penstock.api.windowed.suppressed import BufferConfig, Suppressed
+    from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
     from penstock.app import KafkaStreams
     from penstock.config import StreamsConfig
     from penstock.errors import PenstockError
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.serde.windowed import Window, Windowed
     from penstock.state.restore_listener import StateRestoreListener
     from penstock.testing import TopologyTestDriver
-    from penstock.topology.async_operations import Retry
+    from penstock.topology.operations.asynchronous import Retry
 
 __all__ = [
     "Branched",
@@ -98,7 +98,7 @@ __all__ = [
 # Names are loaded when they are first used: `import penstock` loads neither Polars nor PyArrow nor PySpark.
 _MODULES = {
     "api.builder": ("StreamsBuilder",),
-    "api.join_windows": ("JoinWindows",),
+    "api.joins.windows": ("JoinWindows",),
     "api.options": (
         "Branched",
         "Consumed",
@@ -111,7 +111,7 @@ _MODULES = {
         "StreamJoined",
         "TableJoined",
     ),
-    "api.processor": (
+    "api.processing.processor": (
         "Cancellable",
         "FixedKeyProcessor",
         "FixedKeyRecord",
@@ -123,11 +123,11 @@ _MODULES = {
     ),
     "api.stores": ("Stores",),
     "api.stream": ("KStream",),
-    "api.suppressed": ("BufferConfig", "Suppressed"),
+    "api.windowed.suppressed": ("BufferConfig", "Suppressed"),
     "api.table": ("GlobalKTable", "KTable"),
     "api.topology": ("Topology",),
-    "api.transformer": ("ValueTransformerWithKey",),
-    "api.windows": ("SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"),
+    "api.processing.transformer": ("ValueTransformerWithKey",),
+    "api.windowed.windows": ("SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"),
     "app": ("KafkaStreams",),
     "config": ("StreamsConfig",),
     "errors": ("PenstockError",),
@@ -135,14 +135,14 @@ _MODULES = {
     "serde.windowed": ("Window", "Windowed"),
     "state.restore_listener": ("StateRestoreListener",),
     "testing": ("TopologyTestDriver",),
-    "topology.async_operations": ("Retry",),
+    "topology.operations.asynchronous": ("Retry",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name == "agg":
-        return import_module("penstock.api.agg")
+        return import_module("penstock.api.groups.agg")
     if name not in _MODULE_OF:
         from penstock.java_names import JAVA_CLASSES
 

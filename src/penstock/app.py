@@ -18,7 +18,7 @@ from penstock.spark.failures import spark_is_gone
 from penstock.spark.queries.stores import InteractiveQueries
 from penstock.states import State, StateListener
 from penstock.topology.dataframes import for_application, session_of
-from penstock.topology.functions import Function
+from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 import functions as fns
 from penstock.api.options import Grouped, Materialized
 from penstock.api.table import KTable
-from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from things import NotBuilt, Operators, Spec, Thing, serde
 
 __all__ = ["AggregationOperators"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import functions as fns
-from penstock.api.join_windows import JoinWindows
+from penstock.api.joins.windows import JoinWindows
 from penstock.api.options import Joined, StreamJoined, TableJoined
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import functions as fns
-from penstock.api.suppressed import BufferConfig, Suppressed
+from penstock.api.windowed.suppressed import BufferConfig, Suppressed
 from things import Operators, Spec, Thing
 
 __all__ = ["SuppressOperators"]

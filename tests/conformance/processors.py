@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from functions import measure, text
-from penstock.api.processor import FixedKeyProcessor, Processor, ProcessorContext, Record
+from penstock.api.processing.processor import FixedKeyProcessor, Processor, ProcessorContext, Record
 from penstock.serde.windowed import Window, Windowed
 
 __all__ = ["CaseFixedKeyProcessor", "CaseProcessor", "PutProcessor", "processor_type"]

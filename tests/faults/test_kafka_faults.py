@@ -24,7 +24,7 @@ from kafka_app import settings, topology
 from penstock import KafkaStreams
 from penstock.broker.process import Broker
 from penstock.config import StreamsConfig
-from penstock.log.kafka.ledger import entry_part
+from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import list_transactions
 from penstock.log.open import open_log
 from penstock.spark.recovery.lost_checkpoint import lost_checkpoint_of

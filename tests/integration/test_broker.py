@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from brokers import running_broker
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
-from penstock.cli.broker import app
+from penstock.cli.servers.broker import app
 from penstock.errors import ConfigError, EnvironmentProblemError, InvalidStateError
 
 PATIENCE_S = 30

@@ -28,7 +28,7 @@ from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.spark.conversion.convert import convert
 from penstock.spark.planning import plan_for
-from penstock.topology.configured import with_settings
+from penstock.topology.configured.apply import with_settings
 from threads import settle
 
 from .conftest import Place, long

@@ -14,7 +14,7 @@ from eventually import eventually
 from penstock.broker.process import Broker
 from penstock.log.base import TopicPartition
 from penstock.log.kafka import open_transactions
-from penstock.log.kafka.ledger import ledger_topic, partition_of
+from penstock.log.kafka.transactions.ledger import ledger_topic, partition_of
 from penstock.log.kafka.wire.transactions import TransactionalWriter
 from penstock.log.open import open_log
 

@@ -21,7 +21,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.base import HEADERS_TYPE, OffsetAndTime, Span, TopicPartition
-from penstock.log.kafka.ledger import LEDGER_SETTINGS, Entry, entry_part, ledger_topic, partition_of
+from penstock.log.kafka.transactions.ledger import LEDGER_SETTINGS, Entry, entry_part, ledger_topic, partition_of
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 

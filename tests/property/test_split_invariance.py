@@ -9,14 +9,13 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.api.processor import Processor, Record
+from penstock.api.processing.processor import Processor, Record
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
 from penstock.serde.windowed_serde import TimeWindowedSerde
 from penstock.testing import TopologyTestDriver
-from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations import (
+from penstock.topology.operations.base import (
     Aggregation,
     Branch,
     DropNullKeys,
@@ -34,9 +33,10 @@ from penstock.topology.operations import (
     TableToStream,
     WindowedAggregate,
 )
+from penstock.topology.operations.functions import Function
+from penstock.topology.operations.windows import WindowSpec
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
-from penstock.topology.windows import WindowSpec
 
 STRING, LONG = StringSerde(), NumberSerde("long")
 

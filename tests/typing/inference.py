@@ -19,7 +19,7 @@ from penstock import (
     agg,
 )
 from penstock.api.branched import BranchedKStream
-from penstock.api.grouped import KGroupedStream
+from penstock.api.groups.grouped import KGroupedStream
 from penstock.serde import Serde, Windowed
 
 builder = StreamsBuilder()

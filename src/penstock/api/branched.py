@@ -10,10 +10,10 @@ from penstock.api.handle import Fluent, StreamHandle, name_of, option
 from penstock.api.options import Branched, Named
 from penstock.errors import TopologyError
 from penstock.java_names import with_java_names
-from penstock.topology import operations as ops
-from penstock.topology.functions import Function
-from penstock.topology.graph import ProcessorGraph
-from penstock.topology.names import check_name
+from penstock.topology.building.graph import ProcessorGraph
+from penstock.topology.building.names import check_name
+from penstock.topology.operations import base as ops
+from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
     import polars as pl

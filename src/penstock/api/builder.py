@@ -11,7 +11,7 @@ from penstock.api.dataframes import dataframe_source
 from penstock.api.handle import GlobalTableHandle, TableHandle, check_kind, name_of, option
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Consumed, Materialized, Named
-from penstock.api.processing import processor_operation
+from penstock.api.processing.build import processor_operation
 from penstock.api.sources import read, source_node, topic_names
 from penstock.api.stream import KStream
 from penstock.api.table import GlobalKTable, KTable
@@ -20,11 +20,11 @@ from penstock.api.type_variables import KeyOrAny, ValueOrAny
 from penstock.errors import ConfigError, TopologyError
 from penstock.given import check_mapping
 from penstock.java_names import with_java_names
-from penstock.topology.builder import GraphBuilder
+from penstock.topology.building.builder import GraphBuilder
+from penstock.topology.building.graph import StoreGraph, TableSourceGraph
+from penstock.topology.building.names import check_name
 from penstock.topology.dataframe_source import DataFrameSource, OutputMode
-from penstock.topology.graph import StoreGraph, TableSourceGraph
-from penstock.topology.names import check_name
-from penstock.topology.operations import TableSource
+from penstock.topology.operations.base import TableSource
 from penstock.topology.stores import StoreSpec
 from penstock.topology.tables import SourceTable
 

@@ -10,8 +10,8 @@ from penstock.api.options import Consumed, Produced
 from penstock.api.serdes import for_topic
 from penstock.api.topics import to_topic
 from penstock.errors import TopologyError
+from penstock.topology.building.names import check_name
 from penstock.topology.dataframe_source import DataFrameSource
-from penstock.topology.names import check_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

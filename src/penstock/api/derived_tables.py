@@ -8,9 +8,9 @@ from penstock.api.handle import TableHandle
 from penstock.api.materialize import optional_spec
 from penstock.api.options import Materialized
 from penstock.api.serdes import UNKNOWN
-from penstock.topology import operations as ops
-from penstock.topology.functions import Function
-from penstock.topology.graph import ProcessorGraph
+from penstock.topology.building.graph import ProcessorGraph
+from penstock.topology.operations import base as ops
+from penstock.topology.operations.functions import Function
 from penstock.topology.tables import DerivedTable
 
 __all__ = ["filter_table", "map_table_values", "serdes_of"]

@@ -12,12 +12,12 @@ from penstock.api.options import Named
 from penstock.api.serdes import UNKNOWN
 from penstock.errors import TopologyError
 from penstock.given import check_optional
-from penstock.topology.graph import ProcessorGraph
+from penstock.topology.building.graph import ProcessorGraph
 
 if TYPE_CHECKING:
-    from penstock.topology.builder import GraphBuilder
-    from penstock.topology.graph import GraphNode, RepartitionGraph
-    from penstock.topology.operations import Operation
+    from penstock.topology.building.builder import GraphBuilder
+    from penstock.topology.building.graph import GraphNode, RepartitionGraph
+    from penstock.topology.operations.base import Operation
     from penstock.topology.stores import StoreSpec
     from penstock.topology.tables import TableState
 

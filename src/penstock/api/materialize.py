@@ -12,8 +12,8 @@ from penstock.errors import TopologyError
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
-    from penstock.topology.builder import GraphBuilder
-    from penstock.topology.windows import WindowSpec
+    from penstock.topology.building.builder import GraphBuilder
+    from penstock.topology.operations.windows import WindowSpec
 
 __all__ = ["key_value_spec", "named", "optional_spec", "window_spec"]
 

@@ -13,8 +13,8 @@ from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
 from penstock.given import check_mapping, check_optional, check_whole
 from penstock.java_names import with_java_names
-from penstock.topology.functions import EXTRACTED, Function
-from penstock.topology.names import check_name
+from penstock.topology.building.names import check_name
+from penstock.topology.operations.functions import EXTRACTED, Function
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from penstock.api.handle import StreamHandle
 from penstock.api.options import Consumed
 from penstock.errors import TopologyError
-from penstock.topology.functions import EXTRACTED, Function
-from penstock.topology.graph import SourceGraph
+from penstock.topology.building.graph import SourceGraph
 from penstock.topology.nodes import SourceNode
+from penstock.topology.operations.functions import EXTRACTED, Function
 
 if TYPE_CHECKING:
-    from penstock.topology.builder import GraphBuilder
+    from penstock.topology.building.builder import GraphBuilder
 
 __all__ = ["read", "source_node", "topic_names"]
 

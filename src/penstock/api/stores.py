@@ -9,7 +9,7 @@ from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
 from penstock.given import check_whole
 from penstock.java_names import with_java_names
-from penstock.topology.names import check_name
+from penstock.topology.building.names import check_name
 from penstock.topology.stores import StoreKind, StoreSpec
 
 __all__ = ["Stores"]

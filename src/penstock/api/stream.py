@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from penstock.api.async_verbs import AsyncVerbs
 from penstock.api.dataframes import DataFrameOutput, dataframe_output
-from penstock.api.grouping import group_stream
+from penstock.api.groups.grouping import group_stream
 from penstock.api.handle import StreamHandle, check_kind, name_of, option, same_builder
-from penstock.api.join_verbs import JoinVerbs
+from penstock.api.joins.verbs import JoinVerbs
 from penstock.api.options import Consumed, Grouped, Materialized, Named, Produced, Repartitioned
-from penstock.api.processing import process
+from penstock.api.processing.async_verbs import AsyncVerbs
+from penstock.api.processing.build import process
 from penstock.api.serdes import common
 from penstock.api.table_of_stream import table_of_stream
 from penstock.api.topics import repartition, through, to_topic
 from penstock.java_names import with_java_names
-from penstock.topology import operations as ops
-from penstock.topology.functions import Function
-from penstock.topology.graph import ProcessorGraph
+from penstock.topology.building.graph import ProcessorGraph
+from penstock.topology.operations import base as ops
+from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
     import polars as pl
 
     from penstock.api.branched import BranchedKStream
-    from penstock.api.grouped import KGroupedStream
-    from penstock.api.processor import Processor
+    from penstock.api.groups.grouped import KGroupedStream
+    from penstock.api.processing.processor import Processor
     from penstock.api.table import KTable
     from penstock.topology.stores import StoreSpec
 
@@ -222,7 +222,7 @@ class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
         >>> try_out(lambda s: s.group_by_key().count(), [("a", "x"), ("a", "y")])
         [('a', 1), ('a', 2)]
         """
-        from penstock.api.grouped import KGroupedStream
+        from penstock.api.groups.grouped import KGroupedStream
 
         return KGroupedStream(group_stream(self._handle, grouped, name_of(name)))
 
@@ -254,7 +254,7 @@ class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
         >>> try_out(lambda s: s.group_by(lambda value: value[0]).count(), [("a", "xy"), ("b", "xz")])
         [('x', 1), ('x', 2)]
         """
-        from penstock.api.grouped import KGroupedStream
+        from penstock.api.groups.grouped import KGroupedStream
 
         fn = Function.wrap(selector, verb="group_by", allowed=(1, 2))
         given = option(grouped, Grouped, "group_by").name or name_of(name)

@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from penstock.api.derived_tables import filter_table, map_table_values
+from penstock.api.groups.table_grouping import group_table
 from penstock.api.handle import Fluent, GlobalTableHandle, name_of, option
+from penstock.api.joins.table_verbs import TableJoinVerbs
 from penstock.api.options import Grouped, Materialized, Named
-from penstock.api.suppressed import Suppressed, suppress_table
-from penstock.api.table_grouping import group_table
-from penstock.api.table_join_verbs import TableJoinVerbs
+from penstock.api.processing.table_transform import transform_values
 from penstock.api.table_of_stream import stream_of_table
-from penstock.api.table_transform import transform_values
+from penstock.api.windowed.suppressed import Suppressed, suppress_table
 from penstock.java_names import with_java_names
-from penstock.topology.functions import Function
+from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from penstock.api.grouped_table import KGroupedTable
+    from penstock.api.groups.grouped_table import KGroupedTable
+    from penstock.api.processing.transformer import ValueTransformerWithKey
     from penstock.api.stream import KStream
-    from penstock.api.transformer import ValueTransformerWithKey
 
 __all__ = ["GlobalKTable", "KTable"]
 
@@ -185,7 +185,7 @@ class KTable(TableJoinVerbs[K, V]):
         self, selector: Callable[[K, V], tuple[K2, V2]] | pl.Expr, grouped: Grouped | None = None, *, name: Name = None
     ) -> KGroupedTable[K2, V2]:
         """Group the rows by a new key (``groupBy``); the function returns the new (key, value) of each row."""
-        from penstock.api.grouped_table import KGroupedTable
+        from penstock.api.groups.grouped_table import KGroupedTable
 
         fn = Function.wrap(selector, verb="group_by", allowed=(2,), passed="(key, value)")
         options = option(grouped, Grouped, "group_by")

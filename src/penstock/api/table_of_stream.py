@@ -6,8 +6,8 @@ from penstock.api.handle import StreamHandle, TableHandle
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Materialized
 from penstock.api.serdes import for_internal, for_topic
-from penstock.topology.graph import GraphNode, ProcessorGraph
-from penstock.topology.operations import StreamToTable, TableToStream
+from penstock.topology.building.graph import GraphNode, ProcessorGraph
+from penstock.topology.operations.base import StreamToTable, TableToStream
 from penstock.topology.tables import SourceTable
 
 __all__ = ["stream_of_table", "table_of_stream"]

@@ -9,10 +9,10 @@ from penstock.api.options import Consumed, Produced, Repartitioned
 from penstock.api.serdes import for_internal, for_topic
 from penstock.api.sources import read
 from penstock.errors import TopologyError
-from penstock.topology.builder import Partitioning
-from penstock.topology.functions import TOPIC_OF, Function
-from penstock.topology.graph import SinkGraph
-from penstock.topology.names import check_name
+from penstock.topology.building.builder import Partitioning
+from penstock.topology.building.graph import SinkGraph
+from penstock.topology.building.names import check_name
+from penstock.topology.operations.functions import TOPIC_OF, Function
 
 __all__ = ["partitioner", "repartition", "through", "to_topic"]
 

@@ -9,17 +9,17 @@ from typing import Any, Self
 
 from penstock.api.handle import check_kind
 from penstock.api.options import checked_reset
-from penstock.api.processing import connected_stores, processor_operation
+from penstock.api.processing.build import connected_stores, processor_operation
 from penstock.api.serdes import resolve
 from penstock.api.sources import topic_names
 from penstock.errors import TopologyError
 from penstock.java_names import with_java_names
 from penstock.topology import topology as frozen
-from penstock.topology.assembly import Assembly
-from penstock.topology.functions import EXTRACTED, TOPIC_OF, Function
-from penstock.topology.names import check_name
+from penstock.topology.building.assembly import Assembly
+from penstock.topology.building.names import check_name
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations import Process
+from penstock.topology.operations.base import Process
+from penstock.topology.operations.functions import EXTRACTED, TOPIC_OF, Function
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["Topology"]

@@ -54,7 +54,7 @@ def doctor(
         clients = kafka_packages()
         findings += clients
         if bootstrap and all(f.ok for f in clients):
-            from penstock.cli.broker_check import check_broker
+            from penstock.cli.servers.broker_check import check_broker
 
             name, found, remedy = check_broker(bootstrap, settings)
             findings.append(Finding(name, found, ok=not remedy, remedy=remedy))

@@ -8,25 +8,17 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import (
-    app_convert,
-    app_plan,
-    app_reset,
-    broker,
-    data,
-    demo,
-    doctor,
-    groups,
-    query,
-    registry,
-    sql,
-    state,
-    topics,
-)
-from penstock.cli import run as apps
-from penstock.cli.mirror import mirror
+from penstock.cli import demo, doctor, sql
+from penstock.cli.application import convert as app_convert
+from penstock.cli.application import plan as app_plan
+from penstock.cli.application import query, state
+from penstock.cli.application import reset as app_reset
+from penstock.cli.application import run as apps
+from penstock.cli.connect.mirror import mirror
+from penstock.cli.logs import data, groups, topics
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
+from penstock.cli.servers import broker, registry
 from penstock.errors import PenstockError
 from penstock.version import __version__
 

@@ -23,8 +23,8 @@ from penstock.metrics.definitions import (
     MeterDefinition,
 )
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations import WindowedAggregate
-from penstock.topology.table_operations import CogroupMember, Suppress
+from penstock.topology.operations.base import WindowedAggregate
+from penstock.topology.operations.tables import CogroupMember, Suppress
 
 if TYPE_CHECKING:
     from penstock.metrics.registry import Meter, MetricRegistry

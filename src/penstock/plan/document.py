@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.plan.plan import PhysicalPlan
-from penstock.topology.default_serdes import UntypedDefault
+from penstock.topology.configured.default_serdes import UntypedDefault
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 

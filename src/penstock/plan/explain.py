@@ -7,13 +7,13 @@ from typing import Any
 
 from penstock.plan.continuous import continuous_refusal
 from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
-from penstock.topology.async_operations import MapAsync
-from penstock.topology.functions import functions_of
+from penstock.topology.configured.value_fields import fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations import Operation, Process, StreamAggregate, TableAggregate, WindowedAggregate
-from penstock.topology.table_operations import Suppress, TableTransformValues
+from penstock.topology.operations.asynchronous import MapAsync
+from penstock.topology.operations.base import Operation, Process, StreamAggregate, TableAggregate, WindowedAggregate
+from penstock.topology.operations.functions import functions_of
+from penstock.topology.operations.tables import Suppress, TableTransformValues
 from penstock.topology.topology import Topology
-from penstock.topology.value_fields import fields_known_above, fields_read
 
 __all__ = ["explain_json", "explain_text", "how_it_runs"]
 

@@ -10,7 +10,7 @@ from penstock.errors import TopologyError, UnknownTopicError
 from penstock.plan.levels import is_acyclic, levels_of
 from penstock.plan.partitions import partition_counts, source_topics
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations import Operation, Process
+from penstock.topology.operations.base import Operation, Process
 from penstock.topology.topology import SubTopology, Topology
 
 __all__ = ["PhysicalPlan", "PlannedSubTopology", "TaskRun", "changed", "plan_of"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.runtime.operator import TableView
     from penstock.runtime.rows import Rows
     from penstock.state.base import TaskState
-    from penstock.topology.functions import Function
+    from penstock.topology.operations.functions import Function
     from penstock.topology.topology import Topology
 
 __all__ = ["Failure", "Surroundings", "TaskContext"]

@@ -19,7 +19,7 @@ from penstock.runtime.serde_errors import naming_stores
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.api.processor import Record
+    from penstock.api.processing.processor import Record
     from penstock.runtime.context import TaskContext
     from penstock.runtime.graph import Graph
     from penstock.runtime.missing_fields import MissingFields

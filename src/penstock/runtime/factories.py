@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.runtime.operator import Operator
     from penstock.topology.nodes import ProcessorNode
-    from penstock.topology.operations import Operation
+    from penstock.topology.operations.base import Operation
     from penstock.topology.topology import Topology
 
 __all__ = ["Factory", "factories", "operator_for"]

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations import Branch, Operation, Process
+from penstock.topology.operations.base import Branch, Operation, Process
+from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
     from penstock.topology.nodes import Node

@@ -1,7 +1,7 @@
 """Warnings about fields that expressions and built-in aggregators look up and no value has.
 
 In a schemaless value a field that is not there counts as null, so a misspelled one makes a filter, a key or a sum empty
-without an error. Where a schema is known the topology has been checked (`penstock.topology.value_fields`).
+without an error. Where a schema is known the topology has been checked (`penstock.topology.configured.value_fields`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import polars as pl
 
 from penstock.errors import SerializationError
 from penstock.serde.column import Column
-from penstock.topology.value_fields import fields_known_above, fields_read, nearest
+from penstock.topology.configured.value_fields import fields_known_above, fields_read, nearest
 
 if TYPE_CHECKING:
     from penstock.runtime.graph import Graph
     from penstock.runtime.rows import Rows
     from penstock.runtime.sensor import Sensor
-    from penstock.topology.functions import Function
+    from penstock.topology.operations.functions import Function
     from penstock.topology.topology import Topology
 
 __all__ = ["MissingFields"]

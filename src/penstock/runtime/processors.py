@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from penstock.api.processor import FixedKeyProcessor, FixedKeyRecord, Record, RecordMetadata
+from penstock.api.processing.processor import FixedKeyProcessor, FixedKeyRecord, Record, RecordMetadata
 from penstock.durations import duration_ms
 from penstock.errors import TopologyError
 from penstock.java_names import with_java_names_of
@@ -21,8 +21,8 @@ from penstock.runtime.row_order import AFTER, Place
 from penstock.runtime.rows import Rows
 from penstock.serde.column import Column
 from penstock.state.views import ExpiringView
-from penstock.topology.functions import Function
-from penstock.topology.operations import Operation, Process
+from penstock.topology.operations.base import Operation, Process
+from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def single_row(place: Place, record: Record[Any, Any], origin: RecordContext | N
 
 @with_java_names_of("ProcessorContext")
 class NodeContext:
-    """`penstock.api.processor.ProcessorContext` of one processor."""
+    """`penstock.api.processing.processor.ProcessorContext` of one processor."""
 
     def __init__(
         self, operator: ProcessOperator, node: ProcessorNode, task: TaskContext, children: frozenset[str]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.runtime.graph import Graph, stores_of
-from penstock.topology.operations import Process
-from penstock.topology.table_operations import TableTransformValues
+from penstock.topology.operations.base import Process
+from penstock.topology.operations.tables import TableTransformValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,7 @@ from penstock.runtime.sinks import OUTPUT_SCHEMA, Collector, Sink
 from penstock.runtime.slicing import slicing_reason
 from penstock.runtime.source_reader import SourceReader, reader_for
 from penstock.serde.binding import TopicSerdes
-from penstock.topology.configured import with_settings
+from penstock.topology.configured.apply import with_settings
 
 if TYPE_CHECKING:
     import numpy as np

@@ -26,7 +26,7 @@ from penstock.state.memory import MemoryTaskState
 from penstock.testing.metrics import GLOBAL_TASK, DriverMetrics
 from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
-from penstock.topology.configured import with_settings
+from penstock.topology.configured.apply import with_settings
 from penstock.topology.topology import require_topology
 
 if TYPE_CHECKING:

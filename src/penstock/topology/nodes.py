@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.topology.functions import Function
+from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
-    from penstock.topology.operations import Operation
+    from penstock.topology.operations.base import Operation
 
 __all__ = ["Node", "ProcessorNode", "SinkNode", "SourceNode", "parents_of"]
 

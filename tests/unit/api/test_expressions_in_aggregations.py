@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from penstock import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, TopologyTestDriver, agg
-from penstock.api.grouped import KGroupedStream
+from penstock.api.groups.grouped import KGroupedStream
 from penstock.errors import TopologyError
 
 LONGS = Materialized(key_serde="string", value_serde="long")

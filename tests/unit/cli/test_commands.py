@@ -295,7 +295,7 @@ def test_internal_topics_are_folded(run, log):
     ],
 )
 def test_whose_stores_a_query_reads(words, named, target, rest):
-    from penstock.cli.query import QueryOptions
+    from penstock.cli.application.query import QueryOptions
 
     assert QueryOptions(**named).split(words, most=2) == (target, rest)
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from penstock.cli.options import read_config
-from penstock.cli.users import collect_users
+from penstock.cli.servers.users import collect_users
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, PenstockError
 from penstock.log.open import warn_of_plain_text

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import Producer
 
 from penstock.errors import AuthenticationError, ConfigError
-from penstock.log.kafka.oauth import TokenSource
+from penstock.log.kafka.security.oauth import TokenSource
 from penstock.log.kafka.settings import ClientSettings
 from token_endpoint import TokenEndpoint
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from penstock.broker.certificates import make_certificates
 from penstock.config import CONFIG_DEFS, StreamsConfig
 from penstock.errors import ConfigError
-from penstock.log.kafka.clients import Clients
+from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.settings import ClientSettings
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -325,11 +325,11 @@ def _socket_timeouts(given, caplog):
     [({}, CONFIG_DEFS["request.timeout.ms"].default), ({"request.timeout.ms": "20000"}, 20_000)],
 )
 def test_all_clients_wait_for_the_documented_time(given, timeout_ms, caplog):
-    caplog.set_level(logging.DEBUG, "penstock.log.kafka.clients")
+    caplog.set_level(logging.DEBUG, "penstock.log.kafka.clients.connections")
     assert _socket_timeouts(given, caplog) == [timeout_ms, timeout_ms]
     assert Clients("127.0.0.1:1", given).limits().timeout_ms == timeout_ms
 
 
 def test_librdkafka_s_own_name_wins_over_the_default(caplog):
-    caplog.set_level(logging.DEBUG, "penstock.log.kafka.clients")
+    caplog.set_level(logging.DEBUG, "penstock.log.kafka.clients.connections")
     assert _socket_timeouts({"socket.timeout.ms": "7000"}, caplog) == [7_000, 7_000]

@@ -15,9 +15,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
 from penstock.log.base import TopicPartition
-from penstock.log.kafka import attempts, transaction
+from penstock.log.kafka.clients import attempts
 from penstock.log.kafka.log import KafkaLog
 from penstock.log.kafka.timeouts import TransactionTimeouts
+from penstock.log.kafka.transactions import transaction
 from penstock.log.kafka.wire import transactions
 from penstock.log.kafka.wire.errors import failed
 

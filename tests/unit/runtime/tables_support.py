@@ -15,8 +15,8 @@ from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
 from penstock.state.memory import MemoryTaskState
 from penstock.state.views import open_view
-from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode, SourceNode
+from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import Topology
 

@@ -10,8 +10,8 @@ from penstock.runtime.context import Surroundings
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.serde.text import StringSerde
 from penstock.state.memory import MemoryTaskState
-from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from penstock.topology.operations.functions import Function
 from penstock.topology.topology import Topology
 
 STRING = StringSerde()

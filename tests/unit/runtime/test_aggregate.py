@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of, run_splits, store
 
-from penstock.api import agg
+from penstock.api.groups import agg
 from penstock.runtime.aggregate import operators as aggregate
 from penstock.runtime.fold.recognise import recognise
 from penstock.runtime.tables.value_getters import read_store
 from penstock.serde.column import Column
 from penstock.serde.lists import ListSerde
-from penstock.topology.operations import Aggregation, StreamAggregate, TableAggregate
+from penstock.topology.operations.base import Aggregation, StreamAggregate, TableAggregate
 
 COUNT = Aggregation("count")
 KEYS = st.sampled_from(["a", "b", "c"])

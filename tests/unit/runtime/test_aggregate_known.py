@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables_support import OneTask, function, node, rows_of, run_splits, store
 
-from penstock.api import agg
+from penstock.api.groups import agg
 from penstock.runtime.aggregate import operators as aggregate
 from penstock.runtime.fold.recognise import KnownAggregation, recognise
 from penstock.serde import Serdes
-from penstock.topology.operations import Aggregation, StreamAggregate
+from penstock.topology.operations.base import Aggregation, StreamAggregate
 
 AUTO = Serdes.auto()
 KEYS = st.sampled_from(["a", "b", "c"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of, run_splits, store
 
 from penstock.serde.column import Column
-from penstock.topology.operations import (
+from penstock.topology.operations.base import (
     StreamToTable,
     TableFilter,
     TableMapValues,

@@ -4,12 +4,11 @@ import polars as pl
 import pytest
 from task_support import STRING, batch, chain, function, task, topology, written
 
-from penstock.api.processor import Processor
+from penstock.api.processing.processor import Processor
 from penstock.errors import ProcessingError, SerializationError, TopologyError
 from penstock.runtime.exception_handlers import Response
-from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations import (
+from penstock.topology.operations.base import (
     Branch,
     Filter,
     FlatMap,
@@ -20,6 +19,7 @@ from penstock.topology.operations import (
     Process,
     SelectKey,
 )
+from penstock.topology.operations.functions import Function
 from penstock.topology.stores import StoreSpec
 
 THREE = [(b"a", b"1", 10), (b"b", b"x", 20), (b"c", b"3", 30)]

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.api.processor import Processor, Record
+from penstock.api.processing.processor import Processor, Record
 from penstock.errors import InvalidStateError, StateError, TopologyError
 from penstock.serde.text import StringSerde
 from penstock.testing import TestRecord, TopologyTestDriver
-from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations import MapValues, Process
+from penstock.topology.operations.base import MapValues, Process
+from penstock.topology.operations.functions import Function
 from penstock.topology.topology import InternalTopic, Topology
 
 STRING = StringSerde()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from penstock.topology.java_order import TreeOrder, hash_order
+from penstock.topology.description.java_order import TreeOrder, hash_order
 
 
 def test_hash_order_is_that_of_java() -> None:

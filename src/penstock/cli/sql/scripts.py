@@ -51,7 +51,7 @@ def run(
         topology = script.topology()
         script.prepare(log, name)
     from penstock.app import KafkaStreams
-    from penstock.cli.run_view import shown_while_running
+    from penstock.cli.application.run_view import shown_while_running
 
     while True:
         app = KafkaStreams(topology, script.app_settings(name))

@@ -10,8 +10,8 @@ import typer
 
 from penstock.cli.option_groups import grouped
 from penstock.cli.output import console
+from penstock.cli.servers.users import UserNames, UsersFile, collect_users
 from penstock.cli.sql.options import SqlOptions
-from penstock.cli.users import UserNames, UsersFile, collect_users
 
 __all__ = ["register"]
 

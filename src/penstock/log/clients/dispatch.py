@@ -26,7 +26,7 @@ def open_consumer(
         from penstock.log.embedded.consumer import EmbeddedConsumer
 
         return EmbeddedConsumer(found, options, listener), opened
-    from penstock.log.kafka.consumer import KafkaConsumer
+    from penstock.log.kafka.clients.consumer import KafkaConsumer
 
     kafka = _kafka(found)
     return KafkaConsumer(kafka, kafka.clients, options, listener), opened
@@ -39,7 +39,7 @@ def open_producer(log: TopicLog | str, options: ProducerOptions) -> tuple[LogPro
         from penstock.log.embedded.producer import EmbeddedProducer
 
         return EmbeddedProducer(found, options), opened
-    from penstock.log.kafka.producer import KafkaProducer
+    from penstock.log.kafka.clients.producer import KafkaProducer
 
     kafka = _kafka(found)
     return KafkaProducer(kafka.clients, kafka.partitions, options), opened

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from penstock.errors import AuthenticationError, AuthorizationError, LogError
 from penstock.log.kafka.error_codes import LocalCode
-from penstock.log.kafka.security import Security
+from penstock.log.kafka.security.settings import Security
 from penstock.log.kafka.settings import ClientSettings
 
 __all__ = ["ClusterAccess"]

@@ -22,19 +22,19 @@ from penstock.log.base import (
     TopicInfo,
     TopicPartition,
 )
-from penstock.log.kafka.core import KafkaCore
+from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.failures import persist
-from penstock.log.kafka.fenced_producers import RESET
-from penstock.log.kafka.fetcher import KafkaFetcher
 from penstock.log.kafka.group_state import delete_offsets, group_state
-from penstock.log.kafka.leases import Leases
-from penstock.log.kafka.ledger import NOTES, PLANNED, Entry, entry_part, partition_of
 from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends, stretches, wait_for_data
-from penstock.log.kafka.presence import Presence, expel
 from penstock.log.kafka.reading import EMPTY
-from penstock.log.kafka.settling import settle_hanging
-from penstock.log.kafka.thread_producer import KafkaThreadProducer, fence
-from penstock.log.kafka.transaction import KafkaTransaction, transaction
+from penstock.log.kafka.transactions.core import KafkaCore
+from penstock.log.kafka.transactions.fenced_producers import RESET
+from penstock.log.kafka.transactions.leases import Leases
+from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, Entry, entry_part, partition_of
+from penstock.log.kafka.transactions.presence import Presence, expel
+from penstock.log.kafka.transactions.settling import settle_hanging
+from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer, fence
+from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
 from penstock.log.thread_clients import Writer
 

@@ -11,9 +11,9 @@ from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_cl
 from penstock.config.definitions import PREFIXES
 from penstock.config.secrets import Secretive, masked, resolved
 from penstock.errors import ConfigError
-from penstock.log.kafka.jaas import jaas_line
-from penstock.log.kafka.oauth import TokenSource
-from penstock.log.kafka.security import Security
+from penstock.log.kafka.security.jaas import jaas_line
+from penstock.log.kafka.security.oauth import TokenSource
+from penstock.log.kafka.security.settings import Security
 
 __all__ = ["ClientKind", "ClientSettings"]
 

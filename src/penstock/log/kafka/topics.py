@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 
 from penstock.errors import LogUnavailableError, TopicExistsError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
-from penstock.log.kafka.clients import Clients
+from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
 from penstock.log.kafka.wire.errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.topology.operations import WindowedAggregate
+    from penstock.topology.operations.base import WindowedAggregate
 
 __all__ = ["EMIT_INTERVAL", "ClosedWindows", "closed_windows"]
 

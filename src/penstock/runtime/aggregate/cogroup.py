@@ -19,10 +19,10 @@ from penstock.runtime.operator import Operator
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables.operators import drop_null_keys
 from penstock.serde.column import Column
-from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations import Aggregation, Operation, StreamAggregate, WindowedAggregate
-from penstock.topology.table_operations import CogroupMember, CogroupMerge
+from penstock.topology.operations.base import Aggregation, Operation, StreamAggregate, WindowedAggregate
+from penstock.topology.operations.functions import Function
+from penstock.topology.operations.tables import CogroupMember, CogroupMerge
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ from penstock.runtime.rows import Rows
 from penstock.runtime.tables.stored import StoredTable
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
-from penstock.topology.operations import Operation, StreamAggregate, TableAggregate, WindowedAggregate
+from penstock.topology.operations.base import Operation, StreamAggregate, TableAggregate, WindowedAggregate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.runtime.tables.groups import FoldResult, RowGroups
     from penstock.topology.nodes import ProcessorNode
-    from penstock.topology.operations import Aggregation
+    from penstock.topology.operations.base import Aggregation
     from penstock.topology.topology import Topology
 
 __all__ = ["FACTORIES", "Aggregator", "aggregator_of"]

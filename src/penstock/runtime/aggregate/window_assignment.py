@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.context import TaskContext
     from penstock.runtime.rows import Rows
-    from penstock.topology.windows import WindowSpec
+    from penstock.topology.operations.windows import WindowSpec
 
 __all__ = ["FOREVER", "NO_TIME", "WindowAssigner", "stream_time_meta", "window_bounds"]
 

@@ -9,7 +9,7 @@ from penstock.runtime.aggregate.close import closed_windows
 from penstock.runtime.aggregate.window_assignment import WindowAssigner
 from penstock.runtime.operator import Operator
 from penstock.runtime.tables.stored import StoredTable
-from penstock.topology.operations import WindowedAggregate
+from penstock.topology.operations.base import WindowedAggregate
 
 if TYPE_CHECKING:
     import numpy as np

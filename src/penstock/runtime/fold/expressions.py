@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.runtime.fold.model import FoldInput
     from penstock.runtime.rows import Rows
     from penstock.runtime.tables.groups import FoldResult
-    from penstock.topology.functions import Function
+    from penstock.topology.operations.functions import Function
 
 __all__ = ["fold_expression"]
 

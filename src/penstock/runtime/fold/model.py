@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.runtime.rows import Rows
     from penstock.runtime.tables.groups import RowGroups
-    from penstock.topology.functions import Function
-    from penstock.topology.operations import Aggregation
+    from penstock.topology.operations.base import Aggregation
+    from penstock.topology.operations.functions import Function
 
 __all__ = ["FoldInput", "Progress"]
 

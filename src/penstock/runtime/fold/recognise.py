@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import polars as pl
 
-from penstock.api.agg import BuiltInAggregator, MeanAggregator, SimpleAggregator, StructAggregator
+from penstock.api.groups.agg import BuiltInAggregator, MeanAggregator, SimpleAggregator, StructAggregator
 
 if TYPE_CHECKING:
-    from penstock.topology.operations import Aggregation
+    from penstock.topology.operations.base import Aggregation
 
 __all__ = ["KnownAggregation", "recognise"]
 

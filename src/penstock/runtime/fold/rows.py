@@ -13,8 +13,8 @@ from penstock.serde.windowed import WindowedColumn
 if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.runtime.tables.groups import FoldResult
-    from penstock.topology.functions import Function
-    from penstock.topology.operations import Aggregation
+    from penstock.topology.operations.base import Aggregation
+    from penstock.topology.operations.functions import Function
 
 __all__ = ["fold_changes", "fold_rows", "initial", "plain_keys", "snapshot", "step_of"]
 

@@ -15,8 +15,8 @@ import numpy as np
 from penstock.runtime.functions.stateless import pair_of
 from penstock.runtime.operator import Operator
 from penstock.serde.column import Column
-from penstock.topology.async_operations import MapAsync
-from penstock.topology.operations import Operation
+from penstock.topology.operations.asynchronous import MapAsync
+from penstock.topology.operations.base import Operation
 
 if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.runtime.context import TaskContext
     from penstock.runtime.rows import Rows
-    from penstock.topology.functions import Function
+    from penstock.topology.operations.functions import Function
 
 __all__ = ["apply", "call", "evaluate_by_halves", "failures_removed", "gather", "part_of"]
 

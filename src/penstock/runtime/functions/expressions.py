@@ -16,7 +16,7 @@ from penstock.serde.column import Column
 
 if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
-    from penstock.topology.functions import Function
+    from penstock.topology.operations.functions import Function
 
 __all__ = ["evaluate", "frame", "select"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.topology.functions import Function
+    from penstock.topology.operations.functions import Function
 
 __all__ = ["join_rows", "join_values"]
 

@@ -12,7 +12,7 @@ import polars as pl
 from penstock.runtime.functions.calls import apply, failures_removed
 from penstock.runtime.operator import Operator
 from penstock.serde.column import Column
-from penstock.topology.operations import (
+from penstock.topology.operations.base import (
     Branch,
     DropNullKeys,
     Filter,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from penstock.runtime.context import TaskContext
     from penstock.runtime.rows import Rows
-    from penstock.topology.functions import Function
     from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.operations.functions import Function
     from penstock.topology.topology import Topology
 
 __all__ = ["FACTORIES", "pair_of", "truth"]

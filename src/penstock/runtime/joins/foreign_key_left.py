@@ -22,8 +22,8 @@ from penstock.runtime.tables.value_getters import spread
 from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
 from penstock.serde.subscriptions import Hashes, Instruction, ResponseColumn, SubscriptionColumn
-from penstock.topology.foreign_key_operations import ResponseJoin, SubscriptionSend
-from penstock.topology.operations import Operation
+from penstock.topology.operations.base import Operation
+from penstock.topology.operations.foreign_keys import ResponseJoin, SubscriptionSend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,8 +20,8 @@ from penstock.serde.buffers import large_binary, series_of
 from penstock.serde.column import Column
 from penstock.serde.subscription_serdes import combined_keys, foreign_prefixes, primary_keys
 from penstock.serde.subscriptions import Instruction, ResponseColumn, SubscriptionColumn
-from penstock.topology.foreign_key_operations import ForeignTableJoin, SubscriptionJoin, SubscriptionReceive
-from penstock.topology.operations import Operation
+from penstock.topology.operations.base import Operation
+from penstock.topology.operations.foreign_keys import ForeignTableJoin, SubscriptionJoin, SubscriptionReceive
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,8 +21,8 @@ from penstock.runtime.joins.unmatched import OuterJoinQueue
 from penstock.runtime.operator import Operator
 from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
-from penstock.topology.operations import Operation
-from penstock.topology.stream_joins import JoinWindow, StreamStreamJoin
+from penstock.topology.building.stream_joins import JoinWindow, StreamStreamJoin
+from penstock.topology.operations.base import Operation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ from penstock.runtime.rows import Rows
 from penstock.runtime.tables.value_getters import spread
 from penstock.runtime.tables.versioned import history_of
 from penstock.serde.column import Column
-from penstock.topology.operations import Operation, StreamGlobalTableJoin, StreamTableJoin
+from penstock.topology.operations.base import Operation, StreamGlobalTableJoin, StreamTableJoin
 
 if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext

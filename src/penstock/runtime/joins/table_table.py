@@ -15,15 +15,15 @@ from penstock.runtime.tables.operators import assign, drop_null_keys, drop_out_o
 from penstock.runtime.tables.stored import StoredTable
 from penstock.runtime.tables.value_getters import spread
 from penstock.serde.column import Column
-from penstock.topology.operations import Operation
-from penstock.topology.table_operations import TableJoinMerge, TableTableJoin
+from penstock.topology.operations.base import Operation
+from penstock.topology.operations.tables import TableJoinMerge, TableTableJoin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.topology.functions import Function
     from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.operations.functions import Function
     from penstock.topology.topology import Topology
 
 __all__ = ["FACTORIES"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.topology.table_operations import Suppress
+    from penstock.topology.operations.tables import Suppress
 
 __all__ = ["BufferBounds", "Held", "Outcome"]
 

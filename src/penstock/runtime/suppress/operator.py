@@ -22,8 +22,8 @@ from penstock.serde.windowed import WindowedColumn
 from penstock.state.views.change_buffer import BufferedChange, ChangeBufferView
 from penstock.state.views.change_columns import ChangeColumns
 from penstock.state.views.frames import from_bytes_list, to_bytes_list
-from penstock.topology.operations import Operation
-from penstock.topology.table_operations import Suppress
+from penstock.topology.operations.base import Operation
+from penstock.topology.operations.tables import Suppress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ from penstock.runtime.tables.groups import FoldResult, group_keys
 from penstock.runtime.tables.stored import StoredTable
 from penstock.runtime.tables.value_getters import DerivedView, spread, take_or_null
 from penstock.serde.column import Column
-from penstock.topology.operations import (
+from penstock.topology.operations.base import (
     Operation,
     StreamToTable,
     TableFilter,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.runtime.context import TaskContext
-    from penstock.topology.functions import Function
     from penstock.topology.nodes import ProcessorNode
+    from penstock.topology.operations.functions import Function
     from penstock.topology.topology import Topology
 
 __all__ = ["FACTORIES", "assign", "drop_null_keys", "drop_out_of_order"]

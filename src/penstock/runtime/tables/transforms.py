@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
-from penstock.api.processor import Headers, Record, RecordMetadata
+from penstock.api.processing.processor import Headers, Record, RecordMetadata
 from penstock.errors import TopologyError
 from penstock.runtime.functions.calls import failures_removed
 from penstock.runtime.operator import Operator
@@ -19,8 +19,8 @@ from penstock.runtime.tables.stored import StoredTable
 from penstock.runtime.tables.value_getters import is_read, spread
 from penstock.runtime.tables.versioned import OverParent
 from penstock.serde.column import Column
-from penstock.topology.operations import Operation
-from penstock.topology.table_operations import TableTransformValues
+from penstock.topology.operations.base import Operation
+from penstock.topology.operations.tables import TableTransformValues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

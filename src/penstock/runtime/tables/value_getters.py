@@ -20,8 +20,8 @@ from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.versioned import OverParent
 from penstock.serde.column import Column
 from penstock.topology.nodes import ProcessorNode
-from penstock.topology.operations import TableFilter, TableMapValues, TableRegroup
-from penstock.topology.table_operations import Suppress, TableTransformValues
+from penstock.topology.operations.base import TableFilter, TableMapValues, TableRegroup
+from penstock.topology.operations.tables import Suppress, TableTransformValues
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from penstock.errors import TopologyError
-from penstock.topology.functions import Function
+from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -18,7 +18,7 @@ from penstock.query.committed.from_plan import stores_for_plan
 from penstock.spark.checkpoint.locations import former_checkpoint
 from penstock.state.checkpoint import PLAN, read_plan
 from penstock.state.documents import write_document
-from penstock.topology.configured import with_settings
+from penstock.topology.configured.apply import with_settings
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -113,7 +113,7 @@ class ContinuousJob:
     def app(self) -> ThreadApp:
         """The application as threads know it."""
         from penstock.continuous.app import ThreadApp
-        from penstock.topology.configured import with_settings
+        from penstock.topology.configured.apply import with_settings
 
         topology, config = load_app(self.pickled_app)
         return ThreadApp(

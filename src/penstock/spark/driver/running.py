@@ -41,7 +41,7 @@ from penstock.spark.session.cores import CoreWatch
 from penstock.spark.session.gateway import has_context
 from penstock.spark.session.java_archive import make_in_background
 from penstock.spark.session.session import dataframe_query_settings, running_session, session_for
-from penstock.topology.configured_serdes import with_serdes
+from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

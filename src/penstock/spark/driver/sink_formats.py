@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ConfigError, LogError
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.serde import Serdes
-from penstock.topology.configured_serdes import with_serdes
+from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

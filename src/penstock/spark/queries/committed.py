@@ -24,8 +24,8 @@ from penstock.spark.planning import plan_for
 from penstock.spark.worker.global_stores import GlobalStores
 from penstock.state.checkpoint import read_plan
 from penstock.state.documents import read_document
-from penstock.topology.configured import with_settings
-from penstock.topology.configured_serdes import with_serdes
+from penstock.topology.configured.apply import with_settings
+from penstock.topology.configured.serdes import with_serdes
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

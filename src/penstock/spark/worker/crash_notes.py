@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.sensor import Sensor
-from penstock.topology.functions import Function
 from penstock.topology.nodes import ProcessorNode
+from penstock.topology.operations.functions import Function
 
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology

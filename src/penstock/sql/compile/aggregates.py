@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.api.options import Grouped, Materialized
-from penstock.api.windows import SessionWindows, SlidingWindows, TimeWindows
+from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse.plans import Aggregate, AggregateCall, WindowTimes
 from penstock.sql.compile.functions import KeyOf, Select

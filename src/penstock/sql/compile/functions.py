@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.api.processor import FixedKeyProcessor, FixedKeyRecord
+from penstock.api.processing.processor import FixedKeyProcessor, FixedKeyRecord
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse.plans import Expression, TableCall
 from penstock.sql.catalog import Source, TimestampColumn

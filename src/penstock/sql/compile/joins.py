@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.api.join_windows import JoinWindows
+from penstock.api.joins.windows import JoinWindows
 from penstock.api.options import Joined, Materialized, StreamJoined, TableJoined
 from penstock.sql.analyse import plans as p
 from penstock.sql.compile.functions import Joiner, KeyOf

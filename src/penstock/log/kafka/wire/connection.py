@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafka.protocol.api_message import ApiMessage
 
-    from penstock.log.kafka.oauth import TokenSource
+    from penstock.log.kafka.security.oauth import TokenSource
 
 __all__ = ["BrokerConnection", "parse_answer"]
 

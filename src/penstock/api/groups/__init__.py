@@ -1,0 +1,1 @@
+"""Grouped streams and tables, and their aggregations."""

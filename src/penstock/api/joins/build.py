@@ -1,0 +1,58 @@
+"""The common parts of joins: kind, joiner and name, and the repartition topics of streams that are joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from penstock.api.handle import StreamHandle
+from penstock.api.serdes import for_internal, for_topic
+from penstock.topology.operations.functions import Function
+
+__all__ = ["Join", "JoinKind", "join_verb", "repartition_for_join"]
+
+JoinKind = Literal["inner", "left", "outer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One call of ``join``, ``left_join`` or ``outer_join``."""
+
+    kind: JoinKind
+    joiner: Function
+    name: str | None
+
+    @classmethod
+    def of(cls, kind: JoinKind, joiner: object, name: str | None) -> Join:
+        """Wrap the joiner, a function of (left, right) or (key, left, right) or an expression."""
+        return cls(kind, Function.wrap(joiner, verb=join_verb(kind), allowed=(2, 3)), name)
+
+    @property
+    def verb(self) -> str:
+        """The name of the verb that was called."""
+        return join_verb(self.kind)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether unmatched records of the left side are joined with None."""
+        return self.kind != "inner"
+
+
+def join_verb(kind: JoinKind) -> str:
+    """Return the name of the verb for a kind of join.
+
+    >>> join_verb("left")
+    'left_join'
+    """
+    return "join" if kind == "inner" else f"{kind}_join"
+
+
+def repartition_for_join(above: StreamHandle, prefix: str, key_serde: Any, value_serde: Any) -> StreamHandle:
+    """Add a repartition topic to a stream; several joins of one stream share it, unless they name it."""
+    key = key_serde if key_serde is not None else above.key_serde
+    value = value_serde if value_serde is not None else above.value_serde
+    made = above.builder.repartition_node(prefix, for_topic(key), for_internal(value))
+    chosen = above.join_topic.choose(made, share=above.node == prefix)
+    if chosen is made:
+        above.builder.add(above.graph, made)
+    return StreamHandle(above.builder, chosen, made.name, key, value, frozenset({chosen.name}))

@@ -1,0 +1,1 @@
+"""Processors and transformers in the fluent API."""

@@ -1,0 +1,121 @@
+"""``process`` and ``process_values``: the Processor API inside the DSL."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from penstock.api.handle import StreamHandle
+from penstock.api.processing.processor import Processor
+from penstock.errors import TopologyError
+from penstock.topology.building.graph import ProcessorGraph
+from penstock.topology.building.names import check_name
+from penstock.topology.operations.base import Process
+from penstock.topology.stores import StoreSpec
+
+__all__ = ["check_method", "check_stores", "check_supplier", "connected_stores", "process", "processor_operation"]
+
+
+def process(
+    stream: StreamHandle,
+    supplier: Callable[[], Any],
+    stores: Sequence[str | StoreSpec],
+    name: str | None,
+    *,
+    fixed_key: bool,
+) -> StreamHandle:
+    """Add a processor; stores given as specs are its own, those given by name have been added to the builder."""
+    verb = "process_values" if fixed_key else "process"
+    check_stores(stores, verb)
+    own = (*(store for store in stores if isinstance(store, StoreSpec)), *connected_stores(supplier))
+    uses = tuple(store for store in stores if isinstance(store, str))
+    operation = processor_operation(supplier, verb, own, uses, fixed_key=fixed_key)
+    names = stream.builder.names
+    # Unlike other verbs, a processor with a name of its own uses up no number.
+    prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
+    node = names.processor(prefix) if name is None else check_name(name)
+    graph = ProcessorGraph(name=node, operation=lambda: operation, own_stores=lambda: own, uses=uses)
+    return stream.below(graph, keys=not fixed_key, values=True)
+
+
+def processor_operation(
+    supplier: Callable[[], Any],
+    verb: str,
+    own: Sequence[StoreSpec],
+    uses: Sequence[str] = (),
+    *,
+    fixed_key: bool = False,
+) -> Process:
+    """Check the supplier of a processor, and make the operation that runs it with these stores."""
+    check_supplier(supplier, verb)
+    check_method(supplier, "process", ("record",), verb)
+    return Process(supplier, tuple(dict.fromkeys([*(store.name for store in own), *uses])), fixed_key)
+
+
+def connected_stores(supplier: object) -> tuple[StoreSpec, ...]:
+    """Return the stores of a supplier's own ``stores()``: Kafka's ``ConnectedStoreProvider``."""
+    while isinstance(supplier, functools.partial):
+        supplier = supplier.func
+    stores = getattr(supplier, "stores", None)
+    if not callable(stores):
+        return ()
+    try:
+        found = tuple(stores())
+    except TypeError as error:
+        raise TopologyError(
+            f"stores() of {supplier!r} cannot be called without an instance: {error}", hint="Make it a classmethod."
+        ) from error
+    wrong = next((store for store in found if not isinstance(store, StoreSpec)), None)
+    if wrong is not None:
+        raise TopologyError(
+            f"stores() of {supplier!r} returns {wrong!r}, not a store",
+            hint='Return stores, e.g. [Stores.key_value("counts")].',
+        )
+    return found
+
+
+def check_stores(stores: object, verb: str) -> None:
+    """Raise TopologyError unless these are stores or names of stores."""
+    hint = f"Pass a list: stores=[{stores!r}]." if isinstance(stores, str | StoreSpec) else 'For example ["counts"].'
+    wrong = isinstance(stores, str | bytes) or not isinstance(stores, Iterable)
+    if wrong or not all(isinstance(store, str | StoreSpec) for store in stores):  # type: ignore[attr-defined]
+        raise TopologyError(f"{verb}() takes a list of stores or their names, not {stores!r}", hint=hint)
+
+
+def check_supplier(supplier: object, verb: str) -> None:
+    """Raise TopologyError unless a call of the supplier makes a new processor."""
+    if isinstance(supplier, Processor) or not callable(supplier):
+        raise TopologyError(
+            f"{verb}() takes a class or function that makes a processor, not {type(supplier).__name__} {supplier!r}",
+            hint="Every task needs a processor of its own: pass the class, or lambda: MyProcessor(...).",
+        )
+    try:
+        inspect.signature(supplier).bind()
+    except TypeError as error:
+        raise TopologyError(
+            f"{verb}() calls its supplier without arguments: {error}",
+            hint="Wrap it: lambda: MyProcessor(...).",
+        ) from error
+    except ValueError:
+        return
+
+
+def check_method(supplier: object, method: str, arguments: tuple[str, ...], verb: str) -> None:
+    """Raise TopologyError unless the objects of a class have a method that takes these arguments.
+
+    Functions pass, as the type of their result is not known before they are called.
+    """
+    if not isinstance(supplier, type):
+        return
+    call = f"{supplier.__name__}.{method}({', '.join(arguments)})"
+    found = getattr(supplier, method, None)
+    if not callable(found):
+        raise TopologyError(f"{verb}() calls {call}, which does not exist", hint=f"Define {method}(self, ...) there.")
+    try:
+        inspect.signature(found).bind(None, *arguments)
+    except TypeError as error:
+        raise TopologyError(f"{verb}() calls {call}: {error}", hint="Take these arguments and no others.") from error
+    except ValueError:
+        return

@@ -1,0 +1,1 @@
+"""Windows, windowed aggregations and suppression."""

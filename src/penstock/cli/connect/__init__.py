@@ -1,0 +1,1 @@
+"""The commands of Connect and of the mirror."""

@@ -1,0 +1,171 @@
+"""`penstock datagen` and `penstock connect`: sources of records."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.connect import single as connect_single
+from penstock.cli.connect import worker as connect_worker
+from penstock.cli.option_groups import LogOptions, grouped
+from penstock.cli.options import instant_ms
+from penstock.cli.output import console, waiting, working
+from penstock.errors import ConfigError, TopicExistsError
+
+if TYPE_CHECKING:
+    from penstock.datagen.base import Generated, Settings
+    from penstock.log.base import TopicLog
+
+__all__ = ["register"]
+
+connectors = typer.Typer(help="Connectors between files and topics.", no_args_is_help=True)
+
+
+class Generator(enum.StrEnum):
+    """The generators."""
+
+    ACCESS_LOG = "access-log"
+    SHOP = "shop"
+    CLICKS = "clicks"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(grouped(datagen))
+    connect_single.register(connectors)
+    connect_worker.register(connectors)
+    app.add_typer(connectors, name="connect")
+
+
+def datagen(
+    kind: Annotated[Generator, typer.Argument(help="access-log; shop: users, items and orders; clicks: page views.")],
+    *,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", help="The number of records; by default endless.")
+    ] = None,
+    rate: Annotated[float, typer.Option(help="Records per second of event time.")] = 100.0,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal records.")] = 0,
+    disorder: Annotated[str, typer.Option(help="The largest delay of a record, e.g. 5s.")] = "0",
+    start: Annotated[str | None, typer.Option(help="Time of the first event; by default now.")] = None,
+    paced: Annotated[
+        bool | None,
+        typer.Option("--paced/--at-once", help="Keep the rate in real time too; by default only without --count."),
+    ] = None,
+    to_topics: Annotated[
+        bool, typer.Option("--to-topics", help="Write to topics of the log: access_log, users, items, orders, clicks.")
+    ] = False,
+    partitions: Annotated[int, typer.Option(min=1, help="The partitions of created topics.")] = 1,
+    where: LogOptions,
+) -> None:
+    """Generate records: lines on the standard output (JSON for shop and clicks), or into topics."""
+    from penstock.datagen.base import Settings
+    from penstock.datagen.base import paced as at_pace
+    from penstock.durations import duration_ms
+
+    settings = Settings(
+        seed=seed,
+        count=count,
+        rate=rate,
+        start_ms=instant_ms(start, "--start"),
+        disorder_ms=duration_ms(disorder, "--disorder"),
+    )
+    records = _generator(kind, settings)
+    real_time = count is None if paced is None else paced
+    groups = at_pace(records, rate) if real_time else _grouped(records)
+    if to_topics:
+        sent = 0
+        with where.open(create=True) as log, working("generating", count) as bar:
+            for group in groups:
+                sent += _append(log, group, partitions)
+                bar.at(sent)
+        console(stderr=True).print(f"{sent:,} records")
+        return
+    with working("generating", count, prints=True) as bar:
+        for group in groups:
+            for record in group:
+                sys.stdout.write((record.value if kind is Generator.ACCESS_LOG else _as_json(record)) + "\n")
+            bar.advance(len(group))
+            if real_time:
+                sys.stdout.flush()
+
+
+def _generator(kind: Generator, settings: Settings) -> Iterator[Generated]:
+    from penstock.datagen.access_log import access_log
+    from penstock.datagen.clicks import clicks
+    from penstock.datagen.shop import shop
+
+    if kind is Generator.SHOP:
+        return shop(settings)
+    return clicks(settings) if kind is Generator.CLICKS else access_log(settings)
+
+
+def _grouped(records: Iterator[Generated], size: int = 10_000) -> Iterator[list[Generated]]:
+    import itertools
+
+    while group := list(itertools.islice(records, size)):
+        yield group
+
+
+def _as_json(record: Generated) -> str:
+    return json.dumps(
+        {"topic": record.topic, "key": record.key, "timestamp": record.timestamp_ms, "value": json.loads(record.value)}
+    )
+
+
+def _append(log: TopicLog, group: Iterable[Generated], partitions: int) -> int:
+    from penstock.cli.logs.records import TextProducer
+
+    producers: dict[str, TextProducer] = {}
+    for record in group:
+        if record.topic not in producers:
+            if record.topic not in {topic.name for topic in log.topics()}:
+                with contextlib.suppress(TopicExistsError):  # another process was faster
+                    log.create_topic(record.topic, partitions)
+            producers[record.topic] = TextProducer(log, record.topic, "string", "string")
+        producers[record.topic].add(record.key, record.value, record.timestamp_ms)
+    for producer in producers.values():
+        producer.flush()
+    return sum(producer.sent for producer in producers.values())
+
+
+@connectors.command("file")
+@grouped
+def connect_file(
+    *,
+    path: Annotated[Path, typer.Option(help="The text file.")],
+    topic: Annotated[str, typer.Option(help="The topic; created if it does not exist.")],
+    follow: Annotated[bool, typer.Option("--follow/--once", help="Wait for new lines, or stop at the end.")] = True,
+    name: Annotated[str, typer.Option(help="The connector's name, under which its position is stored.")] = "",
+    partitions: Annotated[int, typer.Option(min=1, help="The partitions of a created topic.")] = 1,
+    where: LogOptions,
+) -> None:
+    """Read a growing text file, line by line, into a topic; continues exactly where it stopped."""
+    from penstock.connect.file_source import FileSource
+
+    out = console(stderr=True)
+    if not topic:
+        raise ConfigError("--topic is empty")
+    with where.open(create=True) as log:
+        source = FileSource(log, path, topic, name=name, partitions=partitions, on_note=out.print)
+        try:
+            if follow:
+                source.follow()
+            else:
+                with waiting(f"reading {path}"):
+                    source.run_once()
+        except KeyboardInterrupt:
+            source.stop()
+        finally:
+            status = source.status()
+            out.print(
+                f"{status.lines:,} line(s) to {topic}; {status.total_lines:,} in all, "
+                f"{status.behind_bytes:,} bytes left"
+            )
+            source.close()

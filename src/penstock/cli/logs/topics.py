@@ -1,0 +1,209 @@
+"""`penstock topics`: list, describe, create, delete, produce, consume."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.completion import serde_names
+from penstock.cli.logs.internal_topics import owner_of
+from penstock.cli.option_groups import LogOptions, grouped
+from penstock.cli.options import Json, instant_ms, read_config
+from penstock.cli.output import console, print_json, print_table, working
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Topics: list, describe, create, delete, produce, consume.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+KeyFormat = Annotated[
+    str,
+    typer.Option("--key-format", help="string, json, long, windowed<string,60000>, ...", autocompletion=serde_names),
+]
+NotedKeyFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--key-format", help="By default the writing application's format, else string.", autocompletion=serde_names
+    ),
+]
+NotedValueFormat = Annotated[
+    str | None, typer.Option("--value-format", help="Like --key-format.", autocompletion=serde_names)
+]
+ValueFormat = Annotated[str, typer.Option("--value-format", help="Like --key-format.", autocompletion=serde_names)]
+
+
+@app.command("list")
+@grouped
+def list_topics(
+    *,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="List internal topics of applications too.")] = False,
+    where: LogOptions,
+    as_json: Json = False,
+) -> None:
+    """List topics with their partitions and records; the internal topics of an application share a line."""
+    with where.open() as log:
+        topics, applications = log.topics(), log.groups()
+        names = [topic.name for topic in topics]
+        ends, starts = log.end_offsets(names), log.beginning_offsets(names)
+    records = dict.fromkeys(names, 0)
+    for place, end in ends.items():
+        records[place.topic] += end - starts[place]
+    owners = {name: owner_of(name, applications) for name in names}
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": t.name,
+                    "partitions": t.partitions,
+                    "records": records[t.name],
+                    "internal": bool(owners[t.name]),
+                }
+                for t in topics
+            ]
+        )
+        return
+    shown = [topic for topic in topics if everything or not owners[topic.name]]
+    rows = [(topic.name, topic.partitions, records[topic.name]) for topic in shown]
+    print_table(["topic", "partitions#", "records#"], rows, empty="no topics")
+    folded = Counter(owner for owner in owners.values() if owner and not everything)
+    for owner, count in sorted(folded.items()):
+        console().print(f"and {count} internal topic(s) of {owner}: --all lists them", style="dim", markup=False)
+
+
+@app.command()
+@grouped
+def describe(topic: Name, *, where: LogOptions, as_json: Json = False) -> None:
+    """Show a topic's partitions, offsets and settings."""
+    with where.open() as log:
+        info = log.topic(topic)
+        starts, ends = log.beginning_offsets([topic]), log.end_offsets([topic])
+    partitions = [
+        {"partition": place.partition, "beginning": starts[place], "end": end} for place, end in sorted(ends.items())
+    ]
+    if as_json:
+        print_json({"name": info.name, "config": dict(info.config), "partitions": partitions})
+        return
+    settings = ", ".join(f"{name}={value}" for name, value in sorted(info.config.items()))
+    console().print(f"{info.name}: {info.partitions} partition(s); settings: {settings or 'all default'}")
+    print_table(["partition#", "beginning#", "end#"], (list(row.values()) for row in partitions))
+
+
+@app.command()
+@grouped
+def create(
+    topic: Name,
+    *,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The number of partitions.")] = 1,
+    config: Annotated[
+        list[str], typer.Option("--config", "-c", metavar="KEY=VALUE", help="cleanup.policy=compact, retention.ms=...")
+    ] = [],  # noqa: B006 - typer reads the default, nobody changes it
+    where: LogOptions,
+) -> None:
+    """Create a topic (and the log's file, if it does not exist)."""
+    settings = {name: str(value) for name, value in read_config(config, None).items()}
+    with where.open(create=True) as log:
+        log.create_topic(topic, partitions, settings)
+    console().print(f"created {topic} with {partitions} partition(s)")
+
+
+@app.command()
+@grouped
+def delete(
+    topic: Name,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    where: LogOptions,
+) -> None:
+    """Delete a topic and all its records."""
+    with where.open() as log:
+        log.partitions(topic)
+        if not yes:
+            typer.confirm(f"Delete {topic} and all its records?", abort=True)
+        log.delete_topic(topic)
+    console().print(f"deleted {topic}")
+
+
+@app.command()
+@grouped
+def produce(
+    topic: Name,
+    *,
+    key: Annotated[str | None, typer.Option(help="The key of a single record, or of all lines.")] = None,
+    value: Annotated[str | None, typer.Option(help="The value of a single record; without it, lines are read.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Read lines from this file instead of the standard input.")] = None,
+    separator: Annotated[str | None, typer.Option(help="The text between key and value in a line.")] = None,
+    key_format: KeyFormat = "string",
+    value_format: ValueFormat = "string",
+    timestamp: Annotated[
+        str | None, typer.Option(help="The time of all records: ISO time or milliseconds; by default now.")
+    ] = None,
+    null_value: Annotated[str | None, typer.Option(help="The text for null (a tombstone).")] = None,
+    partition: Annotated[int | None, typer.Option(help="By default the key's partition, as in Kafka.")] = None,
+    where: LogOptions,
+) -> None:
+    """Append records: one from --key and --value, or one per line.
+
+    With --value-format bytes (and --key-format bytes) a line may have any bytes except line feeds.
+    """
+    from penstock.cli.logs.producing import Lines
+    from penstock.cli.logs.records import TextProducer
+
+    when = instant_ms(timestamp, "--timestamp")
+    with where.open() as log:
+        producer = TextProducer(log, topic, key_format, value_format, partition=partition)
+
+        lines = Lines(null_value, separator, key, when)
+        if value is not None:
+            lines.one(producer, key, value)
+        else:
+            lines.all(producer, file)
+        producer.flush()
+    console(stderr=True).print(f"{producer.sent:,} record(s) to {topic}")
+
+
+@app.command()
+@grouped
+def consume(
+    topic: Name,
+    *,
+    start: Annotated[str, typer.Option("--from", help="beginning, end, an offset, or an ISO time.")] = "beginning",
+    to: Annotated[str | None, typer.Option("--to", help="The end time, exclusive: ISO time.")] = None,
+    from_time: Annotated[str | None, typer.Option(help="The first timestamp: ISO time or milliseconds.")] = None,
+    to_time: Annotated[str | None, typer.Option(help="The end timestamp, exclusive.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Only this partition.")] = None,
+    maximum: Annotated[int | None, typer.Option("--max", "-n", min=0, help="Stop after so many records.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
+    key_format: NotedKeyFormat = None,
+    value_format: NotedValueFormat = None,
+    headers: Annotated[bool, typer.Option(help="Print headers too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    where: LogOptions,
+) -> None:
+    """Print a topic's records, oldest first in each partition.
+
+    Keys and values are decoded with the serdes of the application that writes the topic; those of other topics as text.
+    """
+    from penstock.cli.logs.records import ReadRange, TextConsumer, line_of
+
+    if re.match(r"\d+-", start):
+        start, from_time = "beginning", start
+    span = (instant_ms(from_time, "--from-time"), instant_ms(to or to_time, "--to"))
+    with where.open() as log:
+        consumer = TextConsumer(log, topic, key_format, value_format, ReadRange(start, span, partition))
+        shown = 0
+        record: dict[str, Any]
+        total = None if follow else consumer.waiting() if maximum is None else min(maximum, consumer.waiting())
+        with working("reading", total, prints=True) as bar:
+            while True:
+                for record in consumer.poll():
+                    if maximum is not None and shown >= maximum:
+                        return
+                    print(line_of(record, headers=headers, as_json=as_json), flush=follow)
+                    shown += 1
+                    bar.at(shown)
+                if not follow or (maximum is not None and shown >= maximum):
+                    return
+                consumer.wait(0.5)

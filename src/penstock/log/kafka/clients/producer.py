@@ -1,0 +1,162 @@
+"""The producer of Kafka: librdkafka's producer as a LogProducer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from penstock.errors import LogUnavailableError, PenstockError
+from penstock.log.base import TopicPartition
+from penstock.log.kafka.clients.deliveries import Deliveries, enqueue, flush
+from penstock.log.kafka.failures import error_of, failure, is_fenced
+from penstock.log.producer_interface import Delivery, OnDelivery, ProducerOptions, ProducerRecord, parts_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from penstock.log.kafka.clients.connections import Clients
+
+__all__ = ["KafkaProducer"]
+
+_T = TypeVar("_T")
+_REQUEST_S = 30.0
+_CONNECT_S = 10.0
+_FULL_PAUSE_S = 0.05
+_NO_PARTITION = -1
+
+
+class KafkaProducer:
+    """The producer of Kafka, a `LogProducer`.
+
+    Args:
+        clients: The clients of the log.
+        partitions: Returns a topic's number of partitions.
+        options: The settings of the producer.
+    """
+
+    def __init__(self, clients: Clients, partitions: Callable[[str], int], options: ProducerOptions) -> None:
+        self._partitions = partitions
+        self._timeouts = clients.timeouts
+        self._patience_s = clients.patience_s
+        self._deliveries = Deliveries()
+        own = {"linger.ms": options.linger_ms, "batch.size": options.batch_bytes, "partitioner": "murmur2_random"}
+        self._client = clients.producer(self._deliveries, options.transactional_id, reports_all=True, own=own)
+        self._counts: dict[str, int] = {}
+        self._turn = 0
+        self._transactional = bool(options.transactional_id)
+        self._began = time.monotonic()
+        if self._transactional:
+            self._do(self._initialise, f"starting the producer {options.transactional_id!r}")
+
+    def _initialise(self) -> None:
+        """Fence all earlier producers of this id. Without a connection the client would first wait half a second."""
+        self._client.list_topics(timeout=_CONNECT_S)
+        self._client.init_transactions(_REQUEST_S)
+
+    def send(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> None:
+        topic, value, key, timestamp, partition, headers = record
+        more: dict[str, Any] = {} if on_delivery is None else {"on_delivery": self._reporter(on_delivery)}
+        number = _NO_PARTITION if partition is None else partition
+
+        def put() -> bool:
+            try:
+                self._client.produce(
+                    topic, value, key, number, timestamp=timestamp, headers=list(headers or ()), **more
+                )
+            except BufferError:
+                return False
+            return True
+
+        while not self._do(put, f"writing to {topic}"):
+            self._client.poll(_FULL_PAUSE_S)
+            self._deliveries.check()  # a queue that stays full because nothing can be delivered
+        self._client.poll(0)
+
+    def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
+        if topic not in self._counts:
+            self._counts[topic] = self._partitions(topic)
+        self._turn += 1
+        for partition, part in parts_of(records, self._counts[topic], self._turn):
+            enqueue(self._client, (topic, partition, part), self._deliveries)
+
+    def poll(self) -> None:
+        self._client.poll(0)
+
+    def flush(self) -> None:
+        try:
+            flush(self._client, self._deliveries, self._patience_s)
+        finally:
+            self._deliveries.forget()
+            self._counts.clear()  # partitions may be added at any time
+
+    def begin(self) -> None:
+        self._deliveries.forget()
+        self._do(self._client.begin_transaction, "beginning a transaction")
+        self._began = time.monotonic()
+
+    def commit(self) -> None:
+        try:
+            self._do(lambda: self._client.commit_transaction(_REQUEST_S), "committing a transaction")
+        except PenstockError:
+            with suppress(PenstockError):  # a fenced producer has nothing left to abort
+                self.abort()
+            if self._deliveries.first is not None and not is_fenced(self._deliveries.first[0]):
+                self._deliveries.check()  # says more than that the transaction failed
+            raise
+        self._do(lambda: self._client.poll(0), "committing a transaction")  # calls on_delivery
+
+    def abort(self) -> None:
+        try:
+            self._client.abort_transaction(_REQUEST_S)
+        except KafkaException as error:
+            if not error_of(error).fatal():
+                raise failure(error, "aborting a transaction") from error
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
+        entries = [KafkaTopicPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
+        self._do(
+            lambda: self._client.send_offsets_to_transaction(entries, group_metadata, _REQUEST_S),
+            "committing offsets with a transaction",
+        )
+
+    def close(self) -> None:
+        if not self._transactional:
+            self.flush()
+
+    def _reporter(self, on_delivery: OnDelivery) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            self._deliveries(error, message)
+            if error is not None:
+                on_delivery(None, failure(error, f"writing to {message.topic()}"))
+                return
+            place = (message.topic(), message.partition(), message.offset(), message.timestamp()[1])
+            on_delivery(Delivery(*place), None)
+
+        return report
+
+    def _do(self, action: Callable[[], _T], doing: str) -> _T:
+        try:
+            return action()
+        except KafkaException as error:
+            raise self._failure(error, doing) from error
+        except SystemError as error:  # the client library calls back while it raises a fatal error
+            if isinstance(error.__cause__, KafkaException):
+                raise self._failure(error.__cause__, doing) from error
+            raise
+
+    def _failure(self, error: KafkaException, doing: str) -> PenstockError:
+        """Return the error to raise; a transaction that has timed out is not fenced by another producer."""
+        limit_ms, seconds = self._timeouts.least_ms, time.monotonic() - self._began
+        if self._transactional and is_fenced(error) and seconds * 1000 >= limit_ms:
+            return LogUnavailableError(
+                f"{doing}: the transaction was aborted, as it took {seconds:.1f} s and may take {limit_ms / 1000:g} s",
+                hint="Begin it again with a new producer; smaller transactions, or a larger transaction.timeout.ms.",
+                code=error_of(error).name(), timeout_ms=limit_ms,
+            )  # fmt: skip
+        return failure(error, doing)

@@ -1,0 +1,1 @@
+"""SASL, TLS and tokens, and what a refusal by an ACL means."""

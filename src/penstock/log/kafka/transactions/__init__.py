@@ -1,0 +1,1 @@
+"""Exactly once in Kafka: ledger, leases, fencing, transactions."""

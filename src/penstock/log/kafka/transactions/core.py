@@ -1,0 +1,98 @@
+"""The shared core of a `KafkaLog`'s parts: its clients, its ledgers, its membership of a group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from penstock.log.base import Isolation, Lease, TopicPartition
+from penstock.log.kafka.clients.connections import Clients
+from penstock.log.kafka.failures import persist
+from penstock.log.kafka.reading import RangeReader
+from penstock.log.kafka.topics import Topics
+from penstock.log.kafka.transactions.fenced_producers import Producers
+from penstock.log.kafka.transactions.ledger import Ledger
+from penstock.log.kafka.transactions.presence import Presence
+from penstock.log.kafka.transactions.settling import settle_hanging
+from penstock.log.kafka.writing import Part, placed
+
+__all__ = ["KafkaCore"]
+
+
+class KafkaCore:
+    """The base of `KafkaLog`, on which transactions and leases build.
+
+    Args:
+        servers: In the form of ``bootstrap.servers``.
+        settings: Kafka's client settings by their Java names.
+    """
+
+    def __init__(self, servers: str, settings: Mapping[str, Any] | None = None) -> None:
+        self.clients = Clients(servers, settings or {})
+        self.producers = Producers(self.clients)
+        self.replication = int(self.clients.settings.get("replication.factor", -1))
+        self._topics = Topics(self.clients)
+        self._ledgers: dict[str, tuple[threading.Lock, Ledger]] = {}
+        self._lock = threading.Lock()
+        self._presence: Presence | None = None
+
+    @property
+    def patience_s(self) -> float:
+        """The time in seconds for retries after temporary failures."""
+        return self.clients.patience_s
+
+    def batch_limit_bytes(self, topic: str) -> int:
+        """Return the size of the largest record batch that a topic accepts from this client."""
+        limit = int(self._topics.config(topic, everything=True)["max.message.bytes"])
+        return min(self.clients.max_request_bytes, limit)
+
+    def write_plainly(self, parts: Sequence[Part]) -> dict[TopicPartition, int]:
+        """Write idempotently outside transactions, and return the first offset of each partition."""
+        doing = "writing to " + ", ".join(sorted({f"{topic}-{partition}" for topic, partition, _ in parts}))
+        cluster = self.clients.cluster()
+
+        def patiently(action: Callable[[], None]) -> None:
+            persist(action, doing, self.patience_s, self.clients.access, cluster.forget, operation="WRITE")
+
+        with self.producers.plain() as writer:
+            return writer.write([placed(part) for part in parts], patiently).offsets
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", lease: Lease | None = None
+    ) -> None:
+        """Set the group's next offsets; it must have no members but this log's running application.
+
+        A newer instance of the application has expelled the member of this one, so ``lease`` need not be compared.
+
+        Raises:
+            FencedError: A newer instance has taken over.
+        """
+        del lease
+        presence = self._presence
+        if presence is None or presence.group != group:
+            self._topics.commit(group, offsets, metadata)
+        else:
+            presence.commit(lambda me: self._topics.commit(group, offsets, metadata, me))
+
+    def _end_presence(self) -> None:
+        presence, self._presence = self._presence, None
+        if presence is not None:
+            presence.end()
+
+    @contextmanager
+    def ledger_of(self, application: str) -> Iterator[Ledger]:
+        """Lend an application's ledger, to one thread at a time."""
+        with self._lock:
+            if application not in self._ledgers:
+                settle = partial(settle_hanging, application, self._topics, self.clients)
+                ledger = Ledger(application, self._topics, self._reader(), self.patience_s, settle)
+                self._ledgers[application] = (threading.Lock(), ledger)
+            lock, found = self._ledgers[application]
+        with lock:
+            yield found
+
+    def _reader(self, isolation: Isolation = "read_committed") -> RangeReader:
+        return RangeReader(self.clients.cluster(), isolation, self.patience_s, self.clients.access)

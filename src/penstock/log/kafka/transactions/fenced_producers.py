@@ -1,0 +1,133 @@
+"""The producers of a process, which live as long as it, so that an ordinary batch needs no initialisation.
+
+A transactional producer is initialised once, which fences all earlier ones of its id and ends their transactions. Until
+another one fences it in turn, no other has written under this id. So from then on its own writes are all that is new in
+the ledger, and it need not read it again.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.log.kafka.wire.idempotent import IdempotentWriter
+from penstock.log.kafka.wire.transactions import TransactionalWriter
+
+if TYPE_CHECKING:
+    from penstock.log.kafka.clients.connections import Clients
+    from penstock.log.kafka.timeouts import TransactionTimeouts
+    from penstock.log.kafka.transactions.ledger import Entry
+
+__all__ = ["DRIVER", "RESET", "OwnProducer", "Producers", "is_own_id"]
+
+DRIVER, RESET = "driver", "reset"
+_TASK, _THREAD = r"\d+_\d+(/\d+)?", r"thread-\d+"
+_OTHER = rf"(.*-)?({DRIVER}|{RESET}|{_TASK}|{_THREAD}|dataframe-.*)"  # the end of ids of an application "app-dataframe"
+_OWN = re.compile(rf"{_TASK}|{_THREAD}|{DRIVER}|{RESET}|dataframe-(?!{_OTHER}$).+")
+
+
+def is_own_id(application: str, transactional_id: str) -> bool:
+    """Return whether a transactional id belongs to this application, and not to one with a longer name.
+
+    >>> own = ("app-0_1", "app-2_0/1", "app-driver", "app-thread-3", "app-dataframe-orders")
+    >>> [is_own_id("app", each) for each in own]
+    [True, True, True, True, True]
+    >>> others = ("app-two-0_1", "app-two-driver", "app-two-thread-0", "app-dataframe-thread-0", "app-0_1x")
+    >>> [is_own_id("app", each) for each in others]
+    [False, False, False, False, False]
+    """
+    start = f"{application}-"
+    return transactional_id.startswith(start) and _OWN.fullmatch(transactional_id, len(start)) is not None
+
+
+@dataclass(slots=True)
+class OwnProducer:
+    """A producer of this process.
+
+    Attributes:
+        writer: The writer of its transactions.
+        timeouts: Their time-outs.
+        epoch: The epoch of the lease under which it was made.
+        written: The newest batch of each task that is known to be written; -1: none.
+    """
+
+    writer: TransactionalWriter
+    timeouts: TransactionTimeouts
+    epoch: int | None = None
+    written: dict[str, Entry] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def initialise(self, timeout_ms: int = 0) -> None:
+        """Fence all earlier producers of this id, unless that is done already; then the ledger must be read again.
+
+        Args:
+            timeout_ms: The least time-out of its next transaction, as far as brokers allow.
+        """
+        with self.lock:
+            wanted = self.timeouts.allowed(max(timeout_ms, self.writer.timeout_ms))
+            while not self.writer.ready or self.writer.timeout_ms < wanted:
+                self.written.clear()
+                try:
+                    self.writer.init(wanted)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                        raise
+                    if not self.timeouts.refused(wanted):
+                        raise
+                    wanted = self.timeouts.allowed(wanted)
+
+
+class Producers:
+    """All producers of one log in this process."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._lock = threading.Lock()
+        self._own: dict[str, OwnProducer] = {}
+        self._plain: IdempotentWriter | None = None
+        self._plain_lock = threading.Lock()
+
+    @contextmanager
+    def plain(self) -> Iterator[IdempotentWriter]:
+        """Lend the idempotent producer without transactions, to one thread at a time."""
+        with self._plain_lock:
+            if self._plain is None:
+                self._plain = IdempotentWriter(self._clients.cluster(), self._clients.limits())
+            yield self._plain
+
+    def transactional(self, transactional_id: str, epoch: int | None) -> OwnProducer:
+        """Return the producer of this id, perhaps not initialised yet; one of an earlier start is replaced."""
+        with self._lock:
+            found = self._own.get(transactional_id)
+            if found is None or found.epoch != epoch:
+                clients = self._clients
+                least_ms = clients.timeouts.least_ms
+                writer = TransactionalWriter(clients.cluster(), transactional_id, least_ms, clients.limits())
+                found = self._own[transactional_id] = OwnProducer(writer, clients.timeouts, epoch)
+            return found
+
+    def drop(self, transactional_id: str) -> None:
+        """Drop a producer that was fenced or is no longer usable."""
+        with self._lock:
+            self._own.pop(transactional_id, None)
+
+    def initialise_all(self, transactional_ids: Iterable[str], epoch: int | None) -> None:
+        """Make and initialise missing producers; errors are left to their first use."""
+        for each in transactional_ids:
+            own = self.transactional(each, epoch)
+            if not own.writer.ready:
+                with suppress(KafkaException):
+                    own.initialise()
+
+    def close(self) -> None:
+        """Drop all producers."""
+        with self._lock:
+            self._own.clear()
+        with self._plain_lock:
+            self._plain = None

@@ -1,0 +1,164 @@
+"""A running application as the member of its group: Kafka's tools see it as active and do not change its offsets."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+
+from penstock.errors import FencedError, LogError
+from penstock.log.base import APPLICATION_INSTANCE
+from penstock.log.kafka.error_codes import CODES, ErrorCategory
+from penstock.log.kafka.failures import category_of, error_of, failure
+from penstock.log.kafka.topics import error_code
+from penstock.log.kafka.wire.members import JoinedMember, heartbeat, join_alone, leave
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.log.kafka.clients.connections import Clients
+
+__all__ = ["Presence", "expel"]
+
+_log = logging.getLogger(__name__)
+_SESSION_MS = 45_000  # the default of Kafka's consumers
+_HEARTBEAT_S = 3.0
+_PAUSE_S = 0.2
+_PATIENCE_S = 10.0
+
+
+class Presence:
+    """A member of the group, with a thread of its own, until `end`.
+
+    Args:
+        clients: The cluster's clients.
+        group: The ``application.id``.
+        topics: The application's topics and their numbers of partitions.
+        holds: Returns whether the application still holds its lease: if not, it does not join again.
+    """
+
+    def __init__(self, clients: Clients, group: str, topics: Mapping[str, int], holds: Callable[[], bool]) -> None:
+        self.group = group
+        self._clients = clients
+        self._topics = dict(topics)
+        self._holds = holds
+        self._changed = threading.Condition()
+        self._me: JoinedMember | None = None
+        self._refused: KafkaException | None = None
+        self._ending = False
+        self._overtaken = False
+        self._thread = threading.Thread(target=self._stay, name=f"{group}-member", daemon=True)
+        self._thread.start()
+
+    def commit(self, commit: Callable[[JoinedMember | None], None]) -> None:
+        """Commit offsets as this member; as None if it could not join.
+
+        Raises:
+            FencedError: A newer instance of the application has taken over.
+            LogError: The group has other members, or the commit fails for other reasons.
+        """
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            me = self._joined(deadline)
+            if self._overtaken:
+                raise FencedError(
+                    f"a newer instance of application {self.group!r} has taken over its group",
+                    hint="Stop this instance; the newer one goes on.",
+                    group=self.group,
+                )
+            try:
+                return commit(me)
+            except LogError as error:
+                lost = CODES.get(error_code(error) or 0) is ErrorCategory.REJOIN
+                if lost and self._refused is not None:
+                    access = self._clients.access
+                    raise failure(self._refused, f"joining group {self.group!r}", access, group=self.group) from error
+                if not lost or time.monotonic() > deadline:
+                    raise
+            self._lose(me)
+
+    def end(self) -> None:
+        """Leave the group."""
+        with self._changed:
+            self._ending = True
+            me, self._me = self._me, None
+            self._changed.notify_all()
+        if me is not None:
+            expel(self._clients, self.group)
+        self._thread.join(_PATIENCE_S)
+
+    def _joined(self, deadline: float) -> JoinedMember | None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._me is not None or self._refused is not None or self._ending or self._overtaken,
+                max(0.0, deadline - time.monotonic()),
+            )
+            return self._me
+
+    def _lose(self, me: JoinedMember | None) -> None:
+        """Make the thread join again at once, unless it has already."""
+        with self._changed:
+            if self._me is me:
+                self._me = None
+            self._changed.notify_all()
+
+    def _stay(self) -> None:
+        again = False
+        while not self._ending:
+            me = self._me
+            try:
+                if me is not None:
+                    heartbeat(self._clients.cluster(), me)
+                elif again and not self._holds():  # a newer instance is the member now
+                    with self._changed:
+                        self._overtaken = True
+                        self._changed.notify_all()
+                    return
+                else:
+                    self._join()
+                    again = True
+            except KafkaException as error:
+                self._note(error, me)
+            except LogError as error:  # the lease cannot be read now
+                _log.debug("group %s: %s", self.group, error.message)
+            with self._changed:
+                known = self._me
+                pause = _PAUSE_S if known is None and self._refused is None else _HEARTBEAT_S
+                self._changed.wait_for(lambda: self._ending or self._me is not known, pause)  # noqa: B023
+
+    def _join(self) -> None:
+        me = join_alone(self._clients.cluster(), self.group, APPLICATION_INSTANCE, self._topics, _SESSION_MS)
+        with self._changed:
+            late = self._ending
+            self._me, self._refused = (None, None) if late else (me, None)
+            self._changed.notify_all()
+        if late:
+            expel(self._clients, self.group)
+
+    def _note(self, error: KafkaException, me: JoinedMember | None) -> None:
+        category = category_of(error)
+        if category is ErrorCategory.REJOIN:
+            self._lose(me)
+            return
+        self._clients.cluster().forget()
+        if category is ErrorCategory.PASSES:
+            _log.debug("group %s: %s", self.group, error_of(error).str())
+            return
+        with self._changed:
+            if self._refused is None:
+                text = "the application could not join its group %r: %s; Kafka's tools show it as stopped"
+                _log.warning(text, self.group, error_of(error).str())
+            self._refused = error
+            self._changed.notify_all()
+
+
+def expel(clients: Clients, group: str) -> None:
+    """Remove an application that has ended from its group; if that fails, its session expires."""
+    try:
+        leave(clients.cluster(), group, APPLICATION_INSTANCE)
+    except KafkaException as error:
+        clients.cluster().forget()
+        _log.debug("group %s is not left: %s", group, error_of(error).str())

@@ -1,0 +1,1 @@
+"""From the calls of the fluent API to nodes: names, graph, optimisations."""

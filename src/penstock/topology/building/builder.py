@@ -1,0 +1,150 @@
+"""The growing graph and its way to a Topology: Kafka's ``InternalStreamsBuilder``."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeVar
+
+from penstock.errors import TopologyError
+from penstock.topology.building.assembly import Assembly
+from penstock.topology.building.graph import GraphNode, RepartitionGraph, Root, StoreGraph
+from penstock.topology.building.merge_repartitions import RepartitionMerger
+from penstock.topology.building.names import Names, check_name
+from penstock.topology.building.optimize import merge_sources, relax_null_keys, reuse_source_topics, walk
+from penstock.topology.building.stream_joins import rewrite_self_joins
+from penstock.topology.operations.functions import Function
+from penstock.topology.topology import Topology
+
+__all__ = ["GraphBuilder", "Partitioning"]
+
+T = TypeVar("T", bound=Topology)
+_GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
+_OPTIMIZATIONS = ("reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join")
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """The partitioning of a repartition topic: the user's partitioner and number of partitions, if any."""
+
+    partitioner: Function | None = None
+    partitions: int | None = None
+
+
+class GraphBuilder:
+    """The state that all streams and tables of one ``StreamsBuilder`` share."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.root = Root()
+        self._priorities = count()
+        self._merger = RepartitionMerger()
+        self._copartition: list[set[str]] = []
+        self._taken: set[str] = set()
+
+    def add(self, parents: GraphNode | Collection[GraphNode], node: GraphNode) -> None:
+        """Add a node below its parents (or once more, if it is shared)."""
+        if not node.parents:
+            # Repartition topics of one name may yet become one, a store may be added twice: writing them shows it.
+            if node.name in self._taken and not isinstance(node, RepartitionGraph | StoreGraph):
+                raise TopologyError(
+                    f"two nodes are named {node.name!r}", hint="Give each verb a name= of its own.", node=node.name
+                )
+            self._taken.add(node.name)
+        for parent in [parents] if isinstance(parents, GraphNode) else parents:
+            parent.add_child(node)
+            node.priority = next(self._priorities)
+            self._merger.note(node)
+
+    def copartition(self, sources: Collection[str]) -> None:
+        """Note that the topics of these source nodes join each other."""
+        self._copartition.append(set(sources))
+
+    def repartition_node(
+        self, prefix: str, key_serde: Any, value_serde: Any, partitioning: Partitioning | None = None
+    ) -> RepartitionGraph:
+        """Create the node of a repartition topic, and use up its three names.
+
+        Args:
+            prefix: The topic's name without ``-repartition``.
+            key_serde: The serde of keys.
+            value_serde: The serde of values.
+            partitioning: The partitioning that the user asked for; None: by key, and the topic may be merged with
+                others.
+        """
+        chosen = partitioning or Partitioning()
+        topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
+        check_name(topic, "the name of a repartition topic")
+        sink, drop, source = (self.names.processor(f"KSTREAM-{what}-") for what in ("SINK", "FILTER", "SOURCE"))
+        if not _GENERATED.fullmatch(prefix):
+            sink, drop, source = (f"{topic}-{what}" for what in ("sink", "filter", "source"))
+        return RepartitionGraph(
+            name=source,
+            topic=topic,
+            sink=sink,
+            filter=drop,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            partitioner=chosen.partitioner,
+            partitions=chosen.partitions,
+            may_merge=partitioning is None,
+        )
+
+    def build(self, empty: T, optimization: str = "none") -> T:
+        """Optimise, write and check the topology. May be called again, also after more verbs.
+
+        Args:
+            empty: The topology that takes the nodes.
+            optimization: ``topology.optimization``: "none", "all", or a list of Kafka's rules with commas.
+        """
+        rules = _rules(optimization)
+        merge_sources(self.root)
+        if "reuse.ktable.source.topics" in rules:
+            reuse_source_topics(self.root)
+        if "merge.repartition.topics" in rules:
+            self._merger.apply(self.repartition_node, self._rename_source)
+        if "single.store.self.join" in rules:
+            rewrite_self_joins(self.root)
+        relax_null_keys(self.root)
+        assembly = Assembly(rewrites=list(self._merger.rewrites))
+        self._write(assembly)
+        return assembly.finish(empty, self._copartition)
+
+    def _rename_source(self, old: str, new: str) -> None:
+        for group in self._copartition:
+            if old in group:
+                group.remove(old)
+                group.add(new)
+
+    def _write(self, assembly: Assembly) -> None:
+        """Write nodes by priority; a node waits for all its parents (they offer it again)."""
+        for node in walk(self.root):
+            node.written = False
+        ties = count()
+        queue: list[tuple[int, int, GraphNode]] = [(self.root.priority, next(ties), self.root)]
+        while queue:
+            node = heapq.heappop(queue)[2]
+            if not node.written and all(parent.written for parent in node.parents):
+                node.write(assembly)
+                node.written = True
+            for child in node.children:
+                if not child.written:
+                    heapq.heappush(queue, (child.priority, next(ties), child))
+
+
+def _rules(optimization: str) -> set[str]:
+    names = {name.strip() for name in optimization.split(",")}
+    if names == {"all"}:
+        return set(_OPTIMIZATIONS)
+    if names == {"none"}:
+        return set()
+    unknown = names - set(_OPTIMIZATIONS)
+    if unknown:
+        raise TopologyError(
+            f"topology.optimization has no rule {min(unknown)!r}",
+            hint=f'Use "none", "all", or some of {", ".join(_OPTIMIZATIONS)}.',
+        )
+    return names

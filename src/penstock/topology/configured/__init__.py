@@ -1,0 +1,1 @@
+"""What the settings of an application add to a topology: serdes, extractors."""

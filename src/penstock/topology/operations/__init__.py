@@ -1,0 +1,1 @@
+"""The operations that nodes of a topology carry out, as frozen descriptions."""
