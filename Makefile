@@ -51,6 +51,7 @@ test-all: test  ## and the whole sets of which `make test` takes samples: record
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous --splits 1
 	$(BIN)/python tests/fuzz/serde_fuzz.py 10000
 	$(BIN)/python tests/fuzz/wire_fuzz.py 1000000
+	$(BIN)/pytest -m whole tests
 
 bench: $(READY) java  ## the workloads of docs/benchmarks.md, results to bench/results/
 	$(BIN)/python bench/run.py $(ARGS)

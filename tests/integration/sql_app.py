@@ -1,15 +1,17 @@
-"""A session of Penstock SQL in a process of its own, which a test kills: python sql_app.py LOG [STATEMENTS]."""
+"""A session of Penstock SQL in a process of its own, which a test kills: python sql_app.py LOG|CONFIG [STATEMENTS]."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 
 from penstock.sql.session import SqlSession
 
 
-def main(log: str, statements: str = "") -> None:
-    session = SqlSession({"bootstrap.servers": log, "spark.master": "local[1]", "statestore.cache.max.bytes": 0})
+def main(place: str, statements: str = "") -> None:
+    config = json.loads(place) if place.startswith("{") else {"bootstrap.servers": place}
+    session = SqlSession({"spark.master": "local[1]", "statestore.cache.max.bytes": 0, **config})
     if statements:
         session.execute(statements)
     while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.log.base import TopicPartition
@@ -25,6 +25,7 @@ class TaskFigures:
         dropped: Kafka's ``dropped-records-total``.
         stream_time_ms: The largest timestamp that it has seen; -1 before the first record.
         buffered: The number of records that are fetched and not yet processed.
+        reported: Function or column -> errors that were reported and not raised.
     """
 
     task: str
@@ -33,12 +34,13 @@ class TaskFigures:
     dropped: int
     stream_time_ms: int
     buffered: int
+    reported: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: ActiveTask) -> TaskFigures:
         """Return the present figures of a task."""
-        buffered = task.buffers.records
-        return cls(str(task.id), task.records_in, task.records_out, task.dropped_records, task.stream_time_ms, buffered)
+        counts = (task.records_in, task.records_out, task.dropped_records)
+        return cls(str(task.id), *counts, task.stream_time_ms, task.buffers.records, task.reported)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,11 @@ class ActiveTask:
         """Kafka's ``dropped-records-total`` since the thread's start."""
         return self._task.dropped_records
 
+    @property
+    def reported(self) -> Mapping[str, int]:
+        """Function or column -> errors that were reported and not raised, since the thread's start."""
+        return dict(self._task.reported)
+
     def store(self, name: str) -> Any:
         """Return the typed view of a store, with the writes that are not committed yet."""
         return self._task.store(name)

@@ -13,6 +13,7 @@ __all__ = [
     "DROPPED",
     "E2E_LATENCY",
     "EMITTED_FINALLY",
+    "FUNCTION_ERRORS",
     "LATENESS",
     "NODE_PROCESSED",
     "POLLED",
@@ -103,6 +104,9 @@ PROCESS_LATENCY = _spread(
     TASK, _DEBUG, "process-latency", "time to process a record, in nanoseconds; of batches, by their means"
 )
 DROPPED = _calls(TASK, _INFO, "dropped-records", "Records that were dropped (late, without key, skipped by a handler)")
+FUNCTION_ERRORS = _sums(
+    TASK, _INFO, "function-errors", "Errors that a function or column of SQL has reported, whose results are null"
+)
 LATENESS = _spread(TASK, _DEBUG, "record-lateness", "distance of a record's time from stream time, in milliseconds")
 PUNCTUATED = MeterDefinition(
     TASK,

@@ -12,6 +12,7 @@ from penstock.metrics.definitions import (
     DROPPED,
     E2E_LATENCY,
     EMITTED_FINALLY,
+    FUNCTION_ERRORS,
     LATENESS,
     NODE_PROCESSED,
     PROCESS_LATENCY,
@@ -78,6 +79,7 @@ class TaskMetrics:
         self._sources: dict[str, Meter | None] = {}
         self._e2e: dict[str, Meter | None] = {}
         self._emitted: dict[str, Meter | None] = {}
+        self._reported: dict[str, Meter | None] = {}
         self._topics: dict[tuple[MeterDefinition, str, str], Meter | None] = {}
         for name in task.nodes:
             self._add_node(topology, name)
@@ -95,6 +97,10 @@ class TaskMetrics:
             _count(self._sources.get(node), records)
         for (node, topic), (records, size) in counts.produced.items():
             self._count_topic((RECORDS_PRODUCED, BYTES_PRODUCED), (node, topic), (records, size))
+        for where, errors in counts.reported.items():
+            if where not in self._reported:
+                self._reported[where] = self._meter(FUNCTION_ERRORS, function=where)
+            _count(self._reported[where], errors)
         for node, spread in counts.e2e_latency_ms.items():
             _spread(self._e2e.get(node), spread)
         for node, spread in counts.emitted.items():

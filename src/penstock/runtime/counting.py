@@ -79,6 +79,7 @@ class TaskCounts:
         emitted: Node -> records that a suppression or closed windows have sent.
         e2e_latency_ms: Source or last node -> age of records when it was done with them.
         reasons: (node, reason) -> dropped records.
+        reported: Function or column -> errors that were reported and not raised.
         nodes: Node -> rows in, rows out, seconds; of nodes that run by column.
     """
 
@@ -93,6 +94,7 @@ class TaskCounts:
     emitted: dict[str, Spread] = field(default_factory=dict)
     e2e_latency_ms: dict[str, Spread] = field(default_factory=dict)
     reasons: dict[tuple[str, str], int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, list[float]] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -101,6 +103,7 @@ class TaskCounts:
             "processed": self.processed,
             "dropped": self.dropped,
             "read": self.read,
+            "reported": self.reported,
             "nodes": self.nodes,
         }
         found |= {name: getattr(self, name).document() for name in _SPREADS}
@@ -120,6 +123,7 @@ class TaskCounts:
         """
         counts = cls(document.get("processed", 0), dropped=document.get("dropped", 0))
         counts.read, counts.nodes = dict(document.get("read", {})), dict(document.get("nodes", {}))
+        counts.reported = dict(document.get("reported", {}))
         for name in _SPREADS:
             setattr(counts, name, Spread.of_document(document.get(name)))
         for name in _BY_TOPIC:
@@ -201,6 +205,10 @@ class CountingSensor(Sensor):
     def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
         reasons = self._of(task_id).reasons
         reasons[node, why] = reasons.get((node, why), 0) + count
+
+    def on_reported(self, task_id: str, where: str, count: int) -> None:
+        reported = self._of(task_id).reported
+        reported[where] = reported.get(where, 0) + count
 
     def on_punctuation(self, task_id: str, node: str, timestamp_ms: int, seconds: float) -> None:  # noqa: ARG002
         self._of(task_id).punctuations.add(seconds, 1, seconds, seconds)

@@ -59,6 +59,9 @@ class Sensor:
     def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
         """Called when records were dropped."""
 
+    def on_reported(self, task_id: str, where: str, count: int) -> None:
+        """Called when functions have reported so many errors, each of which made a null."""
+
     def on_field_missing(self, task_id: str, node: str, field: str, values: int) -> None:
         """Called when an operator looks up a field that none of so many values has had."""
 

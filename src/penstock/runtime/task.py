@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from penstock.errors import TopologyError
+from penstock.runtime import reported
 from penstock.runtime.context import Surroundings, TaskContext
 from penstock.runtime.depth_first import DepthFirst
 from penstock.runtime.factories import operator_for
@@ -96,6 +98,7 @@ class StreamTask:
         self._context = TaskContext(topology, config, task_id, state, surroundings)
         if any(source.global_store for source in self._graph.sources()):
             self._context.serve_global_stores()
+        self.reported: Counter[str] = Counter()
         self._collector = Collector(part.partitions)
         self._operators: dict[str, Operator] = {
             node.name: operator_for(node, topology, self._context) for node in self._graph.processors()
@@ -152,6 +155,9 @@ class StreamTask:
             self._run(rows)
         context.end()
         self._missing.report()
+        for where, count in reported.take().items():
+            self.reported[where] += count
+            self._sensor.on_reported(self.task_id, where, count)
         return self._output(records_in, context.dropped - dropped, started)
 
     def times(self, batch: TopicBatch, partition_time: int | None = None) -> tuple[NDArray[np.int64], int]:

@@ -121,12 +121,14 @@ class Explained(StatementResult):
         topology: The topology as Kafka Streams describes it.
         expressions: For each expression its text, its type and its back end.
         plan: The logical plan as plain data.
+        facts: Further facts by name: of a query that runs its state and its errors.
     """
 
     id: str
     topology: str
     expressions: tuple[tuple[str, str, str], ...]
     plan: dict[str, Any]
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,6 +193,21 @@ def test_the_number_of_push_queries_is_bounded(session: SqlSession) -> None:
         made.close()
 
 
+def test_print_sends_a_line_a_record_at_the_endpoint_of_queries(client: Client) -> None:
+    client.ksql(CLICKS + "INSERT INTO clicks (rowtime, user, ms) VALUES (1000, 'ann', 3);")
+    printed = client.http.post("/query", json={"ksql": "PRINT clicks FROM BEGINNING LIMIT 1;"})
+    assert printed.headers["content-type"].startswith("text/plain")
+    assert printed.text.splitlines() == [
+        "Key format: KAFKA",
+        "Value format: JSON",
+        "rowtime: 1970/01/01 00:00:01.000 Z, key: ann, value: 3, partition: 0",
+    ]
+    refused = client.http.post("/query", json={"ksql": "PRINT klicks;"})
+    assert refused.status_code == 400
+    assert "Did you mean clicks?" in refused.json()["message"]
+    assert client.http.post("/query-stream", json={"sql": "PRINT clicks;"}).status_code == 400
+
+
 def test_a_limit_ends_a_push_query(client: Client) -> None:
     client.ksql(CLICKS + "INSERT INTO clicks VALUES ('ann', 1);")
     body = {

@@ -70,7 +70,7 @@ def test_a_description_has_columns_and_with_extended_the_queries(session: SqlSes
     found = one(session, "DESCRIBE pages EXTENDED;")
     assert isinstance(found, Described)
     assert found.columns == (("PAGE", "STRING", "primary key"), ("N", "BIGINT", ""))
-    assert dict(found.facts)["written by"] == "CTAS_PAGES_0 (CREATED, 0 records behind)"
+    assert dict(found.facts)["written by"] == "CTAS_PAGES_0 (CREATED, errors: none, 0 records behind)"
     assert dict(one(session, "DESCRIBE clicks EXTENDED;").facts)["read by"].startswith("CTAS_PAGES_0")
 
 

@@ -56,7 +56,16 @@ class Renderer:
             case Status():
                 print(json.dumps({"status": result.text}, ensure_ascii=False))
             case Explained():
-                print(json.dumps({**result.plan, "expressions": result.expressions, "topology": result.topology}))
+                print(
+                    json.dumps(
+                        {
+                            **result.plan,
+                            "expressions": result.expressions,
+                            "topology": result.topology,
+                            **dict(result.facts),
+                        }
+                    )
+                )
             case Described():
                 columns = [dict(zip(("name", "type", "role"), column, strict=True)) for column in result.columns]
                 facts = [list(fact) for fact in result.facts]
@@ -113,6 +122,8 @@ class Renderer:
     def _explained(self, result: Explained) -> None:
         self._console.print(Text(result.topology.rstrip()))
         self._rows(("Expression", "Type", "Back end"), result.expressions)
+        for name, value in result.facts:
+            self._console.print(Text(f"{name}: {value}"))
 
 
 def cell_text(name: str, value: Any) -> str:

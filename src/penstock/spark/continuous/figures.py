@@ -76,4 +76,7 @@ class ProgressCounter:
         key = (epoch, thread, task["task"])
         before, self._counts[key] = self._counts.get(key, {}), task
         counts = {ours: task[theirs] - before.get(theirs, 0) for theirs, ours in _COUNTS.items()}
-        return {"task": task["task"], "thread": thread, "stream_time_ms": task["stream_time_ms"], **counts}
+        known = before.get("reported", {})
+        reported = {where: count - known.get(where, 0) for where, count in task.get("reported", {}).items()}
+        times = {"thread": thread, "stream_time_ms": task["stream_time_ms"]}
+        return {"task": task["task"], **times, **counts, "reported": reported}

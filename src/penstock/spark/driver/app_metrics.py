@@ -208,4 +208,5 @@ def _counts_of(task: Mapping[str, Any]) -> TaskCounts:
     """Return the counts of a task's report; a stream thread reports the most important ones alone."""
     if "counts" in task:
         return TaskCounts.of_document(task["counts"])
-    return TaskCounts(task.get("records_read", 0), dropped=task.get("dropped", 0))
+    reported = {where: count for where, count in task.get("reported", {}).items() if count}
+    return TaskCounts(task.get("records_read", 0), dropped=task.get("dropped", 0), reported=reported)

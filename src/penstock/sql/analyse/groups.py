@@ -160,7 +160,8 @@ def _aggregate(call: x.Call, names: Names, library: Library) -> AggregateCall:
         function = library.aggregates.resolve(call.name, [argument.type for argument in arguments], constants)
     except SqlTypeError as error:
         raise refusal(call.at, str(error)) from error
-    return AggregateCall(function, tuple(arguments[: function.columns]))
+    fixed = tuple(format_expression(argument) for argument in given[function.columns :])
+    return AggregateCall(function, tuple(arguments[: function.columns]), fixed)
 
 
 def _check_names(nodes: Sequence[Any], library: Library) -> None:

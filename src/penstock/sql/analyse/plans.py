@@ -39,6 +39,8 @@ __all__ = [
     "WindowTimes",
 ]
 
+LONGEST_LABEL = 80
+
 
 @dataclass(frozen=True, slots=True)
 class Expression:
@@ -51,6 +53,12 @@ class Expression:
     def type(self) -> SqlType:
         """The type of its values."""
         return self.typed.type
+
+    @property
+    def label(self) -> str:
+        """Its text on one line, cut where it is long: what its errors are counted under."""
+        text = " ".join(self.text.split())
+        return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 3]}..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,10 +206,23 @@ class WindowTimes:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """A call of an aggregate function, with the arguments that are not constant."""
+    """A call of an aggregate function.
+
+    Attributes:
+        function: The function, bound to its constants.
+        arguments: The arguments that are not constant.
+        constants: The texts of those that are.
+    """
 
     function: BoundAggregate = field(repr=False)
     arguments: tuple[Expression, ...] = ()
+    constants: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The call with the types of its arguments: what a state of it is a state of."""
+        given = [f"{each.text} {each.type}" for each in self.arguments]
+        return f"{self.function.name}({', '.join((*given, *self.constants)) or '*'})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
     kept = Materialized(
         compiling.store(step, "Aggregate-Aggregate-Materialize"),
         key_serde=grouped.key_serde,
-        value_serde=StateSerde(),
+        value_serde=StateSerde(_meaning(step)),
         retention=None if retention is None else retention,
     )
     if step.above.is_table:
@@ -64,6 +64,12 @@ def _folded(groups: Any, step: Aggregate, states: _States, kept: Materialized) -
     if step.times.kind == "SESSION":
         return windowed.aggregate(states.initial, states.add, states.merge, kept)
     return windowed.aggregate(states.initial, states.add, kept)
+
+
+def _meaning(step: Aggregate) -> str:
+    """What the states of a step are those of."""
+    grouping = ", ".join(f"{each.text} {each.type}" for each in step.grouping)
+    return f"{', '.join(call.text for call in step.calls)} BY {grouping}"
 
 
 def _windows(times: WindowTimes) -> Any:

@@ -44,7 +44,8 @@ class _Lazy:
         self._compiled: Callable[[Row], Any] | None = None
 
     def _make(self) -> Callable[[Row], Any]:
-        return compile_rows([each.typed for each in self._expressions], self._errors)
+        names = [each.label for each in self._expressions]
+        return compile_rows([each.typed for each in self._expressions], self._errors, names)
 
     def _of(self, row: Row) -> Any:
         if self._compiled is None:
@@ -66,7 +67,8 @@ class Keep(_Lazy):
     """Whether a row passes a predicate; tombstones do not."""
 
     def _make(self) -> Callable[[Row], Any]:
-        return compile_predicate(self._expressions[0].typed, self._errors)
+        only = self._expressions[0]
+        return compile_predicate(only.typed, self._errors, only.label)
 
     def __call__(self, value: Row | None) -> bool:
         return value is not None and bool(self._of(value))

@@ -59,11 +59,19 @@ class RowsSerde(BaseSerde):
 
 
 class StateSerde(BaseSerde):
-    """The serde of the states of aggregates, which are plain JSON."""
+    """The serde of the states of aggregates, which are plain JSON.
+
+    Args:
+        meaning: The groups and aggregates. It is part of the name, by which an upgrade compares stores: states of other
+            groups or aggregates would be read without an error.
+    """
+
+    def __init__(self, meaning: str) -> None:
+        self._meaning = meaning
 
     @property
     def name(self) -> str:
-        return "states"
+        return f"states<{self._meaning}>"
 
     def serialize(self, value: Any) -> bytes | None:
         if value is None:

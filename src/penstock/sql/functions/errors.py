@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+from penstock.runtime.reported import report
 from penstock.sql.types import SqlValueError
 
 __all__ = ["EvaluationErrors", "FunctionFailed"]
@@ -19,6 +20,9 @@ class FunctionFailed(SqlValueError):  # noqa: N818
 
 class EvaluationErrors:
     """Counts the errors of expressions by the function or column in which they happened.
+
+    Here are those of one copy in one process; the task that they happen in has its own as the metric
+    ``function-errors-total``.
 
     The first ten of each go to the logger ``penstock.sql`` as warnings; ksqlDB's processing log has the same lines.
 
@@ -41,6 +45,8 @@ class EvaluationErrors:
         """Count an error, and log it if it is one of the first; ``times`` is for those that a column has at once."""
         seen = self._counts[where] + 1
         self._counts[where] += times
+        if self._query:
+            report(where, times)  # to the task that runs the query
         if seen <= LOGGED_EACH:
             last = "; further ones are only counted" if seen == LOGGED_EACH else ""
             LOGGER.warning("%sin %s: %s; the value is null%s", self._query and f"{self._query}: ", where, error, last)

@@ -49,6 +49,11 @@ class Answer:
         self._stop = stop
 
     @property
+    def query_id(self) -> str:
+        """The id of the query."""
+        return self.results.query_id
+
+    @property
     def runs_on(self) -> bool:
         """Whether it ends only at its limit, or when it is stopped."""
         return isinstance(self.plan, PushPlan) and self.plan.until == "never"

@@ -13,6 +13,7 @@ from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.results import Described, Explained, Listing, QueryStarted, StatementResult, Status
 from penstock.sql.session import SqlSession
+from penstock.sql.session.listing import errors_of
 from penstock.sql.types import ArrayType, DecimalType, MapType, SqlType, StructType
 from penstock.sql.types.sql_type import base_name
 
@@ -128,6 +129,7 @@ def _queries(session: SqlSession) -> Document:
                 "queryType": "PERSISTENT",
                 "state": state,
                 "statusCount": {state: 1},
+                "errorCounts": dict(query.errors),
             }
         )
     return {"@type": "queries", "queries": found}
@@ -197,6 +199,8 @@ def described_type(kind: SqlType) -> Document:
 
 def _source(source: Source, session: SqlSession) -> Document:
     catalog = session.catalog
+    writers = catalog.writers(source.name)
+    failed = [f"{query.id}: {errors_of(query)}" for query in map(session.queries.get, writers) if query is not None]
     fields = [
         {"name": column.name, "schema": described_type(column.type), **({"type": "KEY"} if column.is_key else {})}
         for column in source.columns
@@ -205,12 +209,12 @@ def _source(source: Source, session: SqlSession) -> Document:
         "name": source.name,
         "windowType": None if source.window is None else source.window.kind,
         "readQueries": [{"id": query_id} for query_id in catalog.readers(source.name)],
-        "writeQueries": [{"id": query_id} for query_id in catalog.writers(source.name)],
+        "writeQueries": [{"id": query_id} for query_id in writers],
         "fields": fields,
         "type": source.kind,
         "timestamp": source.timestamp.name if source.timestamp is not None else "",
         "statistics": "",
-        "errorStats": "",
+        "errorStats": "; ".join(failed),
         "extended": False,
         "keyFormat": source.key_format.name,
         "valueFormat": source.value_format.name,
@@ -243,4 +247,6 @@ def _explained(found: Explained, session: SqlSession) -> Document:
         "executionPlan": found.plan,
         "queryType": "PERSISTENT",
         "state": query.state if query is not None else None,
+        "queryErrors": [] if query is None or query.error is None else [{"errorMessage": query.error.message}],
+        "errorCounts": {} if query is None else dict(query.errors),
     }

@@ -10,6 +10,7 @@ from penstock.errors import EnvironmentProblemError, PenstockError
 from penstock.registry.documents import BadDocumentError, parse_object
 from penstock.sql.queries.answer import Answer
 from penstock.sql.server.inserting import acknowledged, split_body, target_of
+from penstock.sql.server.printed import Printed
 from penstock.sql.server.problems import BadRequestError, document, shown_refusal, status_of
 from penstock.sql.server.rows import ArrayForm, DelimitedForm, Form, ObjectForm, chunks
 from penstock.sql.server.service import SqlService
@@ -66,7 +67,7 @@ def application(service: SqlService) -> Starlette:
             try:
                 body = _body(await request.body())
                 found = await run_in_threadpool(service.query, body, field=field, settings=settings)
-                lines = chunks(found, form)
+                lines = found.chunks() if isinstance(found, Printed) else chunks(found, form)
                 try:
                     first = await run_in_threadpool(next, lines)
                 except BaseException:
@@ -75,7 +76,8 @@ def application(service: SqlService) -> Starlette:
             except PenstockError as error:
                 problem = document(error)
                 return shown(problem, status_of(problem))
-            return StreamingResponse(_streamed(first, lines, found, service), 200, None, form.content_type)
+            content_type = found.content_type if isinstance(found, Printed) else form.content_type
+            return StreamingResponse(_streamed(first, lines, found, service), 200, None, content_type)
 
         return answered
 
@@ -143,7 +145,9 @@ def _accepts(request: Request, content_type: str) -> bool:
     return content_type in request.headers.get("accept", "")
 
 
-async def _streamed(first: str, lines: Iterator[str], found: Answer, service: SqlService) -> AsyncIterator[str]:
+async def _streamed(
+    first: str, lines: Iterator[str], found: Answer | Printed, service: SqlService
+) -> AsyncIterator[str]:
     """The text of a result, made in threads; the query ends with its text, or when the client has gone."""
     from starlette.concurrency import run_in_threadpool
 

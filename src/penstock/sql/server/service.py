@@ -14,7 +14,9 @@ from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.queries import answer
 from penstock.sql.queries.answer import Answer
+from penstock.sql.results import Stream
 from penstock.sql.server.documents import entity
+from penstock.sql.server.printed import Printed
 from penstock.sql.server.problems import (
     BAD_STATEMENT,
     NOT_FOUND,
@@ -45,7 +47,7 @@ class SqlService:
         self.session = session
         self._lock = threading.RLock()
         self._most_queries = most_queries
-        self._running: dict[str, Answer] = {}
+        self._running: dict[str, Answer | Printed] = {}
         self._commands: OrderedDict[str, str] = OrderedDict()
         self._number = -1
 
@@ -104,8 +106,8 @@ class SqlService:
             self.session.catalog.settings.clear()
             self.session.catalog.settings.update(before)
 
-    def query(self, body: Mapping[str, Any], *, field: str, settings: str) -> Answer:
-        """Start the query of a request to ``/query`` or ``/query-stream``.
+    def query(self, body: Mapping[str, Any], *, field: str, settings: str) -> Answer | Printed:
+        """Start the query of a request to ``/query`` or ``/query-stream``; the first also takes PRINT.
 
         Args:
             body: The body.
@@ -121,7 +123,8 @@ class SqlService:
         if len(parsed) != 1:
             raise BadRequestError(f"Expected exactly one KSQL statement; found {len(parsed)} instead", BAD_STATEMENT)
         statement = parsed[0].statement
-        if not isinstance(statement, Query):
+        is_print = isinstance(statement, c.Print) and field == "ksql"
+        if not (is_print or isinstance(statement, Query)):
             raise RefusedStatementError(
                 BadRequestError("Statement type is not supported on this endpoint: send it to /ksql."),
                 parsed[0].text,
@@ -129,20 +132,28 @@ class SqlService:
                 BAD_STATEMENT,
             )
         try:
-            found = answer(statement, parsed[0].text, self.session, _settings(body, settings))
+            found = self._started(parsed[0], _settings(body, settings))
         except PenstockError as error:
             raise RefusedStatementError(error, parsed[0].text, [], BAD_STATEMENT) from error
         if found.runs_on:
             if len(self._running) >= self._most_queries:
                 found.stop()
                 raise BadRequestError(f"{self._most_queries} push queries run already; close one", TOO_MANY)
-            self._running[found.results.query_id] = found
+            self._running[found.query_id] = found
         return found
 
-    def ended(self, found: Answer) -> None:
+    def _started(self, parsed: Parsed, settings: Mapping[str, str]) -> Answer | Printed:
+        if isinstance(parsed.statement, Query):
+            return answer(parsed.statement, parsed.text, self.session, settings)
+        assert isinstance(parsed.statement, c.Print)  # noqa: S101 - dispatched by these
+        (stream,) = self.session.execute(f"{parsed.text};")
+        assert isinstance(stream, Stream)  # noqa: S101 - of PRINT
+        return Printed(parsed.statement.topic, stream, self.session.catalog)
+
+    def ended(self, found: Answer | Printed) -> None:
         """Stop a query whose client has gone, or that has ended."""
         found.stop()
-        self._running.pop(found.results.query_id, None)
+        self._running.pop(found.query_id, None)
 
     def close_query(self, body: Mapping[str, Any]) -> Document:
         """End a push query.

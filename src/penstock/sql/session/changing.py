@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.errors import CheckpointMismatchError, PenstockError
+from penstock.errors import CheckpointMismatchError, PenstockError, SqlError
 from penstock.sql.analyse import QueryPlan, apply, refusal
+from penstock.sql.analyse.replacing import has_state, obstacles
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
@@ -68,6 +69,8 @@ def insert_into(parsed: Parsed, work: Workspace) -> StatementResult:
 
 def _begin(parsed: Parsed, work: Workspace, changed: Catalog, plan: QueryPlan) -> StatementResult:
     topology_of(plan)  # refused here, not when it runs
+    if plan.replaces is not None:
+        _require_its_state(work.runner, plan, parsed)
     properties = parsed.statement.properties if isinstance(parsed.statement, s.CreateAs) else ()
     ensure_sink(work.log, plan, changed.topics.get(plan.target.topic, 1), properties)
     if plan.replaces is None:
@@ -78,7 +81,23 @@ def _begin(parsed: Parsed, work: Workspace, changed: Catalog, plan: QueryPlan) -
         return QueryStarted(f"Created query with ID {plan.id}", plan.id, statement=parsed.text)
     _replace(work.runner, plan, parsed, runs=work.runs)
     work.commit(changed, parsed.text)
-    return QueryStarted(f"Replaced query with ID {plan.id}, which goes on", plan.id, statement=parsed.text)
+    kept = "which goes on with its state" if has_state(plan) else "which goes on"
+    return QueryStarted(f"Replaced query with ID {plan.id}, {kept}", plan.id, statement=parsed.text)
+
+
+def _require_its_state(runner: QueryRunner, plan: QueryPlan, parsed: Parsed) -> None:
+    """Refuse to replace a query by one whose state would mean something else."""
+    before = runner.queries.get(plan.id)
+    if before is not None and (found := obstacles(before.plan, plan)):
+        raise _not_replaced(plan, parsed, "; ".join(found))
+
+
+def _not_replaced(plan: QueryPlan, parsed: Parsed, reason: str) -> SqlError:
+    return refusal(
+        parsed.statement.at,
+        f"{plan.sink} cannot be replaced with its state kept: {reason}",
+        f"The query {plan.id} goes on as it was. To begin anew: DROP {plan.target.kind} {plan.sink}; then create it.",
+    )
 
 
 def _replace(runner: QueryRunner, plan: QueryPlan, parsed: Parsed, *, runs: bool) -> None:
@@ -97,12 +116,7 @@ def _replace(runner: QueryRunner, plan: QueryPlan, parsed: Parsed, *, runs: bool
             runner.queries[plan.id] = before
             runner.start(before)
         if isinstance(error, CheckpointMismatchError):
-            raise refusal(
-                parsed.statement.at,
-                f"{plan.sink} cannot be replaced with its state kept: {error.message}",
-                f"The query {plan.id} goes on as it was. To begin anew: DROP {plan.target.kind} {plan.sink}; then "
-                "create it.",
-            ) from error
+            raise _not_replaced(plan, parsed, error.message) from error
         raise
 
 

@@ -17,7 +17,7 @@ from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.query_nodes import Query as QueryNode
 from penstock.sql.parse.tokens import Position
 from penstock.sql.results import Described, Explained, Listing
-from penstock.sql.session.listing import functions_of
+from penstock.sql.session.listing import errors_of, functions_of
 from penstock.sql.session.running import topology_of
 from penstock.sql.session.workspace import Workspace
 
@@ -93,7 +93,8 @@ def _extended(source: Source, work: Workspace) -> Facts:
         for query_id in ids:
             query = work.queries.get(query_id)
             behind = sum(each.lag for each in lag(work.log, work.settings.application_id(query_id)))
-            facts.append((word, f"{query_id} ({query.state if query else 'unknown'}, {behind:,} records behind)"))
+            state = f"{query.state}, errors: {errors_of(query)}" if query else "unknown"
+            facts.append((word, f"{query_id} ({state}, {behind:,} records behind)"))
     return facts
 
 
@@ -133,7 +134,8 @@ def explain(parsed: Parsed, work: Workspace) -> Explained:
             near = work.catalog.nearest(subject, work.queries)
             hint = f"Did you mean {near}?" if near else "SHOW QUERIES lists the queries."
             raise refusal(statement.at, f"Query with id:{subject} does not exist", hint)
-        return replace(explained(query.plan), id=subject, statement=parsed.text)
+        facts = (("state", query.state), ("errors", errors_of(query)))
+        return replace(explained(query.plan), id=subject, facts=facts, statement=parsed.text)
     return replace(explained(plan_of(subject, work)), statement=parsed.text)
 
 

@@ -17,7 +17,7 @@ from penstock.sql.session.running import Query
 from penstock.sql.session.settings import KNOWN
 from penstock.sql.session.workspace import Workspace
 
-__all__ = ["functions_of", "show"]
+__all__ = ["errors_of", "functions_of", "show"]
 
 INTERNAL = ("-changelog", "-repartition", "-penstock-formats")
 Table = tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]
@@ -96,9 +96,14 @@ def _query(query: Query, work: Workspace, *, extended: bool) -> tuple[Any, ...]:
     if not extended:
         return (*row, text)
     behind = sum(each.lag for each in lag(work.log, work.settings.application_id(query.id)))
-    error = query.error
-    counts = ", ".join(f"{where}: {count}" for where, count in query.errors.counts.items())
-    return (*row, behind, error.message if error is not None else counts or "none", text)
+    return (*row, behind, errors_of(query), text)
+
+
+def errors_of(query: Query) -> str:
+    """Why a query has failed, or its errors by function or column: how often each."""
+    if query.error is not None:
+        return query.error.message
+    return ", ".join(f"{where}: {count:,}" for where, count in query.errors.items()) or "none"
 
 
 def functions_of(work: Workspace) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from penstock.api.builder import StreamsBuilder
 from penstock.errors import PenstockError
 from penstock.sql.analyse import QueryPlan
 from penstock.sql.compile import compile_query
-from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.session.settings import SessionSettings
 from penstock.states import State
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from penstock.app import KafkaStreams
     from penstock.topology.topology import Topology
 
-__all__ = ["Query", "QueryRunner", "topology_of"]
+__all__ = ["DROPPED", "Query", "QueryRunner", "topology_of"]
 
 _log = logging.getLogger(__name__)
 STOP_MS = 30_000
+DROPPED = "dropped records"
 
 
-def topology_of(plan: QueryPlan, errors: EvaluationErrors | None = None) -> Topology:
+def topology_of(plan: QueryPlan) -> Topology:
     """The topology of one query."""
     builder = StreamsBuilder()
-    compile_query(plan, builder, errors)
+    compile_query(plan, builder)
     return builder.build()
 
 
@@ -39,15 +40,14 @@ class Query:
         plan: Its logical plan.
         app: Its application; None until it has been started, and while it is paused.
         paused: Whether PAUSE has stopped it.
-        errors: Counts the errors of its expressions in this process.
     """
 
     def __init__(self, plan: QueryPlan) -> None:
         self.plan = plan
         self.app: KafkaStreams | None = None
         self.paused = False
-        self.errors = EvaluationErrors(plan.id)
         self._error: PenstockError | None = None
+        self._counted: Counter[str] = Counter()
 
     @property
     def id(self) -> str:
@@ -67,6 +67,25 @@ class Query:
     def error(self) -> PenstockError | None:
         """Why it failed; None while it has not."""
         return self._error or (self.app.error if self.app is not None else None)
+
+    @property
+    def errors(self) -> Mapping[str, int]:
+        """Function or column -> errors since this session began, in all workers; `DROPPED` -> records left out."""
+        return dict(self._counted + self._of_app())
+
+    def _of_app(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        if self.app is None:
+            return found
+        for metric in self.app.metrics.find("function-errors-total"):
+            found[metric.metric_name.tag("function") or ""] += int(metric.metric_value())
+        found[DROPPED] += int(self.app.metrics.total("dropped-records-total"))
+        return found
+
+    def ended(self) -> None:
+        """Forget the application, which has ended; its errors stay counted."""
+        self._counted += self._of_app()
+        self.app = None
 
     def failed(self, error: PenstockError | None) -> None:
         """Note why it could not be started."""
@@ -102,7 +121,7 @@ class QueryRunner:
         from penstock.app import KafkaStreams
 
         settings = self._settings.app_settings(query.id, dict(query.plan.settings))
-        return KafkaStreams(topology_of(query.plan, query.errors), settings, session=self._spark)
+        return KafkaStreams(topology_of(query.plan), settings, session=self._spark)
 
     def start(self, query: Query) -> None:
         """Start a query and return; errors of its start are raised and noted."""
@@ -120,7 +139,7 @@ class QueryRunner:
                 self._launch(query, until_latest=True)
                 assert query.app is not None  # noqa: S101 - launched
                 query.app.wait()
-                query.app = None
+                query.ended()
             ends = self._ends()
             if ends == before or not self._feeds_earlier():
                 return
@@ -167,7 +186,7 @@ class QueryRunner:
         """Stop a query; its state stays."""
         if query.app is not None:
             query.app.close(STOP_MS)
-            query.app = None
+            query.ended()
 
     def remove(self, query_id: str) -> None:
         """Stop a query and delete its state and internal topics."""

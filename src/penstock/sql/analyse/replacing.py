@@ -1,0 +1,108 @@
+"""CREATE OR REPLACE of a query: whether the new plan can go on with the state of the old one.
+
+A store outlives the statement that made it, so its contents must mean the same to the new one. Conditions, projections
+and columns that are computed behind the state may change; what the state is made of may not: sources, keys, groups,
+aggregates, windows, joins. Stores that are compared by their bytes alone would mix groups of one type without notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.sql.analyse import plans as p
+from penstock.sql.analyse.walking import steps_below
+
+__all__ = ["has_state", "obstacles"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A step that keeps state.
+
+    Attributes:
+        kind: What it is, as in the statement.
+        facts: Clause -> its text, for all that the state depends on.
+    """
+
+    kind: str
+    facts: tuple[tuple[str, str], ...]
+
+
+def has_state(plan: p.QueryPlan) -> bool:
+    """Whether a query keeps state."""
+    return any(True for _ in _parts(plan.root))
+
+
+def obstacles(old: p.QueryPlan, new: p.QueryPlan) -> tuple[str, ...]:
+    """The reasons why a query cannot go on with the state of the one that it replaces; none if it can.
+
+    A query without state can become any other one; stores that it gets then start empty.
+    """
+    before, after = tuple(_parts(old.root)), tuple(_parts(new.root))
+    if not before:
+        return ()
+    kinds = tuple([part.kind for part in parts] for parts in (before, after))
+    if kinds[0] != kinds[1]:
+        return (f"it kept the state of {_listed(kinds[0])}, and now would keep that of {_listed(kinds[1])}",)
+    found = [
+        f"{clause} was {was} and now is {now}"
+        for one, two in zip(before, after, strict=True)
+        for (clause, was), (_, now) in zip(one.facts, two.facts, strict=True)
+        if was != now
+    ]
+    sources = tuple(_sources(plan.root) for plan in (old, new))
+    if sources[0] != sources[1]:
+        found.insert(0, f"it read {_listed(sources[0])} and now reads {_listed(sources[1])}")
+    return tuple(dict.fromkeys(found))
+
+
+def _sources(root: p.Step) -> list[str]:
+    reads = (step for step in steps_below(root) if isinstance(step, p.Read) and not isinstance(step, p.Derived))
+    return sorted(f"{read.source.kind.lower()} {read.source.name} (topic {read.source.topic})" for read in reads)
+
+
+def _parts(root: p.Step) -> Iterator[_Part]:
+    for step in steps_below(root):
+        match step:
+            case p.Aggregate():
+                yield _Part("GROUP BY", tuple(_aggregate(step)))
+            case p.JoinStreams(times=times):
+                within = f"{times.before_ms} ms before, {times.after_ms} ms after"
+                yield _Part("a join of streams", (*_joined(step), ("WITHIN", within)))
+            case p.JoinForeign():
+                yield _Part("a foreign-key join", (*_joined(step), ("the foreign key", step.foreign_key.text)))
+            case p.JoinTables():
+                yield _Part("a join of tables", tuple(_joined(step)))
+            case p.Rekey(is_table=True):
+                yield _Part("PARTITION BY", (("PARTITION BY", _texts(step.expressions)),))
+            case p.Read(is_table=True):
+                yield _Part("a table", ((f"the columns of {step.source.name}", _columns(step)),))
+
+
+def _aggregate(step: p.Aggregate) -> Iterator[tuple[str, str]]:
+    yield "GROUP BY", _texts(step.grouping)
+    yield "the list of aggregates", _listed([call.text for call in step.calls])
+    times = step.times
+    window = "none" if times is None else f"{times.kind} of {times.size_ms} ms"
+    yield "WINDOW", window if times is None or times.advance_ms is None else f"{window} by {times.advance_ms} ms"
+
+
+def _joined(step: p.JoinStreams | p.JoinForeign | p.JoinTables) -> tuple[tuple[str, str], ...]:
+    return (
+        ("the join", f"{step.kind} JOIN"),
+        ("the columns on its left", _columns(step.left)),
+        ("the columns on its right", _columns(step.right)),
+    )
+
+
+def _columns(step: p.Step) -> str:
+    return _listed([f"{each} {each.type}" for each in step.fields])
+
+
+def _texts(expressions: tuple[p.Expression, ...]) -> str:
+    return ", ".join(f"{each.text} {each.type}" for each in expressions)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
