@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -16,6 +17,7 @@ from continuous_harness import PATIENCE_S, Process, Words
 from eventually import eventually
 from fault_sites import BOTH, DRIVER, STARTING
 from penstock.broker.process import Broker
+from penstock.log.kafka.wire.transactions import list_transactions
 
 ONE_FAILURE = {"spark.task.maxFailures": 1}  # Spark starts no thread again: a lost one is a new epoch
 
@@ -118,3 +120,33 @@ def test_a_driver_that_dies_at_an_epoch_change(others: Words, started: list[Proc
     started.append(Process(others, **ONE_FAILURE))
     others.send(20)
     others.check(started[-1].facts)
+
+
+@pytest.mark.whole
+def test_a_transaction_that_brokers_have_aborted_is_written_again_once_with_more_time(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """The thread is paused in the midst of it for longer than ``transaction.timeout.ms``."""
+    words = Words(tmp_path, broker.settings.bootstrap_servers)
+    with Process(words, **{"producer.transaction.timeout.ms": 1000}) as app:
+        words.send(20)
+        words.check(app.facts)
+        words.fault.arm("in the transaction", "stop")
+        words.send(40)
+        pid = eventually(lambda: words.fault.taken_by, PATIENCE_S, facts=app.facts)
+        clusters = words.log.clients.cluster()
+
+        def aborted() -> list[str]:
+            ended = list_transactions(clusters, "CompleteAbort")
+            return [each.transactional_id for each in ended if each.transactional_id.startswith(words.name)]
+
+        identity = eventually(aborted, PATIENCE_S, facts=app.facts)
+        os.kill(pid, signal.SIGCONT)
+        words.send(20)
+        words.check(app.facts)
+        assert app.said.count(f"transaction {identity[0]} was aborted after") == 1, app.said[-3000:]
+        assert app.said.count("it is written again, within 2 s") == 1
+        assert app.workers()[0].is_running()
+        app.stop()
+        assert app.process.returncode == 0, app.said[-3000:]
+    words.log.close()

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from brokers import running_broker
 from eventually import eventually
 from harness import environment
 from penstock.log.base import TopicLog
@@ -50,7 +51,8 @@ class Running:
 
 @contextmanager
 def running(root: Path, *settings: str) -> Iterator[Running]:
-    with (root / "err.txt").open("w") as errors:
+    """The application, which ends cleanly unless the test has killed it."""
+    with (root / "err.txt").open("a") as errors:
         process = subprocess.Popen(
             [sys.executable, str(APP), str(root), *settings],
             cwd=root, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
@@ -59,7 +61,7 @@ def running(root: Path, *settings: str) -> Iterator[Running]:
             yield Running(process)
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(WAIT_S) == 0
+            assert process.wait(WAIT_S) in (0, -signal.SIGKILL)
         finally:
             process.kill()
             process.wait()
@@ -95,12 +97,18 @@ def are_warm(state: dict[str, Any]) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="executors of a local cluster share their folders")
-def test_a_killed_executors_task_goes_on_at_its_standby_with_only_the_rest_restored(tmp_path: Path) -> None:
-    with open_log(f"sqlite:///{tmp_path}/log.db") as log:
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("kafka", marks=pytest.mark.whole)])
+def test_a_killed_executors_task_goes_on_at_its_standby_with_only_the_rest_restored(tmp_path: Path, kind: str) -> None:
+    """Over Kafka the driver is killed too, and the next one goes on."""
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path}/log.db"
+        if kind == "kafka":
+            url = stack.enter_context(running_broker(tmp_path / "broker")).settings.bootstrap_servers
+        log = stack.enter_context(open_log(url))
         log.create_topic("words", 2)
         log.create_topic("out", 1)
         write(log, range(5))
-        with running(tmp_path) as app:
+        with running(tmp_path, f"bootstrap.servers={url}") as app:
             eventually(lambda: outputs(log) == expected(5), within_s=WAIT_S, facts=app.newest)
             state = app.until(are_warm)
             places = {each["place"] for each in state["threads"].values()}
@@ -121,4 +129,13 @@ def test_a_killed_executors_task_goes_on_at_its_standby_with_only_the_rest_resto
             assert sum(each["total"] for each in restored if each["partition"] == partition) <= KEYS
             assert app.newest()["epoch"] == epoch  # the other thread went on
             app.until(are_warm)  # with the executor that has replaced the killed one
-        assert outputs(log) == expected(7)
+            if kind == "kafka":
+                write(log, range(7, 8))
+                app.process.kill()
+        if kind == "embedded":
+            assert outputs(log) == expected(7)
+            return
+        with running(tmp_path, f"bootstrap.servers={url}") as app:
+            write(log, range(8, 9))
+            eventually(lambda: outputs(log) == expected(9), within_s=WAIT_S, facts=app.newest)
+        assert outputs(log) == expected(9)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from eventually import eventually
 from penstock import (
     Materialized,
     Processor,
@@ -26,6 +27,7 @@ from penstock.errors import FencedError
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
+from penstock.serde.partitioner import partition_for
 from penstock.spark.conversion.convert import convert
 from penstock.spark.planning import plan_for
 from penstock.topology.configured.apply import with_settings
@@ -174,3 +176,70 @@ def test_a_task_of_micro_batches_that_wakes_up_late_writes_nothing(place: Place)
         with pytest.raises(FencedError):
             write()
     assert place.log.end_offsets([sink]) == before
+
+
+@pytest.mark.parametrize(
+    "modes",
+    [
+        pytest.param(("micro_batch", "continuous"), id="micro_batch-continuous"),
+        pytest.param(("continuous", "micro_batch"), id="continuous-micro_batch", marks=pytest.mark.whole),
+    ],
+)
+def test_a_foreign_key_join_goes_on_with_its_subscriptions(place: Place, modes: tuple[str, str]) -> None:
+    """Changes of either side after the move meet rows of before it, also deletions."""
+    orders, users, joined = place.topic("orders"), place.topic("users"), place.topic("joined")
+    builder = StreamsBuilder()
+    names = builder.table(users, materialized=Materialized("users"))
+    table = builder.table(orders, materialized=Materialized("orders"))
+    table.join(names, lambda o, n: f"{o}={n}", foreign_key=lambda order: order.split(":")[0]).to_stream().to(joined)
+    topology, both = builder.build(), zip(modes, ("first", "second"), strict=True)
+    for mode, part in both:
+        rows: dict[str, list[tuple[str | None, str | None, int]]] = {
+            "first": [(f"o{i}", f"u{i % 3}:{i}", i) for i in range(9)],
+            "second": [("o0", "u1:0", 20), ("o8", None, 21), ("o9", "u2:9", 22)],
+        }
+        people: dict[str, list[tuple[str | None, str | None, int]]] = {
+            "first": [(f"u{i}", f"ann{i}", 0) for i in range(3)],
+            "second": [("u1", "bea", 10), ("u2", None, 11)],
+        }
+        for topic, found in ((users, people[part]), (orders, rows[part])):
+            for key, value, at in found:
+                place.write(topic, [(key, value, at)], partition_for(str(key).encode(), 2))
+            place.run(topology, **{"processing.mode": mode, "statestore.cache.max.bytes": 0})
+    newest_of = dict(place.read(joined))
+    assert {key: value for key, value in newest_of.items() if value is not None} == {
+        "o0": "u1:0=bea", "o1": "u1:1=bea", "o3": "u0:3=ann0", "o4": "u1:4=bea", "o6": "u0:6=ann0", "o7": "u1:7=bea",
+    }  # fmt: skip
+    assert all(key in newest_of for key in ("o2", "o5", "o8"))  # there were results, which are gone
+
+
+class Clock(Processor[str, str]):
+    """Says every tenth of a second of the wall clock how many records of each key there were, and how often it has."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self.store = context.get_state_store("seen")
+        context.schedule(timedelta(milliseconds=100), "wall_clock_time", self.tick)
+
+    def process(self, record: Any) -> None:
+        self.store.put(record.key, str(int(self.store.get(record.key) or 0) + 1))
+
+    def tick(self, now_ms: int) -> None:
+        for key, value in self.store.all():
+            self.context.forward(Record(key, value, now_ms))
+
+
+def test_the_wall_clock_ticks_without_input_before_and_after_a_move(place: Place) -> None:
+    source, ticks = place.topic("words", 1), place.topic("ticks", 1)
+    builder = StreamsBuilder()
+    builder.add_state_store(Stores.key_value("seen", key_serde="string", value_serde="string"))
+    builder.stream(source).process(Clock, ["seen"]).to(ticks)
+    for number, mode in enumerate(["continuous", "micro_batch", "continuous"], 1):
+        with place.app(builder.build(), **{"processing.mode": mode, "commit.interval.ms": 20}) as app:
+            place.write(source, [("a", "x", number)])
+            before = len(place.read(ticks))
+            wanted = [("a", str(number))] * 3  # the count of before the move, and one more; again and again
+            eventually(lambda: place.read(ticks)[before:].count(wanted[0]) >= 3, facts=lambda: (app.error, app.state))  # noqa: B023
+        assert app.error is None
+        counts = [int(value) for _, value in place.read(ticks)]
+        assert counts == sorted(counts)
