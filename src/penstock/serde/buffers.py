@@ -21,12 +21,14 @@ __all__ = [
     "from_fixed_width",
     "join",
     "large_binary",
+    "nulls_of",
     "parts",
     "series_of",
     "without_suffix",
 ]
 
 LARGE_BINARY = pa.large_binary()
+_FEW = 1_000
 
 
 def large_binary(data: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -130,3 +132,12 @@ def series_of(data: pa.Array) -> pl.Series:
     series = pl.from_arrow(data)
     assert isinstance(series, pl.Series)  # noqa: S101 - for the type checker: an array never becomes a frame
     return series
+
+
+def nulls_of(series: pl.Series) -> NDArray[np.bool_]:
+    """Return the mask of a series' nulls; for a few rows without a query, which takes Polars longer than all else."""
+    if not series.null_count():
+        return np.zeros(len(series), np.bool_)
+    if len(series) > _FEW and not series.dtype.is_numeric():  # texts are copied on their way to Arrow
+        return series.is_null().to_numpy()
+    return np.asarray(series.to_arrow().is_null())

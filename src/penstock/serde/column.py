@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from penstock.errors import SerializationError
+from penstock.serde.buffers import nulls_of
 from penstock.serde.series import series_of_items
 
 if TYPE_CHECKING:
@@ -89,9 +90,7 @@ class Column:
     def null_mask(self) -> NDArray[np.bool_]:
         """Return the mask of nulls."""
         if self._series is not None:
-            if not self._series.null_count():  # known without a look; asking Polars is dear for a few rows
-                return np.zeros(len(self._series), np.bool_)
-            return self._series.is_null().to_numpy()
+            return nulls_of(self._series)
         return np.fromiter((v is None for v in self._items), np.bool_, len(self._items))  # type: ignore[union-attr,arg-type]
 
     def take(self, index: NDArray[np.int64]) -> Column:

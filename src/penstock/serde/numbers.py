@@ -70,10 +70,11 @@ class NumberSerde(BaseSerde):
         if series is None:
             return super().encode(column)
         valid = None
-        if series.null_count():
-            valid = series.is_not_null().to_numpy()
-            series = series.drop_nulls()
-        matrix = series.to_numpy().astype(self._big_endian).view(np.uint8).reshape(-1, self.width)
+        numbers = series.to_arrow()
+        if numbers.null_count:
+            valid = np.asarray(numbers.is_valid())
+            numbers = numbers.drop_null()
+        matrix = numbers.to_numpy().astype(self._big_endian).view(np.uint8).reshape(-1, self.width)
         return from_fixed_width(matrix, valid)
 
     def _series(self, column: Column) -> pl.Series | None:

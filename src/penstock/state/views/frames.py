@@ -67,6 +67,8 @@ def frame(
 ) -> pa.Array:
     """Return each element with its row of ``prefix`` before and of ``suffix`` behind it; nulls stay null."""
     length = len(column)
+    if length <= _FEW:
+        return _frame_few(column, prefix, suffix)
     null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     offsets, data = _parts(column)
     before = 0 if prefix is None else prefix.shape[1]
@@ -99,6 +101,8 @@ def unframe(column: pa.Array, before: int = 0, after: int = 0) -> tuple[pa.Array
         ValueError: An element has fewer bytes.
     """
     length = len(column)
+    if length <= _FEW:
+        return _unframe_few(column, before, after)
     null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     offsets, data = _parts(column)
     lengths = np.diff(offsets)
@@ -125,3 +129,26 @@ def unframe(column: pa.Array, before: int = 0, after: int = 0) -> tuple[pa.Array
         extra[null] = 0
     core_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths - extra)])
     return _build(core_offsets, data[own], null), cut[0], cut[1]
+
+
+def _frame_few(column: pa.Array, prefix: NDArray[np.uint8] | None, suffix: NDArray[np.uint8] | None) -> pa.Array:
+    none = [b""] * len(column)
+    before = none if prefix is None else [row.tobytes() for row in prefix]
+    after = none if suffix is None else [row.tobytes() for row in suffix]
+    rows = zip(before, column.to_pylist(), after, strict=True)
+    return from_bytes_list([None if own is None else first + own + last for first, own, last in rows])
+
+
+def _unframe_few(column: pa.Array, before: int, after: int) -> tuple[pa.Array, NDArray[np.uint8], NDArray[np.uint8]]:
+    rows = column.to_pylist()
+    if any(row is not None and len(row) < before + after for row in rows):
+        raise ValueError(f"an element has fewer than {before + after} bytes")
+    core = [None if row is None else row[before : len(row) - after] for row in rows]
+    first, last = b"\xff" * before, b"\xff" * after
+    heads = b"".join(first if row is None else row[:before] for row in rows) if before else b""
+    tails = b"".join(last if row is None else row[len(row) - after :] for row in rows) if after else b""
+    return from_bytes_list(core), _matrix(heads, len(rows), before), _matrix(tails, len(rows), after)
+
+
+def _matrix(data: bytes, length: int, width: int) -> NDArray[np.uint8]:
+    return np.frombuffer(bytearray(data), np.uint8).reshape(length, width)
