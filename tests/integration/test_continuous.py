@@ -151,8 +151,16 @@ def test_fewer_threads_than_slots(embedded: Place) -> None:
     source, sink = embedded.topic("words", 4), embedded.topic("counts")
     for partition in range(4):
         embedded.write(source, words(10), partition)
-    embedded.run(counting(source, sink), **{"num.stream.threads": 1})
+    app = embedded.app(counting(source, sink), **{"num.stream.threads": 1, "metrics.recording.level": "DEBUG"})
+    app.run(until="latest")
     assert newest(embedded, sink) == counted(*[words(10)] * 4)
+    metrics = app.metrics
+    assert metrics.total("records-consumed-total", topic=source) == 40
+    assert metrics.total("process-total", group="stream-task-metrics") == 80  # each word is read twice
+    assert metrics.total("store-written-rows-total") >= 5  # words
+    assert metrics.total("put-rate") > 0
+    assert metrics.total("position", topic=source) == 40
+    assert metrics.value("task-created-total") == 8
 
 
 def test_changelogs_that_are_off_are_refused(embedded: Place) -> None:

@@ -242,5 +242,13 @@ def test_metrics_of_an_application_are_those_of_its_topics(bench: Bench) -> None
     assert metrics.value("process-total", group="stream-thread-metrics") == 200
     assert metrics.value("commit-total") == 1
     assert metrics.find("record-e2e-latency-min", processor_node_id="KSTREAM-SINK-0000000007")[0].metric_value() > 0
-    assert metrics.value("state") == "NOT_RUNNING"
+    assert metrics.value("state", group="stream-metrics") == "NOT_RUNNING"
+    assert metrics.total("put-rate") > 0
+    assert metrics.total("store-written-rows-total") == 5  # of each word, by one task of the count
+    assert metrics.total("node-rows-in-total", processor_node_id="KSTREAM-SOURCE-0000000000") == 0  # it is no operator
+    assert metrics.value("lag-records", topic="words", partition="1") == 0
+    assert metrics.total("records-lead", topic="words") == 200
+    (batch,) = app.batches
+    assert set(batch.steps) >= {"read", "process", "publish", "write"}
+    assert sum(batch.slowest.values()) <= sum(batch.steps.values())
     assert 'kafka_streams_stream_topic_metrics_records_consumed_total{processor_node_id="' in prometheus_text(metrics)

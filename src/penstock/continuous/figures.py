@@ -25,7 +25,7 @@ class TaskFigures:
         dropped: Kafka's ``dropped-records-total``.
         stream_time_ms: The largest timestamp that it has seen; -1 before the first record.
         buffered: The number of records that are fetched and not yet processed.
-        reported: Function or column -> errors that were reported and not raised.
+        entries: The rows of each of its stores as of the last commit.
     """
 
     task: str
@@ -34,13 +34,14 @@ class TaskFigures:
     dropped: int
     stream_time_ms: int
     buffered: int
-    reported: Mapping[str, int] = field(default_factory=dict)
+    entries: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: ActiveTask) -> TaskFigures:
         """Return the present figures of a task."""
-        counts = (task.records_in, task.records_out, task.dropped_records)
-        return cls(str(task.id), *counts, task.stream_time_ms, task.buffers.records, task.reported)
+        buffered = task.buffers.records
+        counts = (task.records_in, task.records_out, task.dropped_records, task.stream_time_ms, buffered)
+        return cls(str(task.id), *counts, task.replica.entries())
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,15 @@ class TaskReplica:
         self._backing.apply(list(rows), lambda store: [_lists(rows[store])], note)
         self._begin(meta)
 
+    @property
+    def pending(self) -> Mapping[str, pa.RecordBatch]:
+        """The changes of each store that `changes` has returned and no commit has moved on yet."""
+        return self._pending or {}
+
+    def entries(self) -> dict[str, int]:
+        """Return how many rows each store has, as of the last commit."""
+        return {store: len(overlay.base) for store, overlay in self.state.maps.items()}
+
     def following(self) -> dict[TopicPartition, int]:
         """Return the offset after the last record that each store holds of its topic, also before `restore`."""
         try:

@@ -10,6 +10,7 @@ from penstock.continuous.batch_size import BatchSize
 from penstock.continuous.buffers import PartitionGroup
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
+from penstock.state.counted_map import count_calls, take_calls
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +54,10 @@ class ActiveTask:
         self.is_changed = False  # whether there is anything to commit
         self._sub = app.subtopology(task)
         self._logical = {place: app.logical(place.topic) for place in positions}
+        self._sensor = surroundings.sensor
+        self._counts_calls = str(app.config["metrics.recording.level"]).upper() != "INFO"
+        if self._counts_calls:
+            count_calls(replica.state)
         part = TaskPart(str(task), app.plan.partitions, self._sub.nodes)
         self._task = StreamTask(app.topology, app.config, part, replica.state, surroundings)
         in_order = sorted(positions, key=lambda place: (self._logical[place], place.partition))
@@ -86,6 +91,8 @@ class ActiveTask:
         began = time.perf_counter()
         output = self._task.process(batch, now_ms, depth_first=self._depth_first and count <= 1)
         self._size.note(count, time.perf_counter() - began)
+        if self._counts_calls:
+            self._sensor.on_store_calls(str(self.id), take_calls(self.replica.state))
         if self._ticks_at_ms is not None:
             self._ticks_at_ms = now_ms + self._tick_ms
         self.records_in += count
@@ -124,7 +131,9 @@ class ActiveTask:
             following: The offset after the last record of the commit, for each partition that was written.
             inputs: The positions that were committed, those that have moved.
         """
+        changes, began = self.replica.pending, time.perf_counter()
         self.replica.commit(following, inputs)
+        self._sensor.on_flushed(str(self.id), changes, time.perf_counter() - began)
         self.committed |= inputs
         self.is_changed = False
 
@@ -137,11 +146,6 @@ class ActiveTask:
     def dropped_records(self) -> int:
         """Kafka's ``dropped-records-total`` since the thread's start."""
         return self._task.dropped_records
-
-    @property
-    def reported(self) -> Mapping[str, int]:
-        """Function or column -> errors that were reported and not raised, since the thread's start."""
-        return dict(self._task.reported)
 
     def store(self, name: str) -> Any:
         """Return the typed view of a store, with the writes that are not committed yet."""

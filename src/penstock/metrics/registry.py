@@ -11,7 +11,7 @@ from penstock.metrics.samples import Samples
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.metrics.definitions import MeterDefinition
+    from penstock.metrics.shapes import MeterDefinition
 
 __all__ = ["Meter", "MetricRegistry"]
 
@@ -44,7 +44,7 @@ class Meter:
             self._samples.record(self._clock(), total, count, low, high)
 
     def reader(self, stat: str) -> Callable[[], MetricValue]:
-        """Return the function that computes a statistic: one of `penstock.metrics.definitions.STATS`."""
+        """Return the function that computes a statistic: one of `penstock.metrics.shapes.STATS`."""
         samples, clock = self._samples, self._clock
         readers: dict[str, Callable[[], MetricValue]] = {
             "sum": lambda: self._total,

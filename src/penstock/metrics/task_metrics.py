@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeGuard
 
 from penstock.metrics.definitions import (
+    ACTIVE_RATIO,
     BYTES_CONSUMED,
     BYTES_PRODUCED,
     DROPPED,
@@ -21,20 +23,29 @@ from penstock.metrics.definitions import (
     RECORDS_CONSUMED,
     RECORDS_PRODUCED,
     SUPPRESSION_EMITTED,
-    MeterDefinition,
 )
-from penstock.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from penstock.metrics.name import MetricName
+from penstock.metrics.store_definitions import OWN
+from penstock.metrics.store_metrics import StoreMetrics
+from penstock.runtime.task_counts import FLUSH
+from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import WindowedAggregate
 from penstock.topology.operations.tables import CogroupMember, Suppress
 
 if TYPE_CHECKING:
     from penstock.metrics.registry import Meter, MetricRegistry
-    from penstock.runtime.counting import Spread, TaskCounts
+    from penstock.metrics.shapes import MeterDefinition
+    from penstock.runtime.task_counts import Spread, TaskCounts
     from penstock.topology.topology import Topology
 
 __all__ = ["TaskMetrics", "TaskOf"]
 
 _NANOSECONDS = 1e9
+_OF_NODES = (
+    ("node-rows-in-total", "Rows that the node has taken."),
+    ("node-rows-out-total", "Rows that the node has sent."),
+    ("node-seconds-total", "Seconds that the node has run."),
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,7 @@ class TaskOf:
         task_id: ``<sub-topology>_<partition>``.
         nodes: The names of its nodes.
         physical_name: Returns a topic's name in the log.
+        stores: The names of its stores.
         is_global: Whether it fills the global stores.
     """
 
@@ -53,6 +65,7 @@ class TaskOf:
     task_id: str
     nodes: Collection[str]
     physical_name: Callable[[str], str]
+    stores: Collection[str] = ()
     is_global: bool = False
 
 
@@ -71,8 +84,9 @@ class TaskMetrics:
         self._tags = {"thread-id": task.thread_id, "task-id": task.task_id}
         self._processed = self._meter(PROCESSED)
         self._dropped = self._meter(DROPPED)
-        self._latency = self._lateness = self._punctuated = None
+        self._latency = self._lateness = self._punctuated = self._active = None
         if not task.is_global:
+            self._active = self._meter(ACTIVE_RATIO)
             self._latency = self._meter(PROCESS_LATENCY)
             self._lateness = self._meter(LATENESS)
             self._punctuated = self._meter(PUNCTUATED)
@@ -81,8 +95,15 @@ class TaskMetrics:
         self._emitted: dict[str, Meter | None] = {}
         self._reported: dict[str, Meter | None] = {}
         self._topics: dict[tuple[MeterDefinition, str, str], Meter | None] = {}
+        self._reasons: dict[tuple[str, str], int] = {}
+        self._nodes: dict[str, list[float]] = {}
         for name in task.nodes:
             self._add_node(topology, name)
+        buffers = {s for n in task.nodes if _suppresses(node := topology.nodes[n]) for s in node.stores}
+        self._stores = {
+            name: StoreMetrics(registry, topology.stores[name], self._tags, suppresses=name in buffers)
+            for name in task.stores
+        }
 
     def record(self, counts: TaskCounts) -> None:
         """Add what the task has done since the last call."""
@@ -106,6 +127,52 @@ class TaskMetrics:
         for node, spread in counts.emitted.items():
             _spread(self._emitted.get(node), spread)
 
+        for at, count in counts.reasons.items():
+            self._drop(at, count)
+        for name, numbers in counts.nodes.items():
+            self._work(name, numbers)
+        for (store, call), numbers in counts.stores.items():
+            if (found := self._stores.get(store)) is not None:
+                if call == FLUSH:
+                    found.record_flush(*numbers[1:])
+                else:
+                    found.record_call(call, *numbers)
+
+    def record_share(self, share: float) -> None:
+        """Add the share of this task in the time of a batch's processing."""
+        if self._active is not None:
+            self._active.record(share)
+
+    def record_entries(self, entries: Mapping[str, int]) -> None:
+        """Note how many rows each store has."""
+        for store, rows in entries.items():
+            if store in self._stores:
+                self._stores[store].record_entries(rows)
+
+    def record_restore(self, seconds: float) -> None:
+        """Add a catch-up of the task's replica."""
+        for store in self._stores.values():
+            store.record_restore(seconds)
+
+    def _drop(self, at: tuple[str, str], count: int) -> None:
+        if at not in self._reasons:
+            tags = {"task-id": self._task.task_id, "processor-node-id": at[0], "reason": at[1]}
+            name = MetricName.of("dropped-records-total", OWN, tags, "Records that were dropped for this reason.")
+            self._registry.gauge(name, lambda: self._reasons[at])
+        self._reasons[at] = self._reasons.get(at, 0) + count
+
+    def _work(self, node: str, numbers: Sequence[float]) -> None:
+        """Add the rows and the time of a node that has run by column."""
+        if node not in self._nodes:
+            self._nodes[node] = [0.0, 0.0, 0.0]
+            tags = {"task-id": self._task.task_id, "processor-node-id": node}
+            for at, (name, what) in enumerate(_OF_NODES):
+                self._registry.gauge(MetricName.of(name, OWN, tags, what), partial(self._of_node, node, at))
+        self._nodes[node] = [a + b for a, b in zip(self._nodes[node], numbers, strict=True)]
+
+    def _of_node(self, node: str, at: int) -> float:
+        return self._nodes[node][at]
+
     def _meter(self, definition: MeterDefinition, **more: str) -> Meter | None:
         tags = {**self._tags, **{tag.replace("_", "-"): value for tag, value in more.items()}}
         return self._registry.meter(definition, tags)
@@ -124,7 +191,7 @@ class TaskMetrics:
         elif isinstance(node, SinkNode):
             if node.topic is not None:
                 self._topic_meters((RECORDS_PRODUCED, BYTES_PRODUCED), name, self._task.physical_name(node.topic))
-        elif isinstance(node, ProcessorNode) and isinstance(node.operation, Suppress):
+        elif _suppresses(node):
             self._emitted[name] = self._meter(SUPPRESSION_EMITTED, processor_node_id=name)
         elif isinstance(node, ProcessorNode) and _aggregates_windows(node):
             self._emitted[name] = self._meter(EMITTED_FINALLY, processor_node_id=name)
@@ -152,6 +219,10 @@ class TaskMetrics:
         for meter, total in zip(self._topic_meters(definitions, *at), totals, strict=True):
             if meter is not None and total:
                 meter.record(total)
+
+
+def _suppresses(node: Node) -> TypeGuard[ProcessorNode]:
+    return isinstance(node, ProcessorNode) and isinstance(node.operation, Suppress)
 
 
 def _aggregates_windows(node: ProcessorNode) -> bool:

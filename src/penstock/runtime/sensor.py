@@ -68,6 +68,12 @@ class Sensor:
     def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
         """Called when a record failed; ``action`` is "fail" or "continue"."""
 
+    def on_flushed(self, task_id: str, changes: Mapping[str, pa.RecordBatch], seconds: float) -> None:
+        """Called when the changes of stores have been published or committed, which took so long."""
+
+    def on_store_calls(self, task_id: str, calls: Mapping[tuple[str, str], list[float]]) -> None:
+        """Called after a batch with (store, call) -> keys and seconds, if the calls of stores are counted."""
+
     def on_punctuation(self, task_id: str, node: str, timestamp_ms: int, seconds: float) -> None:
         """Called when a punctuation ran for so long."""
 

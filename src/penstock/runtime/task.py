@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -98,7 +97,6 @@ class StreamTask:
         self._context = TaskContext(topology, config, task_id, state, surroundings)
         if any(source.global_store for source in self._graph.sources()):
             self._context.serve_global_stores()
-        self.reported: Counter[str] = Counter()
         self._collector = Collector(part.partitions)
         self._operators: dict[str, Operator] = {
             node.name: operator_for(node, topology, self._context) for node in self._graph.processors()
@@ -156,7 +154,6 @@ class StreamTask:
         context.end()
         self._missing.report()
         for where, count in reported.take().items():
-            self.reported[where] += count
             self._sensor.on_reported(self.task_id, where, count)
         return self._output(records_in, context.dropped - dropped, started)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Protocol
 
@@ -60,6 +60,11 @@ class OverlayMap:
         self.puts: list[Put] = []  # noted by stores whose rows do not show them
         self._order = KeyOrder(self.changes)
         self._expired_below: bytes | None = None
+
+    @property
+    def base(self) -> ReadableMap:
+        """The map below."""
+        return self._base
 
     def rebase(self, base: ReadableMap) -> None:
         """Forget the writes and read through to another base."""
@@ -181,6 +186,15 @@ class BatchState:
     @property
     def meta(self) -> dict[str, int]:
         return self._meta
+
+    @property
+    def maps(self) -> Mapping[str, OverlayMap]:
+        """The stores by name."""
+        return self._maps
+
+    def wrap(self, make: Callable[[OverlayMap], OverlayMap]) -> None:
+        """Put other overlays in the place of the present ones, which have no changes; before any view is opened."""
+        self._maps = {store: make(overlay) for store, overlay in self._maps.items()}
 
     @property
     def is_changed(self) -> bool:

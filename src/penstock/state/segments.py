@@ -201,6 +201,11 @@ class Segment:
         for piece in self.change_batches(store):
             yield to_bytes_list(piece.column(0)), to_bytes_list(piece.column(1))  # type: ignore[misc]
 
+    @property
+    def own_changes(self) -> Mapping[str, pa.RecordBatch]:
+        """The `changes` by store, of a segment that this process has published; else nothing."""
+        return self._own_changes
+
     def change_batches(self, store: str) -> Iterator[pa.RecordBatch]:
         """Yield the `changes` as `CHANGES_SCHEMA`."""
         found = [s for s in self._sections if s["what"] == "changes" and s["name"] == store]

@@ -43,7 +43,7 @@ from penstock.state.lmdb_replica import Replica, ReplicaReader, replica_place
 from penstock.state.loading import read_segment
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
-from penstock.state.recovery import apply_segment, catch_up
+from penstock.state.recovery import CaughtUp, apply_segment, catch_up
 from penstock.state.segments import Segment, SegmentHead, SegmentName, pack
 from penstock.state.snapshots import SnapshotPolicy, SnapshotWriter
 from penstock.state.storage import SegmentStorage, open_storage
@@ -79,6 +79,7 @@ class TaskStore:
         self._reader: ReplicaReader | None = None
         self._state: BatchState | None = None
         self._views: BatchState | None = None  # the same one for all batches, so that views need not be opened anew
+        self.caught_up: CaughtUp | None = None  # in the running batch, if the replica was behind
         self._known: Segment | None = None  # the newest segment that this process has seen, published or found
         self._skipped: int | None = None
         self._is_fresh = True
@@ -149,6 +150,7 @@ class TaskStore:
             CheckpointMismatchError: The segments are of another application or topology.
         """
         self._end_batch()
+        self.caught_up = None
         target = batch - 1
         if not self._replica.is_there():
             self._replica.reset()
@@ -306,6 +308,7 @@ class TaskStore:
         if not self._move_by_one(target):
             done = catch_up(self._replica, self._storage, target, self._read)
             self._is_fresh = False
+            self.caught_up = done
             self._deltas = done.deltas
             self._delta_bytes += done.delta_bytes
 

@@ -12,7 +12,7 @@ from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.runtime.counting import TaskCounts
+    from penstock.runtime.task_counts import TaskCounts
     from penstock.topology.topology import Topology
 
 __all__ = ["GLOBAL_TASK", "DriverMetrics"]

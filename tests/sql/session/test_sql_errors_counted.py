@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.runtime.counting import TaskCounts
+from penstock.runtime.task_counts import TaskCounts
 from penstock.spark.continuous.figures import ProgressCounter
 from penstock.spark.continuous.thread_state import ThreadState
 from penstock.sql.session import SqlSession
@@ -46,11 +46,11 @@ def test_looks_at_a_stream_thread_report_each_error_once() -> None:
         task = {"task": "0_0", "records_in": count, "records_out": 0, "dropped": 0, "stream_time_ms": 1}
         state = ThreadState("host", 1, 0.0)
         state.report = {
-            "tasks": [{**task, "reported": {"A / B": count}}],
+            "tasks": [task], "counts": {"0_0": TaskCounts(count, reported={"A / B": count}).document()},
             "seconds": {}, "commits": count, "positions": {}, "ends": {}, "began_ms": 0, "committed_ms": 0,
         }  # fmt: skip
         return state
 
     counter = ProgressCounter()
     found = [counter.progress(0, {"t": report(count)}) for count in (2, 2, 5)]
-    assert [each and each.tasks[0]["reported"] for each in found] == [{"A / B": 2}, None, {"A / B": 3}]
+    assert [each and each.tasks[0]["counts"]["reported"] for each in found] == [{"A / B": 2}, None, {"A / B": 3}]

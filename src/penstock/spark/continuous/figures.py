@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.runtime.task_counts import TaskCounts
 from penstock.spark.batch.progress import BatchProgress
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class ProgressCounter:
         self._counts: dict[tuple[int, str, str], Mapping[str, Any]] = {}
         self._seconds: dict[tuple[int, str], Mapping[str, float]] = {}
         self._commits: dict[tuple[int, str], int] = {}
+        self._totals: dict[tuple[int, str, str], TaskCounts] = {}
 
     @property
     def commits(self) -> int:
@@ -48,7 +50,7 @@ class ProgressCounter:
             moved |= report["commits"] != self._commits.get((epoch, name), 0)
             self._commits[epoch, name] = report["commits"]
             lag |= {tp: max(0, end - report["positions"].get(tp, end)) for tp, end in report["ends"].items()}
-            tasks += [self._task(epoch, name, each) for each in report["tasks"]]
+            tasks += [self._task(epoch, name, each, report.get("counts", {})) for each in report["tasks"]]
             if report["tasks"]:
                 # Of the thread, whose tasks take turns.
                 tasks[-1] |= {"ends": report["positions"], "seconds": steps}
@@ -72,11 +74,17 @@ class ProgressCounter:
         before, self._seconds[epoch, thread] = self._seconds.get((epoch, thread), {}), seconds
         return {step: round(time - before.get(step, 0.0), 3) for step, time in seconds.items()}
 
-    def _task(self, epoch: int, thread: str, task: Mapping[str, Any]) -> dict[str, Any]:
+    def _task(
+        self, epoch: int, thread: str, task: Mapping[str, Any], counted: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
         key = (epoch, thread, task["task"])
+        opened = {} if key in self._counts else {"opened": 1}
         before, self._counts[key] = self._counts.get(key, {}), task
+        if task["records_in"] < before.get("records_in", 0):  # it has come back to this thread, and counts anew
+            before = {}
         counts = {ours: task[theirs] - before.get(theirs, 0) for theirs, ours in _COUNTS.items()}
-        known = before.get("reported", {})
-        reported = {where: count - known.get(where, 0) for where, count in task.get("reported", {}).items()}
-        times = {"thread": thread, "stream_time_ms": task["stream_time_ms"]}
-        return {"task": task["task"], **times, **counts, "reported": reported}
+        totals = TaskCounts.of_document(counted.get(task["task"], {}))
+        new = totals.since(self._totals.get(key, TaskCounts()))
+        self._totals[key] = totals
+        shown = {"task": task["task"], "thread": thread, "stream_time_ms": task["stream_time_ms"], **opened, **counts}
+        return {**shown, "entries": task.get("entries", {}), "counts": new.document()}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.continuous.thread import StreamThread, ThreadLog
+    from penstock.continuous.thread_counts import ThreadCounts
     from penstock.spark.continuous.control_client import ControlClient
     from penstock.spark.continuous.hosted_tasks import HostedTasks
     from penstock.spark.continuous.job import ContinuousJob
@@ -111,9 +112,12 @@ class _ThreadHost:
         self._report: dict[str, Any] = {"state": "starting"}
         self._restores = RestoreNotes()
         self._control: ControlClient | None = None
+        self._counts: ThreadCounts | None = None
 
     def report(self) -> dict[str, Any]:
         """Return the newest report; called by the control client's thread."""
+        if self._counts is not None:
+            self._counts.sent()
         return self._report
 
     def run(self, control: ControlClient) -> str:
@@ -122,6 +126,7 @@ class _ThreadHost:
 
         from penstock.continuous.hooks import ThreadHooks
         from penstock.continuous.thread import StreamThread
+        from penstock.continuous.thread_counts import ThreadCounts
         from penstock.log.thread_clients import Writer
         from penstock.spark.continuous.hosted_tasks import HostedTasks
 
@@ -133,7 +138,9 @@ class _ThreadHost:
         self._report = {"state": "restoring"}
         writer = Writer(job.plan.application_id, self._name, job.epoch, job.exactly_once)
         tasks = HostedTasks(job, log, self._restores, first, control.newest("plan"))
-        thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), ThreadHooks(on_restore=self._restoring))
+        counts = self._counts = ThreadCounts(str(tasks.app.config["metrics.recording.level"]))
+        hooks = ThreadHooks(sensor=counts.sensor, on_restore=self._restoring)
+        thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
         is_clean = False
         try:
             thread.start()
@@ -198,6 +205,7 @@ class _ThreadHost:
             "buffered_bytes": figures.buffered_bytes,
             "pending_bytes": figures.pending_bytes,
             "dropped_globally": figures.dropped_globally,
+            "counts": {} if self._counts is None else self._counts.note(),
             "commits": figures.commits,
             "seconds": dict(figures.seconds),
             "began_ms": figures.began_ms,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import unix_ms
 from penstock.metrics import BatchHistory, MetricName, MetricRegistry, PartitionLag
-from penstock.metrics.definitions import COMMIT, POLLED, THREAD_PROCESS_LATENCY, THREAD_PROCESSED
 from penstock.metrics.lag import LagWatch
+from penstock.metrics.lag_metrics import LagMetrics
+from penstock.metrics.loop_metrics import LoopMetrics
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
-from penstock.runtime.counting import TaskCounts
+from penstock.metrics.thread_definitions import THREAD
+from penstock.runtime.task_counts import TaskCounts
 from penstock.spark.driver.batch_records import batch_record
 from penstock.spark.driver.figures import Meter, RunFigures
-from penstock.spark.driver.lags import ends_of, time_at
+from penstock.spark.driver.lags import beginnings_of, ends_of, time_at
 from penstock.states import State
 from penstock.version import __version__
 
@@ -24,14 +27,32 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
     from penstock.metrics.name import MetricValue
-    from penstock.metrics.registry import Meter as MetricMeter
     from penstock.spark.batch.progress import BatchProgress
     from penstock.topology.topology import Topology
 
 __all__ = ["AppMetrics", "MeasuredApplication"]
 
-_COMMIT_STEPS = ("publish", "changelog", "write", "send", "commit", "replicas")
-_MS = 1000
+STREAMS = "stream-metrics"
+_BEGINNINGS_EVERY = 10  # looks
+_LEVELS = "The recording level: 0 INFO, 1 DEBUG, 2 TRACE."
+_ALIVE = "Cores that run tasks while the application runs, or stream threads."
+_FAILED = "Restarts of the query, or of stream threads, after the loss of a process, since the start."
+_THREAD_STATE = "The state of the loop in the words of Kafka's threads, by the application's state."
+_ALIVE_IN = (State.RUNNING, State.REBALANCING, State.PENDING_SHUTDOWN)
+_OF_THREADS = {
+    State.CREATED: "CREATED",
+    State.REBALANCING: "PARTITIONS_ASSIGNED",
+    State.RUNNING: "RUNNING",
+    State.PENDING_SHUTDOWN: "PENDING_SHUTDOWN",
+    State.PENDING_ERROR: "PENDING_SHUTDOWN",
+}
+_THREAD_STATES = {
+    "CREATED": 0,
+    "PARTITIONS_ASSIGNED": 3,
+    "RUNNING": 4,
+    "PENDING_SHUTDOWN": 5,
+    "DEAD": 6,
+}  # as Kafka numbers them
 
 
 class AppMetrics:
@@ -46,6 +67,8 @@ class AppMetrics:
 
     Attributes:
         batches: The last batches.
+        parallelism: How many tasks run at a time.
+        restarts: How often the query has been started again after the loss of a process.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, state: Callable[[], State]) -> None:
@@ -56,17 +79,16 @@ class AppMetrics:
         self._client = config["client.id"] or config["application.id"]
         # One thread stands for the loop: Spark gives a task to whatever worker is free, and its series stay the same.
         self._thread = f"{self._client}-StreamThread-1"
-        self._nodes = {sub.id: sub.nodes for sub in topology.subtopologies()}
+        self._parts = {sub.id: sub for sub in topology.subtopologies()}
         self._tasks: dict[str, TaskMetrics] = {}
         self._waiting: deque[tuple[int, BatchProgress]] = deque()
         self._watch = LagWatch(unix_ms)
-        self._with_lag: set[str] = set()
+        self._beginnings: dict[str, int] = {}
+        self._looks = 0
         self.batches = BatchHistory()
-        tags = {"thread-id": self._thread}
-        meters = (THREAD_PROCESSED, THREAD_PROCESS_LATENCY, COMMIT, POLLED)
-        self._processed, self._latency, self._commits, self._polled = (
-            self.registry.meter(definition, tags) for definition in meters
-        )
+        self.parallelism, self.restarts = 1, 0
+        self._loop = LoopMetrics(self.registry, self._thread)
+        self._lags = LagMetrics(self.registry, f"{self._thread}-consumer", self._watch)
         self._constants(config, state)
 
     def __call__(self, progress: BatchProgress) -> None:
@@ -93,9 +115,11 @@ class AppMetrics:
         ends = ends_of(log, topics)
         with self._lock:
             self._watch.look(positions, ends, partial(time_at, log))
+            if self._looks % _BEGINNINGS_EVERY == 0:
+                self._beginnings = beginnings_of(log, topics)
+            self._looks += bool(ends)
+            self._lags.look(self._beginnings)
             lags = self._watch.lags()
-            for lag in lags:
-                self._behind(lag)
         self.catch_up()
         return {f"{lag.topic}-{lag.partition}": lag.records for lag in lags}
 
@@ -104,59 +128,59 @@ class AppMetrics:
         return self._watch.lags()
 
     def _count(self, at_ms: int, progress: BatchProgress) -> None:
-        _record(self._processed, progress.records_in)
-        _record(self._polled, progress.records_in)
-        seconds = [task.get("seconds", {}) for task in progress.tasks]
-        processing = sum(steps.get("process", 0.0) for steps in seconds)
-        if self._latency is not None and progress.records_in:
-            mean = processing * _MS / progress.records_in
-            self._latency.record_many(mean * progress.records_in, progress.records_in, mean, mean)
-        _record(self._commits, _MS * max((_of_commit(steps) for steps in seconds), default=0.0))
-        for task in progress.tasks:
-            self._task(task["task"]).record(_counts_of(task))
-        self.batches.add(batch_record(progress, at_ms, self._watch.lags()))
+        batch = batch_record(progress, at_ms, self._watch.lags())
+        self.batches.add(batch)
+        self._loop.record(batch)
+        processing = batch.steps.get("process", 0.0)
+        for report in progress.tasks:
+            task, counts = self._task(report["task"]), _counts_of(report)
+            task.record(counts)
+            task.record_entries(report.get("entries", {}))
+            seconds = report.get("seconds", {})
+            if processing and "process" in seconds:
+                task.record_share(seconds["process"] / processing)
+            if "restored" in report:
+                task.record_restore(seconds.get("state", 0.0))
+            self._loop.record_punctuations(counts.punctuations)
+            self._loop.record_moves(report.get("opened", 0), report.get("closed", 0), "restored" in report)
 
     def _task(self, task_id: str) -> TaskMetrics:
         found = self._tasks.get(task_id)
         if found is None:
-            nodes = self._nodes[int(task_id.partition("_")[0])]
-            task = TaskOf(self._thread, task_id, nodes, self._physical_name)
+            part = self._parts[int(task_id.partition("_")[0])]
+            task = TaskOf(self._thread, task_id, part.nodes, self._physical_name, part.stores)
             found = self._tasks[task_id] = TaskMetrics(self.registry, self._topology, task)
         return found
 
-    def _behind(self, lag: PartitionLag) -> None:
-        """Add the metrics of a partition's lag, once."""
-        at = f"{lag.topic}-{lag.partition}"
-        if at in self._with_lag:
-            return
-        self._with_lag.add(at)
-        tags = {"client-id": f"{self._thread}-consumer", "topic": lag.topic, "partition": str(lag.partition)}
-        gauges: list[tuple[str, str, Callable[[], MetricValue]]] = [
-            ("records-lag", "Records of the partition that wait to be read.", lambda: self._watch.of(at).records),
-        ]
-        for name, description, read in gauges:
-            self.registry.gauge(MetricName.of(name, "consumer-fetch-manager-metrics", tags, description), read)
-
     def _constants(self, config: StreamsConfig, state: Callable[[], State]) -> None:
         """Add the metrics of the client, and of its thread, that are read and not counted."""
-        client = {"client-id": self._client}
-        gauges: list[tuple[str, str, Callable[[], MetricValue]]] = [
-            ("application-id", "The application's id.", lambda: str(config["application.id"])),
-            ("client-state", "The number of the state.", lambda: list(State).index(state())),
-            ("recording-level", "The recording level: 0 INFO, 1 DEBUG, 2 TRACE.", lambda: int(self.registry.level)),
-            ("state", "The state of the application.", lambda: state().value),
-            ("topology-description", "What the application runs.", lambda: str(self._topology.describe())),
-            ("version", "The version of Penstock.", lambda: __version__),
+        client, thread = {"client-id": self._client}, {"thread-id": self._thread}
+        process = {"process-id": str(uuid.uuid4())}
+        of_client = {**client, **process, "application-id": str(config["application.id"])}
+        started = unix_ms()
+        gauges: list[tuple[str, str, Mapping[str, str], str, Callable[[], MetricValue]]] = [
+            ("application-id", STREAMS, client, "The application's id.", lambda: str(config["application.id"])),
+            ("client-state", STREAMS, of_client, "The number of the state.", lambda: list(State).index(state())),
+            ("recording-level", STREAMS, {**client, **process}, _LEVELS, lambda: int(self.registry.level)),
+            ("state", STREAMS, client, "The state of the application.", lambda: state().value),
+            ("topology-description", STREAMS, client, "What runs.", lambda: str(self._topology.describe())),
+            ("version", STREAMS, client, "The version of Penstock.", lambda: __version__),
+            ("commit-id", STREAMS, client, "The commit that this was built from, if the build notes it.", _unknown),
+            ("alive-stream-threads", STREAMS, client, _ALIVE, lambda: self.parallelism if state() in _ALIVE_IN else 0),
+            ("failed-stream-threads", STREAMS, client, _FAILED, lambda: self.restarts),
+            ("thread-start-time", THREAD, thread, "When the application object was made, in ms.", lambda: started),
+            ("state", THREAD, thread, _THREAD_STATE, lambda: _thread_state(state())),
+            (
+                "thread-state",
+                THREAD,
+                {**thread, **process},
+                _THREAD_STATE,
+                lambda: _THREAD_STATES[_thread_state(state())],
+            ),
+            ("count", "kafka-metrics-count", {}, "How many metrics there are.", lambda: len(self.registry)),
         ]
-        for name, description, read in gauges:
-            self.registry.gauge(MetricName.of(name, "stream-metrics", client, description), read)
-        lag = MetricName.of(
-            "records-lag-max",
-            "consumer-fetch-manager-metrics",
-            {"client-id": f"{self._thread}-consumer"},
-            "The most records that wait in a partition.",
-        )
-        self.registry.gauge(lag, lambda: max((lag.records for lag in self._watch.lags()), default=0))
+        for name, group, tags, description, read in gauges:
+            self.registry.gauge(MetricName.of(name, group, tags, description), read)
 
 
 class MeasuredApplication:
@@ -195,18 +219,20 @@ class MeasuredApplication:
         return self.figures()._repr_html_()
 
 
-def _record(meter: MetricMeter | None, value: float) -> None:
-    if meter is not None:
-        meter.record(value)
+def _thread_state(state: State) -> str:
+    return _OF_THREADS.get(state, "DEAD")
 
 
-def _of_commit(steps: Mapping[str, float]) -> float:
-    return sum(steps.get(step, 0.0) for step in _COMMIT_STEPS)
+def _number_of_thread_state(state: State) -> int:
+    return _THREAD_STATES[_thread_state(state)]
+
+
+def _unknown() -> str:
+    return "unknown"
 
 
 def _counts_of(task: Mapping[str, Any]) -> TaskCounts:
     """Return the counts of a task's report; a stream thread reports the most important ones alone."""
     if "counts" in task:
         return TaskCounts.of_document(task["counts"])
-    reported = {where: count for where, count in task.get("reported", {}).items() if count}
-    return TaskCounts(task.get("records_read", 0), dropped=task.get("dropped", 0), reported=reported)
+    return TaskCounts(task.get("records_read", 0), dropped=task.get("dropped", 0))

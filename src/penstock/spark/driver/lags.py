@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import LogError, UnknownTopicError
 
 if TYPE_CHECKING:
-    from penstock.log.base import TopicLog
+    from penstock.log.base import TopicLog, TopicPartition
     from penstock.plan.plan import PhysicalPlan
 
-__all__ = ["ends_of", "lag_behind", "time_at"]
+__all__ = ["beginnings_of", "ends_of", "lag_behind", "time_at"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,12 +37,21 @@ def lag_behind(log: TopicLog, plan: PhysicalPlan, positions: Mapping[str, int], 
 
 def ends_of(log: TopicLog, topics: Collection[str]) -> dict[str, int]:
     """Return the end of each partition by ``<topic>-<partition>``; nothing if the log does not answer."""
+    return _offsets(log.end_offsets, topics)
+
+
+def beginnings_of(log: TopicLog, topics: Collection[str]) -> dict[str, int]:
+    """Return the first offset of each partition by ``<topic>-<partition>``; nothing if the log does not answer."""
+    return _offsets(log.beginning_offsets, topics)
+
+
+def _offsets(ask: Callable[[Sequence[str]], dict[TopicPartition, int]], topics: Collection[str]) -> dict[str, int]:
     try:
-        ends = log.end_offsets(list(topics))
+        found = ask(list(topics))
     except (LogError, UnknownTopicError) as error:
         _log.debug("the lag is not known: %s", error)
         return {}
-    return {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}
+    return {f"{tp.topic}-{tp.partition}": offset for tp, offset in found.items()}
 
 
 def time_at(log: TopicLog, topic: str, partition: int, offset: int) -> int | None:

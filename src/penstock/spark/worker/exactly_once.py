@@ -29,6 +29,7 @@ from penstock.spark.worker.global_stores import global_stores
 from penstock.spark.worker.open_tasks import OpenTask, acquire_task, release_task
 from penstock.spark.worker.task_input import topic_batches
 from penstock.spark.worker.writing import write_outputs
+from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.segments import NO_BATCH
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class _Attempt:
         self._log = log_of(work.job)
         self._metrics: dict[str, Any] = {"began_ms": unix_ms()}
         self._seconds: dict[str, float] = {}
+        self._counting = _counting(work.job.config["metrics.recording.level"])
+        self._counting.take()  # what a batch that failed has left
 
     def run(self) -> tuple[list[HandedRows], Envelope]:
         work, job = self._work, self._job
@@ -83,6 +86,8 @@ class _Attempt:
         self._metrics |= {"task": work.run.task_id, "level": work.level, "seconds": self._seconds}
         if work.sub.stores:
             self._metrics["replica"] = [socket.gethostname(), work.number - 1]  # the batch that the replica holds now
+        if (counts := self._counting.take().get(work.run.task_id)) is not None:
+            self._metrics["counts"] = counts.document()
         self._metrics["records_written"] = sum(
             rows.num_rows for topic, rows in outputs.items() if topic not in job.unseen_topics
         )
@@ -142,7 +147,13 @@ class _Attempt:
         """Process the batch and publish its segment; another attempt's segment counts if it was faster."""
         work = self._work
         state = store.begin(work.number, expected_head=expected_head)
+        if self._counting.detailed:
+            count_calls(state)
         self._mark("state", started)
+        if store.caught_up is not None:
+            self._metrics["restored"] = [store.caught_up.deltas, store.caught_up.delta_bytes]
+        if task.is_new:
+            self._metrics["opened"] = 1
         self._metrics["entries"] = {name: len(state.map(name)) for name in work.sub.stores}
         output = self._process(task, state)
         work.reach(1)
@@ -155,6 +166,8 @@ class _Attempt:
         task.note_segment(segment)
         self._metrics["segment_bytes"] = segment.size_bytes
         self._mark("publish", started)
+        self._counting.on_store_calls(work.run.task_id, take_calls(state))
+        self._counting.on_flushed(work.run.task_id, segment.own_changes, self._seconds["publish"])
         return segment
 
     def _written_batches(self) -> list[int]:
@@ -179,8 +192,7 @@ class _Attempt:
         started = self._mark("read", started)
 
         shared = global_stores(job, self._log).views if job.plan.global_topics else None
-        notes, counting = _crash_notes(job.replica_root), _counting()
-        counting.take()  # what a batch that failed has left
+        notes, counting = _crash_notes(job.replica_root), self._counting
 
         def make() -> StreamTask:
             return StreamTask(
@@ -200,7 +212,6 @@ class _Attempt:
             notes.end()
         self._mark("process", started)
         self._metrics |= output.metrics
-        self._metrics["counts"] = counting.take()[work.run.task_id].document()
         self._metrics["dropped"] += self._metrics.pop("dropped_globally", 0)
         return output
 
@@ -217,9 +228,9 @@ class _Attempt:
 
 
 @cache
-def _counting() -> CountingSensor:
-    """Return the counts of this process, whose tasks take turns."""
-    return CountingSensor(unix_ms)
+def _counting(level: str) -> CountingSensor:
+    """Return the counts of this process, whose tasks take turns, at a recording level."""
+    return CountingSensor(unix_ms, detailed=level.upper() != "INFO")
 
 
 @cache

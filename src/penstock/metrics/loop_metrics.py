@@ -1,0 +1,154 @@
+"""The metrics of an application's loop: Kafka's thread, and what Penstock says of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.metrics.name import MetricName
+from penstock.metrics.store_definitions import OWN
+from penstock.metrics.thread_definitions import (
+    BLOCKED,
+    COMMIT,
+    COMMIT_RATIO,
+    POLL,
+    POLL_RATIO,
+    POLLED,
+    PROCESS_RATIO,
+    PUNCTUATE,
+    PUNCTUATE_RATIO,
+    RESTORE_CALLS,
+    TASK_CLOSED,
+    TASK_CREATED,
+    THREAD_PROCESS_LATENCY,
+    THREAD_PROCESSED,
+)
+
+if TYPE_CHECKING:
+    from penstock.metrics.batches import BatchRecord
+    from penstock.metrics.name import MetricValue
+    from penstock.metrics.registry import Meter, MetricRegistry
+    from penstock.runtime.task_counts import Spread
+
+__all__ = ["LoopMetrics"]
+
+_POLLING = ("read", "poll")
+_COMMITTING = ("publish", "changelog", "write", "send", "commit", "replicas")
+_WAITING = ("read", "poll", "write", "send", "commit")
+_MS, _NS = 1e3, 1e9
+
+
+class LoopMetrics:
+    """Adds the metrics of the loop to a registry, and batches to them.
+
+    Args:
+        registry: The application's metrics.
+        thread_id: The ``thread-id`` of the loop.
+    """
+
+    def __init__(self, registry: MetricRegistry, thread_id: str) -> None:
+        self._registry = registry
+        tags = {"thread-id": thread_id}
+        meters = (THREAD_PROCESSED, POLLED, COMMIT, POLL, PUNCTUATE, BLOCKED, TASK_CREATED, TASK_CLOSED, RESTORE_CALLS)
+        (
+            self._processed,
+            self._polled,
+            self._commits,
+            self._polls,
+            self._punctuations,
+            self._blocked,
+            self._created,
+            self._closed,
+            self._restores,
+        ) = (registry.meter(definition, tags) for definition in meters)
+        self._latency = registry.meter(THREAD_PROCESS_LATENCY, tags)
+        ratios = (POLL_RATIO, PROCESS_RATIO, COMMIT_RATIO, PUNCTUATE_RATIO)
+        self._ratios = tuple(registry.meter(definition, tags) for definition in ratios)
+        self._client = {"client-id": thread_id.rpartition("-StreamThread-")[0]}
+        self._steps: dict[str, float] = {}
+        self._newest: BatchRecord | None = None
+        self._batches = 0
+        self._lost: dict[str, int] = {}
+
+    def record(self, batch: BatchRecord) -> None:
+        """Add a batch."""
+        if self._newest is None:
+            self._add_gauges()
+        self._newest = batch
+        self._batches += 1
+        _one(self._processed, batch.records_in)
+        _one(self._polled, batch.records_in)
+        if self._latency is not None and batch.records_in:
+            mean = batch.steps.get("process", 0.0) * _MS / batch.records_in
+            self._latency.record_many(mean * batch.records_in, batch.records_in, mean, mean)
+        polling, committing = _longest(batch, _POLLING), _longest(batch, _COMMITTING)
+        _one(self._polls, _MS * polling)
+        _one(self._commits, _MS * committing)
+        _one(self._blocked, _NS * sum(batch.steps.get(step, 0.0) for step in _WAITING))
+        for meter, seconds in zip(self._ratios, (polling, _longest(batch, ("process",)), committing), strict=False):
+            _one(meter, seconds)
+        for step, seconds in batch.slowest.items():
+            self._add_step(step, seconds)
+        for at, offsets in batch.lost.items():
+            self._add_lost(at, offsets)
+
+    def record_punctuations(self, spread: Spread) -> None:
+        """Add punctuations by their seconds."""
+        if spread.count and self._punctuations is not None:
+            low, high = spread.low * _MS, spread.high * _MS
+            self._punctuations.record_many(spread.total * _MS, spread.count, low, high)
+            _one(self._ratios[-1], spread.total)
+
+    def record_moves(self, opened: int, closed: int, restored: int) -> None:
+        """Add tasks that workers have opened and closed, and catch-ups of replicas."""
+        for meter, number in ((self._created, opened), (self._closed, closed), (self._restores, restored)):
+            if meter is not None and number:
+                meter.record_many(number, number, 1, 1)
+
+    def _add_step(self, step: str, seconds: float) -> None:
+        if step not in self._steps:
+            tags = {**self._client, "step": step}
+            name = MetricName.of("batch-seconds-total", OWN, tags, "Seconds of the slowest task in a step.")
+            self._registry.gauge(name, partial(self._steps.__getitem__, step))
+        self._steps[step] = self._steps.get(step, 0.0) + seconds
+
+    def _add_lost(self, at: str, offsets: int) -> None:
+        if at not in self._lost:
+            topic, _, partition = at.rpartition("-")
+            tags = {"topic": topic, "partition": partition}
+            name = MetricName.of("lost-records-total", OWN, tags, "Offsets that were removed before they were read.")
+            self._registry.gauge(name, partial(self._lost.__getitem__, at))
+        self._lost[at] = self._lost.get(at, 0) + offsets
+
+    def _add_gauges(self) -> None:
+        gauges = (
+            ("batches-total", "Micro-batches that did something, or looks at stream threads that did.", self._number),
+            ("batch-number", "The number of the newest batch.", lambda: self._of_newest("number")),
+            ("batch-duration-seconds", "The time of the newest batch.", lambda: self._of_newest("seconds")),
+            (
+                "batch-skew-ratio",
+                "Its slowest task over its median one.",
+                lambda: self._of_newest("skew"),
+            ),
+        )
+        for name, description, read in gauges:
+            self._registry.gauge(MetricName.of(name, OWN, self._client, description), read)
+
+    def _number(self) -> MetricValue:
+        return self._batches
+
+    def _of_newest(self, attribute: str) -> MetricValue:
+        value: MetricValue = getattr(self._newest, attribute)
+        return value
+
+
+def _one(meter: Meter | None, value: float) -> None:
+    if meter is not None:
+        meter.record(value)
+
+
+def _longest(batch: BatchRecord, steps: tuple[str, ...]) -> float:
+    """Return the seconds of the task that took longest for these steps together."""
+    times: list[Mapping[str, float]] = [task["seconds"] for task in batch.tasks]
+    return max((sum(each.get(step, 0.0) for step in steps) for each in times), default=0.0)

@@ -1,0 +1,116 @@
+"""The metrics of one store of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.metrics.name import MetricName
+from penstock.metrics.store_definitions import BYTES_WRITTEN, CALLS, COMMIT, OWN, RESTORE, STATE, SUPPRESSED
+
+if TYPE_CHECKING:
+    from penstock.metrics.registry import Meter, MetricRegistry
+    from penstock.topology.stores import StoreSpec
+
+__all__ = ["StoreMetrics", "scope_of"]
+
+_NANOSECONDS = 1e9
+_WINDOWS = ("window", "session")
+_COMMON = ("put", "delete", "all")
+
+
+def scope_of(spec: StoreSpec, *, suppresses: bool = False) -> str:
+    """Return the tag that names a store of this kind, such as ``lmdb-window-state-id``.
+
+    It is Kafka's for stores in memory; of the others ``lmdb`` stands where Kafka has ``rocksdb``.
+    """
+    if suppresses:
+        return "in-memory-suppression-state-id"
+    if spec.max_entries:
+        return "in-memory-lru-state-id"
+    kind = f"-{spec.kind}" if spec.kind in _WINDOWS else ""
+    return f"{'lmdb' if spec.persistent else 'in-memory'}{kind}-state-id"
+
+
+class StoreMetrics:
+    """Adds the metrics of a store to a registry, and its counts to them.
+
+    Args:
+        registry: The application's metrics.
+        spec: The store.
+        task: The tags of its task.
+        suppresses: Whether it is the buffer of a suppression.
+    """
+
+    def __init__(
+        self, registry: MetricRegistry, spec: StoreSpec, task: Mapping[str, str], *, suppresses: bool = False
+    ) -> None:
+        self._registry = registry
+        self._tags = {**task, scope_of(spec, suppresses=suppresses): spec.name}
+        self._has_windows = spec.kind in _WINDOWS
+        self._own = {"task-id": task["task-id"], "store": spec.name}
+        self._entries: int | None = None
+        self._buffered = registry.meter(SUPPRESSED, self._tags) if suppresses else None
+        self._written = registry.meter(BYTES_WRITTEN, self._tags)
+        self._commits = registry.meter(COMMIT, self._tags)
+        self._restores = registry.meter(RESTORE, self._tags)
+        names = ("get", "put", "delete", "range", "all", "fetch")
+        wanted = [name for name in names if (name not in ("get", "range")) == self._has_windows or name in _COMMON]
+        self._calls = {name: registry.meter(CALLS[name], self._tags) for name in wanted}
+        self._totals = [0.0, 0.0, 0.0]  # rows, bytes, flushes
+
+    def record_entries(self, entries: int) -> None:
+        """Note how many rows the store has."""
+        if self._entries is None:
+            self._add_gauges()
+        self._entries = entries
+        if self._buffered is not None:
+            self._buffered.record(entries)
+
+    def record_call(self, call: str, keys: float, seconds: float) -> None:
+        """Add the calls of a batch: their keys, and their time."""
+        if self._has_windows and call in ("get", "range"):
+            call = "fetch"
+        _many(self._calls.get(call), keys, seconds)
+
+    def record_flush(self, rows: float, size: float, seconds: float) -> None:
+        """Add what a batch or commit has changed."""
+        self._totals = [a + b for a, b in zip(self._totals, (rows, size, 1), strict=True)]
+        if self._written is not None:
+            self._written.record(size)
+        _many(self._commits, 1, seconds)
+
+    def record_restore(self, seconds: float) -> None:
+        """Add a catch-up of the replica."""
+        _many(self._restores, 1, seconds)
+
+    def _add_gauges(self) -> None:
+        rows = "Rows of the store before the newest batch"
+        gauges = [
+            (
+                STATE,
+                "num-keys",
+                self._tags,
+                f"{rows}, of any kind; windows and versions are rows of their own.",
+            ),
+            (STATE, "estimate-num-keys", self._tags, f"{rows}; exact."),
+            (STATE, "num-open-iterators", self._tags, "Scans that are open between batches: none outlives a batch."),
+            (OWN, "store-rows", self._own, f"{rows}."),
+        ]
+        for group, name, tags, description in gauges:
+            read = (lambda: 0) if name == "num-open-iterators" else (lambda: self._entries or 0)
+            self._registry.gauge(MetricName.of(name, group, tags, description), read)
+        totals = ("Rows that were written or deleted.", "Bytes of these rows.", "Batches or commits that changed it.")
+        for at, (name, description) in enumerate(zip(("rows", "bytes", "flushes"), totals, strict=True)):
+            key = MetricName.of(f"store-written-{name}-total", OWN, self._own, description)
+            self._registry.gauge(key, partial(self._total, at))
+
+    def _total(self, at: int) -> float:
+        return self._totals[at]
+
+
+def _many(meter: Meter | None, keys: float, seconds: float) -> None:
+    if meter is not None and keys:
+        each = seconds * _NANOSECONDS / keys
+        meter.record_many(seconds * _NANOSECONDS, int(keys), each, each)

@@ -1,0 +1,77 @@
+"""Counts of stream threads, which only grow, and what the driver makes of two of them."""
+
+import json
+
+import numpy as np
+
+from penstock.continuous.thread_counts import ThreadCounts
+from penstock.runtime.task_counts import Spread, TaskCounts
+from penstock.spark.continuous.figures import ProgressCounter
+from penstock.spark.continuous.thread_state import ThreadState
+
+
+def run(counts, records, seconds):
+    metrics = {"dropped": 1, "records_in": records, "unread": 0}
+    counts.sensor.on_batch_end("0_0", seconds, metrics)
+    counts.sensor.on_completed("0_0", "sink", np.array([0] * records))
+    counts.sensor.on_dropped("0_0", "filter", 1, "late")
+    counts.sensor.on_store_calls("0_0", {("store", "get"): [records, 0.5]})
+
+
+def reported(counts):
+    return json.loads(json.dumps(counts.note()))
+
+
+def thread(counts, records, dropped):
+    task = {"task": "0_0", "records_in": records, "records_out": 0, "dropped": dropped, "stream_time_ms": 0}
+    return ThreadState("here", 1, 0.0, report={
+        "tasks": [{**task, "entries": {"store": 3}}], "counts": reported(counts), "seconds": {"process": 1.0},
+        "commits": 1, "positions": {}, "ends": {}, "began_ms": 0, "committed_ms": 0,
+    })  # fmt: skip
+
+
+def test_a_report_that_is_lost_loses_no_count():
+    counts, driver = ThreadCounts("DEBUG"), ProgressCounter()
+    run(counts, 5, 0.1)
+    driver.progress(0, {"t": thread(counts, 5, 1)})
+    run(counts, 7, 0.2)
+    reported(counts)  # never arrives
+    run(counts, 8, 0.3)
+    progress = driver.progress(0, {"t": thread(counts, 20, 3)})
+    (task,) = progress.tasks
+    new = TaskCounts.of_document(task["counts"])
+    assert new.processed == 15
+    assert new.dropped == 2
+    assert new.reasons == {("filter", "late"): 2}
+    assert new.stores == {("store", "get"): [15, 1.0]}
+    assert new.e2e_latency_ms["sink"].count == 15
+    assert task["entries"] == {"store": 3}
+    assert "opened" not in task
+
+
+def test_extremes_are_those_since_the_last_report_that_was_sent():
+    counts = ThreadCounts("INFO")
+    run(counts, 1, 9.0)
+    assert TaskCounts.of_document(reported(counts)["0_0"]).seconds.high == 9.0
+    run(counts, 1, 2.0)
+    assert TaskCounts.of_document(reported(counts)["0_0"]).seconds.high == 9.0
+    counts.sent()
+    run(counts, 1, 3.0)
+    assert TaskCounts.of_document(reported(counts)["0_0"]).seconds == Spread(3, 14.0, 3.0, 3.0)
+
+
+def test_a_task_that_comes_back_to_its_thread_counts_on():
+    counts, driver = ThreadCounts("INFO"), ProgressCounter()
+    run(counts, 5, 0.1)
+    driver.progress(0, {"t": thread(counts, 5, 1)})
+    run(counts, 2, 0.1)  # the task was away: its own numbers begin at 0
+    progress = driver.progress(0, {"t": thread(counts, 2, 0)})
+    assert progress.records_in == 2
+
+
+def test_lateness_is_counted_from_debug_on():
+    for level, counted in (("INFO", 0), ("DEBUG", 3)):
+        counts = ThreadCounts(level)
+        counts.sensor.on_input("0_0", np.array([1, 2, 3]), np.array([3, 3, 3, 3]), 0)
+        found = reported(counts).get("0_0", {})
+        assert TaskCounts.of_document(found).lateness_ms.count == counted
