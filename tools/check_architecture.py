@@ -81,6 +81,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tasks",
         "worker",
         "rest",
+        "client",
     ),
     "log": ("embedded", "kafka", "clients"),
     "log/kafka": ("security", "wire", "clients", "transactions"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.connect.delivery import Encoded
     from penstock.connect.plugins import Plugins
 
-__all__ = ["read_connector", "register"]
+__all__ = ["read_connector", "register", "shown_record"]
 
 ConnectorFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The connector's config: .yaml, .json, .toml or .properties.")
@@ -86,11 +86,13 @@ def dry_run(
     with where.open(create=True) as log:
         for number, record in enumerate(steps_of(log, config, _plugins(file), count), 1):
             if as_json:
-                print_json({name: _shown(made) for name, made in record.steps})
+                print_json({name: shown_record(made) for name, made in record.steps})
                 continue
             out.print(f"record {number}", style="bold")
             for name, made in record.steps:
-                text = made if isinstance(made, str) else json.dumps(_shown(made), ensure_ascii=False, default=str)
+                text = (
+                    made if isinstance(made, str) else json.dumps(shown_record(made), ensure_ascii=False, default=str)
+                )
                 out.print(f"  {name}: {'dropped' if made is None else text}", markup=False, highlight=False)
     if not number:
         console(stderr=True).print("no records came")
@@ -188,7 +190,8 @@ def _plugins(file: Path | None) -> Plugins:
     return found
 
 
-def _shown(made: ConnectRecord | Encoded | str | None) -> Any:
+def shown_record(made: ConnectRecord | Encoded | str | None) -> Any:
+    """A record, or what a converter makes of it, as JSON has it; texts and None stay."""
     from penstock.connect.data import Struct
     from penstock.connect.delivery import Encoded
 

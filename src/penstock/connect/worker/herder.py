@@ -20,6 +20,7 @@ from penstock.connect.tasks.parts import TaskSpec, plugins_of
 from penstock.connect.tasks.traces import trace_text
 from penstock.connect.worker.loggers import Loggers
 from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.restarts import TaskRestarts
 from penstock.connect.worker.running_connectors import ConnectorSlot, task_configs
 from penstock.connect.worker.running_tasks import TaskSlots
 from penstock.connect.worker.view import Membership, View
@@ -93,6 +94,7 @@ class Herder:
         self.tasks = TaskSlots(start_task, config["task.shutdown.graceful.timeout.ms"] / 1000)
         self.ready = threading.Event()
         self.loggers = Loggers()
+        self.restarts = TaskRestarts()
         self._retries: dict[str, tuple[float, float]] = {}  # connector -> time of the next try, delay after it
         self._stop = threading.Event()
         self._woken = threading.Event()
@@ -142,6 +144,8 @@ class Herder:
             self.view = self.membership.poll(self.stores.configs.state, owned)
             self._begin_to_lead()
             self._take_restarts()
+            for task in self.restarts.due(self.tasks.owned()):
+                self.restart_task(task)
             self._align_connectors()
             self._align_tasks()
             self._take_news()
@@ -376,6 +380,7 @@ class Herder:
             if message.state:
                 status = Status(message.state, self.worker_id, self.view.generation, message.version, message.trace)
                 statuses.append((task, status))
+                self.restarts.note(task, message.state, self.stores.configs.state.connectors.get(task[0], {}))
         try:
             self.stores.statuses.put_tasks(statuses)
         except FencedError:

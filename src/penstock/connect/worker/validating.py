@@ -11,6 +11,7 @@ from penstock.connect.plugins.versions import in_range, version_error
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.overrides import override_errors
 from penstock.connect.worker.refusals import RequestError
+from penstock.connect.worker.restarts import RestartPolicy
 
 __all__ = ["check_config", "validated"]
 
@@ -56,6 +57,10 @@ def check_config(herder: Herder, config: Mapping[str, str | None]) -> None:
         body = validated(herder, config)
     except SettingError as error:
         raise RequestError(500, error.message) from error
+    try:
+        RestartPolicy.of(config)
+    except SettingError as error:
+        raise _invalid([error.message]) from error
     if not body["error_count"]:
         return
     errors = [text for entry in body["configs"] for text in entry["value"]["errors"]]

@@ -1,0 +1,117 @@
+"""Failed tasks that start again by themselves: the connector's setting ``restart.policy``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from penstock.connect.data import SettingError
+from penstock.connect.storage.config_store import TaskId
+
+__all__ = ["RestartPolicy", "TaskRestarts"]
+
+POLICIES = ("none", "on-failure")
+FOREVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """When a failed task starts again.
+
+    Attributes:
+        restarts: Failed tasks start again (``restart.policy=on-failure``); else they stay FAILED, as in Kafka Connect.
+        attempts: How often in a row (``restart.max.attempts``); -1: for ever.
+        delay_s: The wait before the first restart (``restart.delay.ms``), doubled each time.
+        most_delay_s: The longest wait (``restart.delay.max.ms``). A task that runs longer than this has recovered.
+
+    Example:
+        >>> RestartPolicy.of({"restart.policy": "on-failure", "restart.delay.ms": "500"}).delay(3)
+        2.0
+    """
+
+    restarts: bool = False
+    attempts: int = FOREVER
+    delay_s: float = 1.0
+    most_delay_s: float = 60.0
+
+    @classmethod
+    def of(cls, config: Mapping[str, str | None]) -> Self:
+        """Read the settings of a connector's config.
+
+        Raises:
+            SettingError: One is wrong.
+        """
+        word = (config.get("restart.policy") or "none").strip().lower()
+        if word not in POLICIES:
+            raise SettingError.invalid("restart.policy", word, f"String must be one of: {', '.join(POLICIES)}")
+        delay, most = _number(config, "restart.delay.ms", 1000, 1), _number(config, "restart.delay.max.ms", 60_000, 1)
+        attempts = _number(config, "restart.max.attempts", FOREVER, FOREVER)
+        return cls(word != "none", attempts, delay / 1000, most / 1000)
+
+    def delay(self, attempt: int) -> float:
+        """The seconds to wait before an attempt, the first being 1."""
+        return float(min(self.delay_s * 2 ** min(attempt - 1, 30), self.most_delay_s))
+
+
+@dataclass(slots=True)
+class _History:
+    attempts: int = 0
+    running_since: float | None = None
+    due: float | None = None
+
+
+class TaskRestarts:
+    """The tasks of a worker that are to start again.
+
+    Args:
+        now: The time in seconds, that only grows.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._tasks: dict[TaskId, _History] = {}
+
+    def note(self, task: TaskId, state: str, config: Mapping[str, str | None]) -> None:
+        """Note a state that a task has reported."""
+        if state == "RUNNING" and task in self._tasks:
+            self._tasks[task].running_since = self._now()
+        if state != "FAILED":
+            return
+        try:
+            policy = RestartPolicy.of(config)
+        except SettingError:
+            return  # refused where configs are checked; a Java worker may have stored it
+        if not policy.restarts:
+            return
+        history = self._tasks.setdefault(task, _History())
+        since, history.running_since = history.running_since, None
+        if since is not None and self._now() - since > policy.most_delay_s:
+            history.attempts = 0
+        if policy.attempts != FOREVER and history.attempts >= policy.attempts:
+            return
+        history.attempts += 1
+        history.due = self._now() + policy.delay(history.attempts)
+
+    def due(self, owned: Collection[TaskId]) -> list[TaskId]:
+        """The tasks whose wait is over, of those that this worker has; others are forgotten."""
+        if not self._tasks:
+            return []
+        now = self._now()
+        self._tasks = {task: history for task, history in self._tasks.items() if task in owned}
+        found = [task for task, history in self._tasks.items() if history.due is not None and history.due <= now]
+        for task in found:
+            self._tasks[task].due = None
+        return found
+
+
+def _number(config: Mapping[str, str | None], name: str, default: int, least: int) -> int:
+    text = config.get(name)
+    try:
+        number = default if text is None else int(text)
+    except ValueError as error:
+        raise SettingError.invalid(name, text, "Not a number of type INT") from error
+    if number < least:
+        raise SettingError.invalid(name, text, f"Value must be at least {least}")
+    return number
