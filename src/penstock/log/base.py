@@ -275,6 +275,17 @@ class TopicLog(Protocol):
         """Return the offset after the last committed record (Kafka: the last stable offset)."""
         ...
 
+    def settled_ends(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Wait until all that has been written to these partitions so far is committed or aborted; return their ends.
+
+        A producer's commit is final before each partition shows its end: what follows from a commit that has returned
+        is read after this.
+
+        Raises:
+            LogUnavailableError: Kafka: a transaction stays open for longer than ``task.timeout.ms``.
+        """
+        ...
+
     def beginning_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]: ...
     def end_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]: ...
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> OffsetAndTime | None:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from penstock.config.client_names import check_client_name
 from penstock.connect.config import ConfigDef, Kind, OneOf, Range, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.plugins import WorkerSettings
 from penstock.errors import ConfigError
 
-__all__ = ["Mode", "WorkerConfig", "worker_definition"]
+__all__ = ["Mode", "WorkerConfig", "known_client_settings", "worker_definition"]
 
 Mode = Literal["distributed", "standalone"]
 _CLIENT = re.compile(r"(?:(?:producer|consumer|admin)\.)?(?:security|sasl|ssl)\..*|(?:producer|consumer|admin)\..*")
@@ -87,6 +88,22 @@ def worker_definition(mode: Mode) -> ConfigDef:
     return ConfigDef([*_COMMON, *(_DISTRIBUTED if mode == "distributed" else _STANDALONE)])
 
 
+def known_client_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Those settings that a client of the log knows: Java's clients pass over the others.
+
+    >>> known_client_settings({"producer.linger.ms": "5", "admin.listeners": "http://:8080"})
+    {'producer.linger.ms': '5'}
+    """
+    known = {}
+    for name, value in given.items():
+        try:
+            check_client_name(name)
+        except ConfigError:
+            continue
+        known[name] = value
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """The settings of a worker.
@@ -145,8 +162,8 @@ class WorkerConfig:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """The settings of the clients of the log."""
-        return {name: value for name, value in self.given.items() if _CLIENT.fullmatch(name)}
+        """The settings of the clients of the log; as with Java's clients, unknown ones are passed over."""
+        return known_client_settings({name: each for name, each in self.given.items() if _CLIENT.fullmatch(name)})
 
     @property
     def address(self) -> tuple[str, int]:

@@ -97,7 +97,9 @@ class ConfigStore:
 
     def refresh(self) -> None:
         """Read what was written since the last time; requests to restart of before the first time are old."""
-        changes = self._table.refresh()
+        self._take(self._table.refresh())
+
+    def _take(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._apply(change.key.decode("utf-8", "replace"), _document(change.value))
         if not self._read_once:
@@ -151,11 +153,16 @@ class ConfigStore:
     def lead(self) -> None:
         """Begin to write as the leader; earlier leaders write no more."""
         self._table.lead()
-        self.refresh()
+        self._take(self._table.catch_up())
+
+    @property
+    def leading(self) -> bool:
+        """Whether this worker has begun to lead, and no other one is known to have done so since."""
+        return self._table.leading
 
     def _put(self, changes: Sequence[Change]) -> None:
         self._table.put_as_leader(changes)
-        self.refresh()
+        self._take(self._table.catch_up())  # what was written shows at once
 
     def _put_freely(self, changes: Sequence[Change]) -> None:
         self._table.put(changes)

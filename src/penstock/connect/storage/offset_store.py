@@ -38,6 +38,16 @@ class OffsetStore:
             for change in self._table.refresh():
                 self._apply(change)
 
+    def catch_up(self) -> None:
+        """Read what was written since the last time, also what is in transactions that are still open now.
+
+        Raises:
+            LogUnavailableError: A transaction stays open.
+        """
+        with self._lock:
+            for change in self._table.catch_up():
+                self._apply(change)
+
     def close(self) -> None:
         """Close the topic."""
         self._table.close()
@@ -56,7 +66,7 @@ class OffsetStore:
     def put(self, connector: str, offsets: Iterable[tuple[Partition | None, Offset | None]]) -> None:
         """Store offsets; None deletes one."""
         self._table.put([offset_change(connector, partition, offset) for partition, offset in offsets])
-        self.refresh()
+        self.catch_up()
 
     def _apply(self, change: Change) -> None:
         stored = stored_offset(change.key, change.value)

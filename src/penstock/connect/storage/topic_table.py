@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock.errors import ConfigError, FencedError, TopicExistsError, UnknownTopicError
@@ -35,8 +35,17 @@ class Table(Protocol):
         """Begin to lead: earlier leaders write no more."""
         ...
 
+    @property
+    def leading(self) -> bool:
+        """Whether `put_as_leader` can write, as far as is known here."""
+        ...
+
     def refresh(self) -> list[Change]:
         """Read what was written since the last call, by anybody."""
+        ...
+
+    def catch_up(self) -> list[Change]:
+        """Read what was written since the last call, also what is in transactions that are still open now."""
         ...
 
     def close(self) -> None: ...
@@ -60,6 +69,15 @@ class MemoryTable:
 
     def lead(self) -> None:
         """Do nothing: there is no other worker."""
+
+    @property
+    def leading(self) -> bool:
+        """Always: there is no other worker."""
+        return True
+
+    def catch_up(self) -> list[Change]:
+        """Return what was put since the last call."""
+        return self.refresh()
 
     def refresh(self) -> list[Change]:
         """Return what was put since the last call."""
@@ -145,13 +163,34 @@ class TopicTable:
             self._end_leading()
             self._leading = Producer(self._log, transactional_id=self._transactional_id, linger_ms=0)
 
+    @property
+    def leading(self) -> bool:
+        """Whether `lead` was called, and no write has failed since."""
+        return self._leading is not None
+
     def refresh(self) -> list[Change]:
         """Read what was written since the last call, in the order of each partition."""
         with self._lock:
-            found: list[Change] = []
-            for place, end in self._log.end_offsets([self.topic]).items():
-                found += self._read(place, end)
-            return found
+            return self._read_all(self._log.end_offsets([self.topic]))
+
+    def catch_up(self) -> list[Change]:
+        """Read what was written since the last call; transactions that are open now are waited for.
+
+        Kafka shows nothing behind the first open transaction of a partition: without the wait, what this process or an
+        earlier one has committed can be missing.
+
+        Raises:
+            LogUnavailableError: A transaction stays open.
+        """
+        with self._lock:
+            places = [TopicPartition(self.topic, number) for number in range(self._log.partitions(self.topic))]
+            return self._read_all(self._log.settled_ends(places))
+
+    def _read_all(self, ends: Mapping[TopicPartition, int]) -> list[Change]:
+        found: list[Change] = []
+        for place, end in sorted(ends.items()):
+            found += self._read(place, end)
+        return found
 
     def close(self) -> None:
         """Close the writers."""

@@ -12,13 +12,12 @@ from penstock.connect.converters import Converter
 from penstock.connect.converters.converter import Role
 from penstock.connect.plugins import Plugin, Plugins
 from penstock.connect.settings.providers import config_providers
-from penstock.connect.settings.worker_config import Mode, WorkerConfig
+from penstock.connect.settings.worker_config import Mode, WorkerConfig, known_client_settings
 from penstock.connect.storage.config_store import TaskId
-from penstock.errors import ConfigError
 from penstock.log import open_log
 from penstock.log.base import TopicLog
 
-__all__ = ["OFFSETS_TOPIC", "TaskLink", "TaskParts", "TaskSpec", "plugins_of"]
+__all__ = ["OFFSETS_TOPIC", "TaskLink", "TaskParts", "TaskSpec", "plugins_of", "transactional_id"]
 
 OFFSETS_TOPIC = "penstock.offsets.topic"  # of a standalone worker
 _ROLES: dict[str, Role] = {"key.converter": "key", "value.converter": "value", "header.converter": "header"}
@@ -72,6 +71,11 @@ class TaskLink(Protocol):
         ...
 
 
+def transactional_id(worker: WorkerConfig, task: TaskId) -> str:
+    """The transactional id of a source's task, as Kafka Connect forms it."""
+    return f"{worker.given.get('group.id', 'standalone')}-{task[0]}-{task[1]}"
+
+
 @lru_cache(maxsize=8)
 def plugins_of(paths: tuple[str, ...]) -> Plugins:
     """The plugins of a worker with this ``plugin.path``."""
@@ -100,6 +104,11 @@ class TaskParts:
     def name(self) -> str:
         """The connector's name."""
         return self.spec.task[0]
+
+    @property
+    def transactional_id(self) -> str:
+        """The id of the task's transactions, by which a newer run fences the ones before."""
+        return transactional_id(self.worker, self.spec.task)
 
     def open_log(self, client: str) -> TopicLog:
         """Open the log with the connector's own settings of a client: ``producer``, ``consumer`` or ``admin``."""
@@ -134,16 +143,4 @@ class TaskParts:
     def _client_overrides(self, client: str) -> dict[str, str]:
         prefix = f"{client}.override."
         own = {n: v for n, v in self.connector.items() if n.startswith(prefix) and v is not None}
-        found = {f"{client}.{name.removeprefix(prefix)}": value for name, value in own.items()}
-        if not found:
-            return {}
-        from penstock.config.client_names import check_client_name
-
-        known = {}
-        for name, value in found.items():
-            try:
-                check_client_name(name)
-            except ConfigError:
-                continue  # Java's clients pass over what they do not know
-            known[name] = value
-        return known
+        return known_client_settings({f"{client}.{name.removeprefix(prefix)}": value for name, value in own.items()})

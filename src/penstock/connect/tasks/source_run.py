@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -16,15 +18,17 @@ from penstock.connect.tasks.dead_letters import dead_letters
 from penstock.connect.tasks.errors import ErrorHandler, Tolerance
 from penstock.connect.tasks.parts import TaskLink, TaskParts
 from penstock.connect.tasks.topic_creation import TopicCreation
-from penstock.errors import ConnectError, PenstockError
+from penstock.errors import ConnectError, LogUnavailableError, PenstockError
 from penstock.log import Delivery, Producer
 from penstock.log.base import TopicLog
 
 __all__ = ["SourceRun"]
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 _IDLE_S = 0.1
 _RETRY_S = 1.0
+_OPEN_S = 120.0
 _MAX_REQUEST_BYTES = 1_048_576
 _BATCH_OVERHEAD, _RECORD_OVERHEAD = 61, 21
 
@@ -63,15 +67,31 @@ class SourceRun:
         """Fence earlier runs of this task, read the offsets that they have stored, and start the task."""
         parts = self._parts
         if parts.worker["delivery.guarantee"] == "exactly_once":
-            group = parts.worker.given.get("group.id", "standalone")
-            name, number = parts.spec.task
-            self._producer = Producer(self._log, transactional_id=f"{group}-{name}-{number}")
+            self._producer = Producer(self._log, transactional_id=parts.transactional_id)
         else:
             self._producer = Producer(self._log)
         store = OffsetStore(TopicTable(self._log, parts.spec.offsets_topic, 1))
+        self._catch_up(store)
         offsets = ConnectorOffsets(store, parts.name)
         self._task.context = _Context(parts.config, offsets, self._boundary)
         self._task.start(parts.config)
+
+    def _catch_up(self, store: OffsetStore) -> None:
+        """Read all stored offsets; those behind the open transaction of another task show when that one ends.
+
+        Raises:
+            LogUnavailableError: It stays open for longer than brokers let any.
+        """
+        deadline = time.monotonic() + _OPEN_S
+        while True:
+            try:
+                store.catch_up()
+            except LogUnavailableError:
+                if self._link.target == "STOPPED" or time.monotonic() >= deadline:
+                    raise
+                _log.warning("task %s-%d waits for another task's transaction to end", *self._parts.spec.task)
+            else:
+                return
 
     def step(self) -> None:
         """Poll once, and deliver what comes.

@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.connect.storage.config_store import ConfigState, TaskId
 from penstock.connect.storage.topic_table import Change, TopicTable
+from penstock.connect.worker.fencing import Fencing, Marks
 from penstock.connect.worker.view import View
 from penstock.errors import LogError
 from penstock.log import Consumer, TopicPartition
@@ -69,22 +70,31 @@ class GroupMembership:
         group: The ``group.id``.
         worker: The worker, ``host:port``.
         config_topic: The config topic.
-        session_ms: A worker that is silent for so long has left.
-        heartbeat_ms: The interval of its heartbeats.
+        fencing: Fences tasks of sources.
+        timing: The group's session timeout and interval of heartbeats, in milliseconds.
     """
 
     def __init__(
-        self, log: TopicLog, group: str, worker: str, *, config_topic: str, session_ms: int, heartbeat_ms: int
+        self, log: TopicLog, group: str, worker: str, *, config_topic: str, fencing: Fencing, timing: tuple[int, int]
     ) -> None:
         self._log = log
         self._group = group
         self._worker = worker
+        self._fencing = fencing
         self._consumer = Consumer(
-            log, group=group, client_id=worker, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms
+            log,
+            group=group,
+            client_id=worker,
+            assignors=("cooperative-sticky",),  # the leader stays the leader when others come and go
+            session_timeout_ms=timing[0],
+            heartbeat_interval_ms=timing[1],
         )
         self._consumer.subscribe(config_topic)
         self._leading = TopicPartition(config_topic, 0)
-        self._table = TopicTable(log, f"_penstock.workers.{group}", 1)
+        topic = f"_penstock.workers.{group}"
+        self._table = TopicTable(log, topic, 1, transactional_id=f"{topic}.leader")
+        self._deposed = False
+        self._fenced: Marks = {}
         self._plan: dict[Work, str] = {}
         self._generation = 0
         self._leader = ""
@@ -102,13 +112,15 @@ class GroupMembership:
         self._consumer.poll(timeout_s=0)
         places = self._consumer.assignment()
         self._consumer.pause(places)  # its records are read elsewhere
-        leads = self._leading in places
+        self._deposed = self._deposed and self._leading in places
+        leads = self._leading in places and not self._deposed
         self._look(owned)
-        if self._worker not in self._members:
-            return View("", False, self._generation, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - not yet
-        if leads:
+        if leads and self._worker in self._members:
             self._lead(state)
+        if self._worker not in self._members or (not leads and self._leader not in self._members):
+            return View("", False, self._generation, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - not yet
         mine = {each for each, worker in self._plan.items() if worker == self._worker and not self._held(each)}
+        mine -= {each for each in mine if not isinstance(each, str) and not self._may_start(state, each[0])}
         connectors = frozenset(each for each in mine if isinstance(each, str))
         tasks = frozenset(each for each in mine if not isinstance(each, str))
         return View(self._worker if leads else self._leader, leads, self._generation, connectors, tasks)
@@ -116,6 +128,10 @@ class GroupMembership:
     def owner(self, work: Work) -> str | None:
         """The worker that has a connector or task; None: nobody at present."""
         return self._plan.get(work)
+
+    def step_down(self) -> None:
+        """Lead no more, until the group makes this worker its leader anew: another one has begun to lead."""
+        self._deposed = True
 
     def close(self) -> None:
         """Leave the group."""
@@ -132,6 +148,11 @@ class GroupMembership:
             work in owned and worker != self._worker and worker in self._members
             for worker, owned in self._owned.items()
         )
+
+    def _may_start(self, state: ConfigState, name: str) -> bool:
+        """Whether the runs before a connector's present configs of tasks are fenced."""
+        wanted = self._fencing.mark(state, name)
+        return wanted is None or self._fenced.get(name) == wanted
 
     def _look(self, owned: Collection[Work]) -> None:
         """Write what this worker owns, if it has changed, and read what the others have written."""
@@ -154,6 +175,7 @@ class GroupMembership:
             self._plan = {_work(each): worker for worker, work in document.get("workers", {}).items() for each in work}
             self._generation = int(document.get("generation", 0))
             self._leader = str(document.get("leader", ""))
+            self._fenced = {name: (str(mark), int(count)) for name, (mark, count) in document.get("fenced", {}).items()}
             return
         worker = change.key.decode().removeprefix(_OWNED)
         if document is None:
@@ -162,19 +184,35 @@ class GroupMembership:
             self._owned[worker] = frozenset(_work(each) for each in document["work"])
 
     def _lead(self, state: ConfigState) -> None:
-        """Write a new plan, if the members or the work have changed."""
+        """Write a new plan, if the members, the work or the configs of sources' tasks have changed.
+
+        Raises:
+            FencedError: Another worker leads.
+        """
+        if self._leader != self._worker or not self._table.leading:
+            self._table.lead()
+            for change in self._table.catch_up():
+                self._read(change)
         work: list[Work] = [*state.connectors]
         work += [task for name in state.connectors for task in state.task_ids(name)]
         plan = planned(self._members, work, self._plan)
-        if plan == self._plan and self._leader == self._worker:
+        fenced = self._fencing.fence(state, self._fenced, self._busy())
+        if plan == self._plan and fenced == self._fenced and self._leader == self._worker:
             return
         workers: dict[str, list[Any]] = {member: [] for member in self._members}
         for each, worker in plan.items():
             workers[worker].append(_form(each))
-        document = {"generation": self._generation + 1, "leader": self._worker, "workers": workers}
-        self._table.put([Change(_PLAN, json.dumps(document).encode())])
-        for change in self._table.refresh():
+        moved = plan != self._plan or self._leader != self._worker
+        generation = self._generation + 1 if moved else self._generation
+        document = {"generation": generation, "leader": self._worker, "workers": workers, "fenced": fenced}
+        self._table.put_as_leader([Change(_PLAN, json.dumps(document).encode())])
+        for change in self._table.catch_up():
             self._read(change)
+
+    def _busy(self) -> frozenset[str]:
+        """The connectors of which workers that are there run tasks."""
+        owned = (each for worker in self._members for each in self._owned.get(worker, ()))
+        return frozenset(each[0] for each in owned if not isinstance(each, str))
 
 
 def _form(work: Work) -> Any:

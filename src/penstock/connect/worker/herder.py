@@ -30,7 +30,7 @@ from penstock.log.base import TopicLog
 __all__ = ["Herder", "StartTask", "Stores"]
 
 _log = logging.getLogger(__name__)
-_TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.008, 20
+_TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.03, 10
 _FIRST_RETRY_S, _MOST_RETRY_S, _LOOK_AGAIN_S = 0.25, 60.0, 2.0
 StartTask = Callable[[TaskSpec, str], TaskHandle]
 PublishTasks = Callable[[str, list[dict[str, str]]], None]
@@ -183,7 +183,7 @@ class Herder:
                 self._tick_when_quiet()
             except FencedError as error:
                 _log.warning("this worker leads no more: %s", error.message)
-                self._led = False
+                self.membership.step_down()
             except LogError as error:
                 _log.warning("the log cannot be used at present: %s", error.message)
                 self._stop.wait(1.0)
@@ -204,12 +204,12 @@ class Herder:
 
     def _begin_to_lead(self) -> None:
         """Make sure that no earlier leader writes configs any more, and that there is a key for internal requests."""
+        configs = self.stores.configs
         if not self.view.leads:
             self._led = False
             return
-        if self._led:
+        if self._led and configs.leading:
             return
-        configs = self.stores.configs
         configs.lead()
         ttl_ms = self.config.values.get("inter.worker.key.ttl.ms", 3_600_000)
         if self.config.distributed and time.time() * 1000 - configs.state.session_since_ms > ttl_ms:

@@ -48,6 +48,10 @@ class Membership(Protocol):
         """The worker that has a connector or task; None: nobody at present."""
         ...
 
+    def step_down(self) -> None:
+        """Lead no more, until the group makes this worker its leader anew: another one has begun to lead."""
+        ...
+
     def close(self) -> None:
         """Leave the group."""
         ...
@@ -67,6 +71,9 @@ class Solo:
     def owner(self, work: str | TaskId) -> str | None:  # noqa: ARG002 - all of it
         """This worker."""
         return self._worker
+
+    def step_down(self) -> None:
+        """Do nothing: there is no other worker."""
 
     def close(self) -> None:
         """Do nothing."""

@@ -15,6 +15,7 @@ from penstock.connect.storage.status_store import StatusStore
 from penstock.connect.storage.topic_table import MemoryTable, TopicTable
 from penstock.connect.tasks.handles import TaskHandle, TaskProcesses, ThreadTask
 from penstock.connect.tasks.parts import TaskSpec
+from penstock.connect.worker.fencing import Fencing
 from penstock.connect.worker.group import GroupMembership
 from penstock.connect.worker.herder import Herder, Stores
 from penstock.connect.worker.offset_operations import OffsetOperations
@@ -76,8 +77,8 @@ def _membership(config: WorkerConfig, log: TopicLog, worker_id: str) -> Membersh
         config["group.id"],
         worker_id,
         config_topic=config["config.storage.topic"],
-        session_ms=config["session.timeout.ms"],
-        heartbeat_ms=config["heartbeat.interval.ms"],
+        fencing=Fencing(config, log),
+        timing=(config["session.timeout.ms"], config["heartbeat.interval.ms"]),
     )
 
 
