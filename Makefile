@@ -11,7 +11,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-all lint types architecture unit bench compare soak fuzz docs docs-check clean setup java
+.PHONY: help demo test test-all lint types architecture unit bench compare soak fuzz docs docs-check clean setup java soak-connect
 
 help:  ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ compare: $(READY) java  ## Penstock beside Kafka Streams, Quix Streams, Bytewax 
 
 soak: $(READY) java  ## 50 rounds of faults over a real broker: nothing lost, nothing double; ARGS="--rounds 5 --cluster"
 	$(BIN)/python tests/soak/soak.py $(ARGS)
+
+soak-connect: $(READY) java  ## 50 rounds of faults against three Connect workers over a broker; ARGS="--rounds 5 --log embedded"
+	$(BIN)/python tests/connect/soak.py $(ARGS)
 
 fuzz: $(READY)  ## malformed record batches and answers of brokers, a million of each; COUNT=20000 for fewer
 	$(BIN)/python tests/fuzz/wire_fuzz.py $(or $(COUNT),1000000)
