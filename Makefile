@@ -63,7 +63,7 @@ soak: $(READY) java  ## 50 rounds of faults over a real broker: nothing lost, no
 	$(BIN)/python tests/soak/soak.py $(ARGS)
 
 soak-connect: $(READY) java  ## 50 rounds of faults against three Connect workers over a broker; ARGS="--rounds 5 --log embedded"
-	$(BIN)/python tests/connect/soak.py $(ARGS)
+	$(BIN)/python tests/connect/connect_soak.py $(ARGS)
 
 fuzz: $(READY)  ## malformed record batches and answers of brokers, a million of each; COUNT=20000 for fewer
 	$(BIN)/python tests/fuzz/wire_fuzz.py $(or $(COUNT),1000000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import threading
@@ -50,6 +51,7 @@ class WorkerServer:
             self.url = f"{scheme}://{self.worker.worker_id}"
             crossing = CrossOrigin(config["access.control.allow.origin"], config["access.control.allow.methods"])
             users = _users(config["penstock.users.file"])
+            self._authorization = _authorization(users)
             loopback = host in ("127.0.0.1", "localhost", "::1")
             self._server = HttpServer(
                 ConnectApplication(self.worker, self.url),
@@ -91,7 +93,8 @@ class WorkerServer:
         if key is None or not leader:
             raise LogUnavailableError(f"the tasks of connector {name} wait for a leader of the group")
         body = json.dumps(configs).encode()
-        headers = {"content-type": JSON, SIGNATURE: signature(key, body), SIGNATURE_ALGORITHM: "HmacSHA256"}
+        signed = {SIGNATURE: signature(key, body), SIGNATURE_ALGORITHM: "HmacSHA256"}
+        headers = {"content-type": JSON, **signed, **self._authorization}
         url = f"{'https' if self.worker.config.secure else 'http'}://{leader}"
         target = f"/connectors/{quote(name, safe='')}/tasks?forward=false"
         threading.Thread(target=self._ask, args=(url, target, body, headers), daemon=True).start()
@@ -124,6 +127,14 @@ def _users(file: str | None) -> dict[str, str] | None:
         raise ConfigError(
             f"penstock.users.file={file} cannot be read: {error.strerror}", hint="One NAME:PASSWORD a line."
         ) from error
+
+
+def _authorization(users: dict[str, str] | None) -> dict[str, str]:
+    """The header of requests to other workers, which have the same users: the file's first one."""
+    if not users:
+        return {}
+    encoded = base64.b64encode(":".join(next(iter(users.items()))).encode()).decode()
+    return {"authorization": f"Basic {encoded}"}
 
 
 def _certificate(config: WorkerConfig) -> Certificate | None:

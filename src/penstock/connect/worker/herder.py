@@ -208,13 +208,12 @@ class Herder:
         if not self.view.leads:
             self._led = False
             return
-        if self._led and configs.leading:
-            return
-        configs.lead()
+        if not (self._led and configs.leading):
+            configs.lead()
+            self._led = True
         ttl_ms = self.config.values.get("inter.worker.key.ttl.ms", 3_600_000)
         if self.config.distributed and time.time() * 1000 - configs.state.session_since_ms > ttl_ms:
             configs.renew_session_key()
-        self._led = True
 
     def _take_restarts(self) -> None:
         levels, self.stores.configs.levels = self.stores.configs.levels, []

@@ -10,6 +10,7 @@ from penstock.connect.plugins import PluginKind
 from penstock.connect.storage.config_store import RestartRequest, TaskId
 from penstock.connect.storage.status_store import Status
 from penstock.connect.worker.herder import Herder
+from penstock.connect.worker.hiding import Hiding
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
 from penstock.connect.worker.validating import check_config
 
@@ -30,6 +31,10 @@ class Operations:
         self.herder = herder
         self._configs = herder.stores.configs
         self._statuses = herder.stores.statuses
+        settings = herder.config
+        self._hiding = Hiding(
+            herder.plugins, herder.providers, settings.plugin_settings, enabled=settings["rest.hide.passwords"]
+        )
 
     @property
     def standalone(self) -> bool:
@@ -51,7 +56,7 @@ class Operations:
     def config(self, name: str) -> dict[str, str | None]:
         """A connector's config."""
         with self.herder.lock:
-            return dict(self._known(name))
+            return self._hiding.shown(self._known(name))
 
     def status(self, name: str) -> dict[str, Any]:
         """The states of a connector and of its tasks."""
@@ -76,7 +81,8 @@ class Operations:
         with self.herder.lock:
             self._known(name)
             configs = self._configs.state.task_configs(name)
-            return [{"id": {"connector": name, "task": n}, "config": config} for n, config in enumerate(configs)]
+            shown = [self._hiding.shown(config) for config in configs]
+            return [{"id": {"connector": name, "task": n}, "config": config} for n, config in enumerate(shown)]
 
     def topics(self, name: str) -> dict[str, Any]:
         """The topics that a connector uses."""
@@ -114,7 +120,8 @@ class Operations:
 
     def put_config(self, name: str, config: Config) -> tuple[bool, dict[str, Any]]:
         """Create a connector, or replace its config; return whether it was created."""
-        given = {"name": name, **config}
+        with self.herder.lock:
+            given = self._hiding.kept({"name": name, **config}, self._configs.state.connectors.get(name, {}))
         check_config(self.herder, given)
         with self.herder.lock:
             self._lead()
@@ -128,7 +135,8 @@ class Operations:
         """Change some settings of a connector; None removes one."""
         with self.herder.lock:
             self._lead()
-            merged = {**self._known(name), **patch}
+            stored = self._known(name)
+            merged = self._hiding.kept({**stored, **patch}, stored)
             given = {key: value for key, value in merged.items() if value is not None}
         check_config(self.herder, given)
         with self.herder.lock:
@@ -256,7 +264,7 @@ class Operations:
 
     def _info(self, name: str, config: Config) -> dict[str, Any]:
         tasks = [{"connector": name, "task": number} for _, number in self._configs.state.task_ids(name)]
-        return {"name": name, "config": dict(config), "tasks": tasks, "type": self.kind(config)}
+        return {"name": name, "config": self._hiding.shown(config), "tasks": tasks, "type": self.kind(config)}
 
     def kind(self, config: Config) -> str:
         """``source``, ``sink`` or ``unknown``."""

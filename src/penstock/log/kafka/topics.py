@@ -135,6 +135,8 @@ class Topics:
             self.ask(act, f"creating topic {name!r}", "CREATE", topic=name)
         except Exception as error:
             if error_code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
+                if not name.startswith("__"):  # another process creates it at this moment: the caller goes on with it
+                    self._settle(lambda: name in self.counts(), f"topic {name!r} to appear")
                 raise TopicExistsError(
                     f"there is a topic {name!r} already", hint="delete it first, or use another name", topic=name
                 ) from error

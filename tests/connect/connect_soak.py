@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rounds of faults against three workers: soak.py [--rounds N] [--log kafka|embedded] [--seed N] [--fault NAME].
+"""Rounds of faults against three workers: connect_soak.py [--rounds N] [--log kafka|embedded] [--seed N] [--fault NAME].
 
 Each round raises the number of records that a source makes and changes the number of its tasks, so that its partitions
 move; a sink writes them to a file. In the middle a worker or a task is killed or stopped. At the end of a round each
