@@ -15,7 +15,7 @@ CONFIG = {
     "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
     "file": "out",
     "consumer.override.sasl.jaas.config": "password=x",
-    "value.converter.basic.auth.user.info": "plain",
+    "value.converter.basic.auth.user.info": "ann:x",
     "db.password": "x",
     "api.secret": "${env:KEY}",
     "note": None,
@@ -31,6 +31,7 @@ def test_secrets_are_stars_and_references_are_shown():
     assert {name for name, value in shown.items() if value == HIDDEN} == {
         "consumer.override.sasl.jaas.config",
         "db.password",
+        "value.converter.basic.auth.user.info",
     }
     assert hiding(enabled=False).shown(CONFIG) == CONFIG
 
