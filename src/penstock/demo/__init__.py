@@ -1,6 +1,7 @@
 """The demo: the access-log job with a growing log file, a live view and a check of the result at the end.
 
-Reading order: `access_log` (the topology; the same file as examples/access_log.py), `job`, `writer`, `counts`, `view`.
+Reading order: `access_log` (the topology; the same file as examples/access_log.py), `job`, `writer`, `connect_lines`,
+`counts`, `view`.
 `example` runs the other programs of examples/.
 """
 

@@ -1,4 +1,4 @@
-"""The access-log job: writer, file source, application and view, and the comparison at the end."""
+"""The access-log job: writer, Connect worker, application and view, and the comparison at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from penstock.app import KafkaStreams
-from penstock.connect.file_source import FileSource
+from penstock.demo.connect_lines import ConnectLines
 from penstock.demo.counts import Comparison, TopicCounts, compare
 from penstock.demo.place import TopicPlace, embedded, own_broker, running_broker
 from penstock.demo.view import Figures, View
@@ -36,6 +36,7 @@ __all__ = ["DemoOptions", "run_demo"]
 PARTITIONS = 2
 _FOREVER = {"retention.ms": "-1"}  # the log file may be old
 _DRAIN_S = 120.0
+_READ_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,33 +134,31 @@ class _Job:
             View(console) as view,
         ):
             self._create_topics(log)
-            source = FileSource(log, self._file, "access_log", on_note=view.note)
-            before = source.status().total_lines
-            if before:
-                view.note(f"going on after line {before:,} of {self._file}")
+            source = ConnectLines(place, self._file, "access_log", on_note=view.note)
             counts = TopicCounts(log)
-            reader = threading.Thread(target=source.follow, name="file-source", daemon=True)
-            if writer:
-                writer.start()
-            reader.start()
-            view.show(self._figures)
             try:
+                source.start(log)
+                before = source.total_lines()
+                if before:
+                    view.note(f"going on after line {before:,} of {self._file}")
+                if writer:
+                    writer.start()
+                view.show(self._figures)
                 with _output_to(self._home / "spark.log"):
                     self._app.start()
                 self._watch(log, source, counts, view, seconds)
                 self._figures.phase = "finishing what has been read"
                 if writer:
                     writer.stop()
-                source.stop()
-                reader.join(30)
+                source.finish(_READ_S)
                 self._drain(log, source, counts, view)
             finally:
                 self._stopping.set()
-                source.stop()
+                source.close()
                 self._app.close()
             if self._app.error:
                 raise self._app.error
-            result = compare(counts, self._file, source.position.offset_bytes)
+            result = compare(counts, self._file, source.offset_bytes)
         _summary(console, result, before, self._figures, self._home)
         return result
 
@@ -176,7 +175,9 @@ class _Job:
         figures.dropped += progress.dropped
         figures.state_rows = sum(progress.store_entries.values()) or figures.state_rows
 
-    def _watch(self, log: TopicLog, source: FileSource, counts: TopicCounts, view: View, seconds: float | None) -> None:
+    def _watch(
+        self, log: TopicLog, source: ConnectLines, counts: TopicCounts, view: View, seconds: float | None
+    ) -> None:
         started = time.monotonic()
         self._figures.phase = "running"
         while not self._stopping.is_set() and self._app.state.is_running_or_rebalancing:
@@ -186,11 +187,11 @@ class _Job:
                 return
             self._stopping.wait(0.5)
 
-    def _measure(self, log: TopicLog, source: FileSource, counts: TopicCounts, seconds: float) -> None:
+    def _measure(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, seconds: float) -> None:
         counts.poll()
         figures = self._figures
         figures.seconds = seconds
-        figures.lines = source.status().total_lines
+        figures.lines = source.total_lines()
         figures.counts = counts.counts
         figures.counted = counts.total
         figures.bad = log.end_offset(self._letters, 0) if self._letters else 0
@@ -200,7 +201,7 @@ class _Job:
         (first, before), (last, now) = self._recent[0], self._recent[-1]
         figures.rate = max(now - before, 0) / (last - first) if last > first else 0.0
 
-    def _drain(self, log: TopicLog, source: FileSource, counts: TopicCounts, view: View) -> None:
+    def _drain(self, log: TopicLog, source: ConnectLines, counts: TopicCounts, view: View) -> None:
         """Wait until the application has processed all records of the topic."""
         deadline = time.monotonic() + _DRAIN_S
         begun = time.monotonic() - self._figures.seconds
