@@ -46,8 +46,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("continuous",),
     ("query",),
     ("testing", "spark"),
-    ("app",),
     ("groups", "datagen"),
+    ("console",),
+    ("app",),
     ("connect",),
     ("demo",),
     ("sql",),
@@ -62,6 +63,7 @@ ONLY: dict[str, frozenset[str]] = {"datagen": frozenset({"errors", "log", "clock
 ROOMS: dict[str, tuple[str, ...]] = {
     "api": ("processing", "windowed", "groups", "joins"),
     "cli": ("servers", "connect", "logs", "application", "sql"),
+    "console": ("web",),
     "connect": (
         "data",
         "config",

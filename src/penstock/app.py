@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.config import StreamsConfig
+from penstock.console.recorder import Recorder
 from penstock.errors import AppFailedError, ConfigError, InvalidStateError, PenstockError
 from penstock.java_names import with_java_names
 from penstock.metrics import prometheus_text
@@ -34,8 +35,6 @@ __all__ = ["KafkaStreams", "State", "StateListener"]
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.1
-
-
 _ENDED = (State.NOT_RUNNING, State.ERROR)
 
 
@@ -67,8 +66,7 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
             raise ConfigError(f"session= must be a SparkSession, not {type(session).__name__} {session!r}")
         self.config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self.config.require("application.id", "bootstrap.servers")
-        frames = {} if dataframes is None else dataframes
-        self.topology = for_application(topology, self.config["application.id"], frames)
+        self.topology = for_application(topology, self.config["application.id"], dataframes or {})
         self._session = session or session_of(self.topology)
         self._state = State.CREATED
         self._changed = threading.Condition()
@@ -79,6 +77,7 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
         self._meter = Meter(self.config["application.id"])
         self._app_metrics = AppMetrics(self.topology, self.config, lambda: self._state)
+        self._recorder = self._app_metrics.also = Recorder.of(self.config, self._state_name)
         self._exposition = lambda: prometheus_text(self.metrics)
         self._run: Run | None = None
         self._watcher: threading.Thread | None = None
@@ -146,12 +145,14 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
             mode = self.config["processing.mode"]
             _log.warning("settings without effect with processing.mode=%s: %s", mode, ", ".join(sorted(others)))
         self._become(State.REBALANCING)
+        from penstock.console.drawing import watched
         from penstock.spark.driver.running import Run
 
         run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
         run.restore_listener, run.metrics = self._restore_listener, self._app_metrics
         try:
             run.launch(until_latest=until == "latest")
+            self._recorder.begin(watched(run))
             self._serve()
         except BaseException as error:
             self._error = error if isinstance(error, PenstockError) else None
@@ -196,6 +197,10 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         if self._state is State.REBALANCING and not has_ended and run.has_running_tasks():
             self._become(State.RUNNING)
         return has_ended
+
+    def _stop_serving(self) -> None:
+        super()._stop_serving()
+        self._recorder.close()
 
     def _fail(self, error: PenstockError) -> None:
         self._error = error

@@ -19,6 +19,7 @@ from penstock.cli.logs import data, groups, topics
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
 from penstock.cli.servers import broker, registry
+from penstock.cli.servers.ui import ui
 from penstock.errors import PenstockError
 from penstock.version import __version__
 
@@ -80,6 +81,7 @@ app.add_typer(registry.app, name="registry")
 app.add_typer(sql.app, name="sql")
 data.register(app)
 app.command()(mirror)
+app.command()(ui)
 app.add_typer(demo.app, name="demo")
 doctor.register(app)
 

@@ -261,6 +261,8 @@ _PENSTOCK = (
         "Port of the application's query server; 0: a free port. Not set: no server.",
     ),
     ("penstock.http.host", STRING, "127.0.0.1", "Address that the query server listens on. It has no authentication."),
+    ("penstock.console.enabled", BOOLEAN, True, "Whether the checkpoint gets figures for the console (`penstock ui`)."),
+    ("penstock.alerts.webhook", STRING, None, "URL that alerts are posted to as JSON, and that they are over."),
     (
         "penstock.snapshot.interval.batches",
         integer(1),

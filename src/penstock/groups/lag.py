@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.log.base import TopicLog
+from penstock.log.base import TopicLog, TopicPartition
 
-__all__ = ["PartitionLag", "lag"]
+__all__ = ["PartitionLag", "lag", "seconds_behind"]
+
+_MOST_PARTITIONS = 64  # that are read for their oldest waiting record
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +49,30 @@ def lag(log: TopicLog, group: str, topics: Iterable[str] = ()) -> list[Partition
             done = committed.get(place)
             behind = max(end - max(firsts[place], done or 0), 0)
             found.append(PartitionLag(name, place.partition, done, end, behind))
+    return found
+
+
+def seconds_behind(log: TopicLog, waiting: Mapping[TopicPartition, int], now_ms: int) -> dict[TopicPartition, float]:
+    """Return the age of the first record that waits in each partition, in seconds.
+
+    Timestamps are usually those of producers, so the age is that of the event. A partition whose records are all
+    gone is left out, and so are all but the first 64 partitions.
+
+    Args:
+        log: Any topic log.
+        waiting: Partitions with lag, and the offset of the next record of each.
+        now_ms: The present time.
+
+    Example:
+        >>> from penstock.log.open import open_log
+        >>> log = open_log("memory://doc-behind")
+        >>> log.create_topic("orders")
+        >>> seconds_behind(log, {TopicPartition("orders", 0): 0}, 5_000)
+        {}
+    """
+    found = {}
+    for place, offset in sorted(waiting.items())[:_MOST_PARTITIONS]:
+        records = log.read(place.topic, place.partition, offset, 1).records
+        if records.num_rows:
+            found[place] = max(0.0, (now_ms - records.column("timestamp")[0].as_py()) / 1000)
     return found

@@ -5,5 +5,6 @@ from __future__ import annotations
 from penstock.serving.access import AccessRules, parse_users
 from penstock.serving.guard import Limits
 from penstock.serving.server import Certificate, HttpServer, listen
+from penstock.serving.token import TokenDoor, new_token
 
-__all__ = ["AccessRules", "Certificate", "HttpServer", "Limits", "listen", "parse_users"]
+__all__ = ["AccessRules", "Certificate", "HttpServer", "Limits", "TokenDoor", "listen", "new_token", "parse_users"]

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from penstock.serving.access import AccessRules, RefusedRequest
 
-__all__ = ["Guard", "Limits", "RefusalShown", "Scope"]
+__all__ = ["Application", "Guard", "Limits", "Receive", "RefusalShown", "Scope", "Send"]
 
 _log = logging.getLogger(__name__)
 Scope: TypeAlias = MutableMapping[str, Any]

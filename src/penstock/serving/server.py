@@ -110,6 +110,11 @@ class HttpServer:
         """The port on which the server listens."""
         return self._listener.port
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the server is to stop: responses without an end must end themselves."""
+        return bool(self._server.should_exit)
+
     def start(self) -> None:
         """Serve from a thread; return as soon as requests are served.
 

@@ -27,14 +27,14 @@ __all__ = ["DOCUMENTS", "PLAN", "foreign_files", "mark_removed", "own_part", "re
 
 PLAN = "plan.json"
 DOCUMENTS = (PLAN, "moves.json", "changelogs.json", "mode.json", "log.json", "standing.json")
-_FOLDERS = ("state", "spark", "realtime", "dataframes", "instances")
+_FOLDERS = ("state", "spark", "realtime", "dataframes", "instances", "console")
 _OF_SPARK = r"(\.?metadata(\.crc)?|(commits|offsets|sources|state)/.*)"
 _DOCUMENT = "|".join(map(re.escape, DOCUMENTS))
 _OWN = re.compile(
     rf"({_DOCUMENT}|\.({_DOCUMENT})\..*"
     r"|state/\d+_\d+/.*"
     rf"|(spark|realtime/\d+|dataframes/[^/]+)/{_OF_SPARK}"
-    r"|instances/.*\.json(\..*)?)"
+    r"|(instances|console)/.*\.json(\..*)?)"
 )
 
 

@@ -1,1 +1,1 @@
-"""The commands that run a broker or a registry."""
+"""The commands that run a broker, a registry, or the web console."""

@@ -69,6 +69,7 @@ class AppMetrics:
         batches: The last batches.
         parallelism: How many tasks run at a time.
         restarts: How often the query has been started again after the loss of a process.
+        also: A further listener that takes every batch.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, state: Callable[[], State]) -> None:
@@ -85,6 +86,7 @@ class AppMetrics:
         self._watch = LagWatch(unix_ms)
         self._beginnings: dict[str, int] = {}
         self._looks = 0
+        self.also: Callable[[BatchProgress], None] | None = None
         self.batches = BatchHistory()
         self.parallelism, self.restarts = 1, 0
         self._loop = LoopMetrics(self.registry, self._thread)
@@ -94,6 +96,8 @@ class AppMetrics:
     def __call__(self, progress: BatchProgress) -> None:
         """Take a batch, or what stream threads have done since the last look."""
         self._waiting.append((unix_ms(), progress))
+        if self.also is not None:
+            self.also(progress)
 
     def catch_up(self) -> None:
         """Count the batches that have come since the last call."""

@@ -1,0 +1,108 @@
+"""`penstock ui`: the web console beside a log and its applications."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.option_groups import LogOptions, grouped
+from penstock.cli.output import console
+from penstock.errors import ConfigError, LogError
+
+if TYPE_CHECKING:
+    from penstock.console.web.server import ConsoleAddress
+    from penstock.console.web.site import Permissions
+    from penstock.log.base import TopicLog
+
+__all__ = ["ui"]
+
+_DEFAULT_PORT = 7071
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """Where the console listens, and what its visitors may see and do."""
+
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(help="The port; 0 for a free one.", min=0, max=65535)] = _DEFAULT_PORT
+    allowed_host: Annotated[
+        list[str], typer.Option(metavar="NAME", help="A further name of this host, of a proxy before it.")
+    ] = field(default_factory=list)
+    token: Annotated[
+        str, typer.Option(envvar="PENSTOCK_UI_TOKEN", help="The token of visitors; by default one that is kept.")
+    ] = ""
+    no_token: Annotated[bool, typer.Option("--no-token", help="Serve everybody who reaches the address.")] = False
+    no_messages: Annotated[bool, typer.Option("--no-messages", help="Leave out keys and values of messages.")] = False
+    mask: Annotated[
+        list[str], typer.Option(metavar="PATH", help="Hide this field of messages, such as value.card.")
+    ] = field(default_factory=list)
+
+    def address(self) -> ConsoleAddress:
+        """Return where it listens, with the token."""
+        from penstock.console.web.server import ConsoleAddress
+        from penstock.console.web.tokens import kept_token
+
+        if self.no_token and self.token:
+            raise ConfigError("--token and --no-token exclude each other", hint="Give one of them.")
+        if self.no_token and self.host not in _LOOPBACK:
+            raise ConfigError(
+                f"--no-token with --host {self.host} would serve everybody in the network",
+                hint="Leave out --no-token, or listen on 127.0.0.1.",
+            )
+        token = None if self.no_token else self.token or kept_token()
+        return ConsoleAddress(self.host, self.port, tuple(self.allowed_host), token)
+
+    def permissions(self) -> Permissions:
+        """Return what visitors may see and do."""
+        from penstock.console.web.site import Permissions
+
+        return Permissions(needs_token=not self.no_token)
+
+
+@grouped
+def ui(
+    *,
+    where: LogOptions,
+    checkpoint: Annotated[
+        list[str],
+        typer.Option(metavar="LOCATION", help="The checkpoint of an application that is not in its usual place."),
+    ] = [],  # noqa: B006 - typer reads the default, nobody changes it
+    state_dir: Annotated[Path | None, typer.Option(help="The state.dir of the applications, if they set one.")] = None,
+    serving: ConsoleOptions,
+) -> None:
+    """Show a log and its applications in a web console until Ctrl-C.
+
+    The applications may run or not, and need no settings for it. The console has the rights of the log's settings.
+    """
+    from penstock.console.web.server import require_console_libraries
+
+    require_console_libraries()
+    from penstock.console.applications import Applications
+    from penstock.console.web.server import ConsoleServer
+    from penstock.console.web.site import Site
+
+    with ExitStack() as open_ones:
+        log = _log(where, given=bool(checkpoint))
+        if log is not None:
+            open_ones.enter_context(log)
+        settings = {"bootstrap.servers": where.bootstrap, **({"state.dir": str(state_dir)} if state_dir else {})}
+        applications = Applications(log, settings, checkpoint)
+        open_ones.callback(applications.close)
+        server = ConsoleServer(Site(applications, log, serving.permissions()), serving.address())
+        console(stderr=True).print(f"The console is at {server.url}", soft_wrap=True, markup=False, highlight=False)
+        server.run()
+
+
+def _log(where: LogOptions, *, given: bool) -> TopicLog | None:
+    """Open the log; beside a given checkpoint it may be missing."""
+    try:
+        return where.open()
+    except LogError:
+        if not given:
+            raise
+        return None

@@ -1,0 +1,193 @@
+"""Alerts: conditions of an application that somebody should look at, each with what to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from penstock.console.picture import Picture
+from penstock.terminal.words import duration, time_of
+
+__all__ = ["RULES", "Alert", "alerts_of"]
+
+_STUCK_MS = 60_000
+_STUCK_BATCHES = 10
+_BEHIND_S = 60.0
+_MARGIN = 0.1
+_SKEW = 3.0
+_BATCHES = 20
+_DROPPED = 0.01
+_AHEAD_MS = 3_600_000
+_SILENT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A condition that holds.
+
+    Attributes:
+        name: The rule, as in ``penstock_alert{name="stuck"}``.
+        where: What it is about: a partition, a node, a task; empty for the application.
+        what: What happened, with figures.
+        do: What to do next.
+        severity: "error" or "warning".
+        since_ms: Since when it holds.
+    """
+
+    name: str
+    where: str
+    what: str
+    do: str
+    severity: str = "warning"
+    since_ms: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return asdict(self)
+
+    def since(self, since_ms: int) -> Alert:
+        """Return the alert with the time since when it holds."""
+        return replace(self, since_ms=since_ms)
+
+
+Rule = Callable[[Picture, int], list[Alert]]
+
+
+def _stuck(picture: Picture, now_ms: int) -> list[Alert]:
+    if picture.state != "RUNNING" or not picture.lag:
+        return []
+    last = picture.newest
+    ended_ms = max(last.end_ms if last else 0, picture.get("started_ms", 0))
+    allowed_ms = max(_STUCK_MS, _STUCK_BATCHES * picture.batch_seconds * 1000)
+    silent_ms = now_ms - ended_ms
+    if silent_ms <= allowed_ms:
+        return []
+    after = f"batch {last.number:,} ended" if last else "the start"
+    return [
+        Alert(
+            "stuck",
+            "",
+            f"{picture.lag:,} records wait, and nothing was committed for {duration(silent_ms / 1000)}, since {after}",
+            "Look at the application's log and at Spark's page for a task that runs long; in continuous mode for a "
+            "transaction that stays open.",
+            "error",
+        )
+    ]
+
+
+def _silent(picture: Picture, now_ms: int) -> list[Alert]:
+    silent_ms = now_ms - picture.get("written_ms", now_ms)
+    if not picture.is_running or silent_ms <= _SILENT_MS:
+        return []
+    return [
+        Alert(
+            "silent",
+            "",
+            f"the application was {picture.state} and has written no figures for {duration(silent_ms / 1000)}",
+            "Check whether its process is alive: it may have been killed, or its machine be gone.",
+            "error",
+        )
+    ]
+
+
+def _lag_grows(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
+    behind = picture.behind_seconds
+    if behind is None or behind <= _BEHIND_S or picture.trend.word != "grows":
+        return []
+    worst = max(picture.partitions, key=lambda each: each.lag)
+    return [
+        Alert(
+            "lag grows",
+            worst.name,
+            f"{picture.lag:,} records wait, the oldest since {duration(behind)}; "
+            f"{picture.trend.per_second:,.0f} more each second",
+            "Give it more cores or partitions, or look where the time of a batch goes.",
+        )
+    ]
+
+
+def _retention(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
+    found = [
+        Alert(
+            "records lost",
+            name,
+            f"{count:,} offsets were deleted by retention before they were read",
+            "Raise retention.ms or retention.bytes of the topic; the records are gone.",
+            "error",
+        )
+        for name, count in sorted(picture.get("lost", {}).items())
+        if count
+    ]
+    found.extend(
+        Alert(
+            "retention overtakes",
+            each.name,
+            f"the next record is among the oldest {_MARGIN:.0%} of those that are kept, {each.lag:,} wait",
+            "Raise retention.ms or retention.bytes of the topic before records are lost.",
+        )
+        for each in picture.partitions
+        if each.lag and each.margin is not None and each.margin < _MARGIN and (each.seconds or 0) > _BEHIND_S
+    )
+    return found
+
+
+def _skew(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
+    last = picture.lines[-_BATCHES:]
+    if len(last) < _BATCHES or min(line.skew for line in last) <= _SKEW:
+        return []
+    return [
+        Alert(
+            "skew",
+            "",
+            f"the slowest task took {picture.skew:.1f} times as long as the median one, for {_BATCHES} batches",
+            "Look whether a few keys have most of the records: the batches' page names the task.",
+        )
+    ]
+
+
+def _drops(picture: Picture, now_ms: int) -> list[Alert]:
+    recent = [line for line in picture.lines if line.end_ms > now_ms - 300_000]
+    records, dropped = sum(line.records_in for line in recent), sum(line.dropped for line in recent)
+    if not records or dropped / records <= _DROPPED:
+        return []
+    reasons = sorted(picture.get("reasons", ()), key=lambda row: -row[2])
+    where, why = (reasons[0][0], f", mostly: {reasons[0][1]}") if reasons else ("", "")
+    return [
+        Alert(
+            "drops",
+            where,
+            f"{dropped:,} of {records:,} records ({dropped / records:.1%}) were dropped in five minutes{why}",
+            "The page of errors has the reasons; set errors.dead.letter.queue.topic.name to keep such records.",
+        )
+    ]
+
+
+def _clock(picture: Picture, now_ms: int) -> list[Alert]:
+    stream_time = picture.get("stream_time_ms", -1)
+    if stream_time <= now_ms + _AHEAD_MS:
+        return []
+    return [
+        Alert(
+            "clock",
+            "",
+            f"stream time is {time_of(stream_time, short=True)}, {duration((stream_time - now_ms) / 1000)} ahead of "
+            "the clock: windows close early and later records count as late",
+            "Find the record with the wrong timestamp; a timestamp extractor can refuse such records.",
+        )
+    ]
+
+
+RULES: tuple[Rule, ...] = (_stuck, _silent, _retention, _lag_grows, _drops, _skew, _clock)
+
+
+def alerts_of(picture: Picture, now_ms: int | None = None) -> list[Alert]:
+    """Return the alerts of an application, errors first.
+
+    >>> alerts_of(Picture({"state": "RUNNING"}), 0)
+    []
+    """
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    found = [alert for rule in RULES for alert in rule(picture, now)]
+    return sorted(found, key=lambda alert: alert.severity != "error")

@@ -1,0 +1,222 @@
+"""The applications that a console shows: its own, and those that the log and the given checkpoints know."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import StreamsConfig
+from penstock.console.alerts import alerts_of
+from penstock.console.documents import HISTORY, NOW, TOPOLOGY, changed_ms, read_facts
+from penstock.console.picture import Picture
+from penstock.errors import ConfigError, PenstockError
+from penstock.log.lease_holders import is_fresh
+from penstock.query.http.service import QueryService
+from penstock.spark.checkpoint.locations import Locations
+from penstock.state.documents import read_document
+
+if TYPE_CHECKING:
+    from penstock.console.recorder import Recorder
+    from penstock.log.base import TopicLog
+
+__all__ = ["Application", "Applications", "OwnApplication"]
+
+_NAMES_S = 2.0
+
+
+class Application:
+    """An application that runs in another process, or has run: what its checkpoint and the log say.
+
+    Args:
+        name: The ``application.id``.
+        checkpoint: Its checkpoint location.
+        log: The console's log.
+    """
+
+    def __init__(self, name: str, checkpoint: str, log: TopicLog | None) -> None:
+        self.name, self.checkpoint = name, checkpoint
+        self._log = log
+        self._read: dict[str, tuple[int | None, dict[str, Any] | None]] = {}
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self._runs = False
+
+    def stamp(self) -> object:
+        """Return a value that changes when the figures do."""
+        return changed_ms(self.checkpoint, NOW), self._is_leased()
+
+    def picture(self) -> Picture:
+        """Return its figures; without any, only its name and state."""
+        found = self._document(NOW)
+        runs = self._is_leased()
+        if found is None:
+            return Picture({"application": self.name, "state": "RUNNING" if runs else "NOT_RUNNING"})
+        picture = Picture(found)
+        if picture.is_running and not runs and self._log is not None:  # it was killed, or its lease is old
+            found = {**found, "state": "NOT_RUNNING"}
+        dated = {(alert["name"], alert["where"]): alert for alert in found.get("alerts", ())}
+        now = [
+            dated.get((alert.name, alert.where), alert.document()) | {"what": alert.what}
+            for alert in alerts_of(Picture(found))
+        ]
+        return Picture({**found, "alerts": now})
+
+    def topology(self) -> dict[str, Any] | None:
+        """Return its drawing; None if it has never run."""
+        return self._document(TOPOLOGY)
+
+    def minutes(self) -> list[list[Any]]:
+        """Return its history, a row for each minute with batches."""
+        return list((self._document(HISTORY) or {}).get("minutes", ()))
+
+    @cached_property
+    def _queries(self) -> QueryService:
+        from penstock.query.committed.from_plan import state_of_checkpoint
+
+        return QueryService(state_of_checkpoint(self.checkpoint))
+
+    def queries(self) -> QueryService:
+        """Return the service that answers queries of its stores.
+
+        Raises:
+            StateError: It has no checkpoint, or runs in continuous mode.
+        """
+        with self._lock:
+            return self._queries
+
+    def close(self) -> None:
+        """Release what was opened for queries."""
+        if "_queries" in self.__dict__:
+            self._queries.close()
+
+    def _document(self, name: str) -> dict[str, Any] | None:
+        with self._lock:
+            changed = changed_ms(self.checkpoint, name)
+            known = self._read.get(name)
+            if known is None or known[0] != changed:
+                known = self._read[name] = (changed, None if changed is None else read_facts(self.checkpoint, name))
+            return known[1]
+
+    def _is_leased(self) -> bool:
+        if self._log is not None and time.monotonic() - self._looked > _NAMES_S:
+            self._looked = time.monotonic()
+            lease = self._log.lease(self.name)
+            self._runs = lease is not None and is_fresh(lease)
+        return self._runs
+
+
+@dataclass(slots=True)
+class OwnApplication:
+    """The application of the console's own process.
+
+    Attributes:
+        name: The ``application.id``.
+        recorder: Its recorder.
+        queries: Returns the service that answers queries of its stores.
+    """
+
+    name: str
+    recorder: Recorder
+    queries: Callable[[], QueryService]
+
+    def stamp(self) -> object:
+        """Return a value that changes when the figures do."""
+        return self.recorder.version
+
+    def picture(self) -> Picture:
+        """Return its figures."""
+        return Picture(self.recorder.document() or {"application": self.name, "state": "REBALANCING"})
+
+    def topology(self) -> dict[str, Any] | None:
+        """Return its drawing; None until it is known."""
+        found = self.recorder.topology
+        return None if found is None else dict(found)
+
+    def minutes(self) -> list[list[Any]]:
+        """Return its history, a row for each minute with batches."""
+        return self.recorder.minutes()
+
+    def close(self) -> None:
+        """Do nothing: the application owns its parts."""
+
+
+class Applications:
+    """The applications of a console by name.
+
+    Args:
+        log: The console's log; None: only the given checkpoints.
+        settings: Settings that say where checkpoints are: ``bootstrap.servers``, ``state.dir``.
+        checkpoints: Further checkpoint locations.
+        own: The application of this process.
+    """
+
+    def __init__(
+        self,
+        log: TopicLog | None,
+        settings: dict[str, Any] | None = None,
+        checkpoints: Sequence[str] = (),
+        own: OwnApplication | None = None,
+    ) -> None:
+        self._log, self._settings = log, dict(settings or {})
+        self._own = own
+        self._given = {_name_at(location): location for location in checkpoints}
+        self._known: dict[str, Application] = {}
+        self._names: list[str] = []
+        self._looked = float("-inf")
+        self._lock = threading.Lock()
+
+    def names(self) -> list[str]:
+        """List the applications, that of this process first."""
+        with self._lock:
+            if time.monotonic() - self._looked > _NAMES_S:
+                self._looked = time.monotonic()
+                log = self._log
+                of_log = [] if log is None else [group for group in log.groups() if log.lease(group) is not None]
+                own = [] if self._own is None else [self._own.name]
+                self._names = list(dict.fromkeys([*own, *self._given, *sorted(of_log)]))
+            return list(self._names)
+
+    def get(self, name: str) -> Application | OwnApplication:
+        """Return an application.
+
+        Raises:
+            PenstockError: There is none of this name.
+        """
+        if self._own is not None and name == self._own.name:
+            return self._own
+        if name not in self.names():
+            raise PenstockError(
+                f"no application is named {name!r}", hint=f"There are: {', '.join(self.names()) or 'none'}."
+            )
+        with self._lock:
+            if name not in self._known:
+                self._known[name] = Application(name, self._checkpoint(name), self._log)
+            return self._known[name]
+
+    def _checkpoint(self, name: str) -> str:
+        if name in self._given:
+            return self._given[name]
+        config = StreamsConfig({**self._settings, "application.id": name})
+        return Locations.of(config, self._log).checkpoint
+
+    def close(self) -> None:
+        """Release what was opened for queries."""
+        for each in self._known.values():
+            each.close()
+
+
+def _name_at(location: str) -> str:
+    """Return the application whose checkpoint is at a location."""
+    text = read_document(location, "plan.json")
+    if text is None:
+        raise ConfigError(
+            f"there is no checkpoint of an application at {location}",
+            hint="It is the directory with plan.json: penstock.checkpoint.location, or by default "
+            "<log file>.penstock/<application.id>/checkpoint.",
+        )
+    return str(json.loads(text)["plan"]["application"])

@@ -1,0 +1,142 @@
+"""One batch as the console keeps it: a line of figures."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from penstock.spark.batch.progress import BatchProgress
+
+__all__ = ["STEPS", "BatchLine", "Minute", "skew_of", "step_of"]
+
+UNKNOWN = -1
+# Names of the shown steps, and the steps of task reports that they sum up.
+STEPS: dict[str, tuple[str, ...]] = {
+    "read": ("state", "read", "poll"),
+    "process": ("process",),
+    "publish": ("publish", "changelog", "replicas"),
+    "write": ("write", "send", "commit"),
+}
+_OTHER = "other"
+_SMALL_S = 0.05  # tasks shorter than this are never skewed: their differences are noise
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """The figures of one batch, or of what stream threads did between two looks.
+
+    Attributes:
+        number: Its number.
+        end_ms: When it ended.
+        seconds: The time that it took.
+        records_in: Records read from source topics.
+        records_out: Records written to sink topics.
+        dropped: Dropped records.
+        lag: Records that wait in all partitions; -1 while unknown.
+        skew: The time of its slowest task over that of the median task of the same sub-topology; 1 for none.
+        segment_bytes: Bytes of state written.
+        steps: Seconds of its tasks by step.
+    """
+
+    number: int
+    end_ms: int
+    seconds: float
+    records_in: int
+    records_out: int
+    dropped: int
+    lag: int
+    skew: float
+    segment_bytes: int
+    steps: Mapping[str, float]
+
+    @classmethod
+    def of_progress(cls, progress: BatchProgress, end_ms: int) -> Self:
+        """Return the line of a batch that ended at this time."""
+        steps: dict[str, float] = {}
+        for task in progress.tasks:
+            for name, seconds in task.get("seconds", {}).items():
+                steps[step_of(name)] = round(steps.get(step_of(name), 0.0) + seconds, 4)
+        return cls(
+            progress.batch,
+            end_ms,
+            round(progress.seconds, 4),
+            progress.records_in,
+            progress.records_out,
+            progress.dropped,
+            sum(progress.lag.values()) if progress.lag else UNKNOWN,
+            round(skew_of(progress.tasks), 2),
+            progress.segment_bytes,
+            steps,
+        )
+
+    def row(self) -> list[Any]:
+        """Return it for JSON."""
+        return [
+            self.number, self.end_ms, self.seconds, self.records_in, self.records_out, self.dropped, self.lag,
+            self.skew, self.segment_bytes, dict(self.steps),
+        ]  # fmt: skip
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> Self:
+        """Return what `row` has written."""
+        return cls(*row)
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """The sums of the batches of one minute, for the history of a day."""
+
+    start_ms: int
+    batches: int = 0
+    seconds: float = 0.0
+    records_in: int = 0
+    records_out: int = 0
+    dropped: int = 0
+    lag: int = UNKNOWN
+
+    def plus(self, line: BatchLine) -> Minute:
+        """Return the sums with one more batch; the lag is that of the newest one."""
+        return Minute(
+            self.start_ms,
+            self.batches + 1,
+            round(self.seconds + line.seconds, 3),
+            self.records_in + line.records_in,
+            self.records_out + line.records_out,
+            self.dropped + line.dropped,
+            self.lag if line.lag == UNKNOWN else line.lag,
+        )
+
+    def row(self) -> list[Any]:
+        """Return it for JSON."""
+        return [
+            self.start_ms, self.batches, self.seconds, self.records_in, self.records_out, self.dropped, self.lag,
+        ]  # fmt: skip
+
+
+def step_of(name: str) -> str:
+    """Return the shown step that a step of a task report belongs to.
+
+    >>> step_of("changelog"), step_of("process"), step_of("a new one")
+    ('publish', 'process', 'other')
+    """
+    return next((shown for shown, names in STEPS.items() if name in names), _OTHER)
+
+
+def skew_of(tasks: Iterable[Mapping[str, Any]]) -> float:
+    """Return how many times longer the slowest task took than the median one of its sub-topology; at least 1.
+
+    >>> skew_of([{"task": f"0_{n}", "seconds": {"process": s}} for n, s in enumerate((1.0, 1.0, 4.0))])
+    4.0
+    """
+    by_subtopology: dict[str, list[float]] = {}
+    for task in tasks:
+        seconds = sum(task.get("seconds", {}).values())
+        by_subtopology.setdefault(task["task"].partition("_")[0], []).append(seconds)
+    ratios = [
+        max(times) / max(statistics.median(times), 1e-9)
+        for times in by_subtopology.values()
+        if len(times) > 1 and max(times) >= _SMALL_S
+    ]
+    return max([1.0, *ratios])

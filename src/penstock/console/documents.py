@@ -1,0 +1,54 @@
+"""The documents of the console in an application's checkpoint: what it does now, its history, and its topology."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.state.documents import document_time_ms, local_directory, read_document, write_document
+from penstock.state.own_folder import new_file, own_folder
+
+__all__ = ["HISTORY", "NOW", "TOPOLOGY", "changed_ms", "read_facts", "write_facts"]
+
+NOW = "console/now.json"
+HISTORY = "console/history.json"
+TOPOLOGY = "console/topology.json"
+FORMAT = 1
+_MOST_CHARACTERS = 16 << 20  # whoever may write to the checkpoint may have written it
+
+
+def write_facts(checkpoint: str, name: str, facts: Mapping[str, Any]) -> None:
+    """Replace a document. A local one is not waited for to reach the disk: after a power cut it may be missing."""
+    text = json.dumps({"format": FORMAT, **facts}, separators=(",", ":"))
+    directory = local_directory(checkpoint)
+    if directory is None:
+        write_document(checkpoint, name, text)
+        return
+    target = directory / name
+    if not target.parent.is_dir():
+        own_folder(target.parent)
+    with new_file(target.parent, target.name) as (temporary, file):
+        file.write(text.encode())
+        file.close()
+        temporary.replace(target)
+
+
+def read_facts(checkpoint: str, name: str) -> dict[str, Any] | None:
+    """Return a document; None if there is none that this version can read."""
+    with suppress(PenstockError, OSError, ValueError, RecursionError):
+        text = read_document(checkpoint, name)
+        if text is not None and len(text) <= _MOST_CHARACTERS:
+            found = json.loads(text)
+            if isinstance(found, dict) and found.get("format") == FORMAT:
+                return found
+    return None
+
+
+def changed_ms(checkpoint: str, name: str) -> int | None:
+    """Return when a document was last written; None if there is none."""
+    with suppress(PenstockError, OSError):
+        return document_time_ms(checkpoint, name)
+    return None

@@ -1,0 +1,97 @@
+"""A topology as the console draws it: boxes, arrows, and how each operator runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.console.recorder import Watched
+from penstock.errors import PenstockError
+from penstock.plan.explain import explain_json, how_it_runs
+from penstock.spark.planning import sliced_reasons
+from penstock.topology.description.charts import chart_of
+from penstock.topology.nodes import ProcessorNode
+from penstock.version import __version__
+
+if TYPE_CHECKING:
+    from penstock.plan.plan import PhysicalPlan
+    from penstock.spark.driver.running import Run
+    from penstock.topology.topology import Topology
+
+__all__ = ["drawing_of", "watched"]
+
+_log = logging.getLogger(__name__)
+
+
+def watched(run: Run) -> Watched:
+    """Return what a recorder needs of a launched run."""
+    log, plan, places, lease = run.log, run.plan, run.places, run.lease
+    assert log is not None and plan is not None and places is not None  # noqa: S101, PT018 - launched
+    facts = {
+        "mode": run.config["processing.mode"],
+        "version": __version__,
+        "host": "" if lease is None else lease.host,
+        "pid": 0 if lease is None else lease.pid,
+        "epoch": None if lease is None else lease.epoch,
+        "guarantee": str(run.config["processing.guarantee"]),
+        "interval_ms": run.config["commit.interval.ms"],
+        "log": log.url,
+        "settings": {name: str(value) for name, value in sorted(run.config.masked().items())},
+        "tasks": {str(sub.id): sub.tasks for sub in plan.subtopologies},
+    }
+    topics = tuple(plan.external_topics)
+    return Watched(places.checkpoint, log, topics, facts, lambda: drawing_of(run.topology, plan, _sliced(run, plan)))
+
+
+def _sliced(run: Run, plan: PhysicalPlan) -> Mapping[int, str | None]:
+    try:
+        return sliced_reasons(run.topology, run.config, plan)
+    except PenstockError as error:  # the picture does without
+        _log.debug("how sub-topologies run is not known: %s", error)
+        return {}
+
+
+def drawing_of(
+    topology: Topology, plan: PhysicalPlan | None = None, sliced: Mapping[int, str | None] | None = None
+) -> dict[str, Any]:
+    """Return the boxes and arrows of a topology, its text and its Mermaid source, for JSON.
+
+    Args:
+        topology: The topology.
+        plan: Its physical plan, if it is known; internal topics then have the application's prefix.
+        sliced: Sub-topology -> the reason why its records go one by one; None: whole batches.
+    """
+    description = topology.describe()
+    chart = chart_of(description.subtopologies)
+    prefix = "" if plan is None else f"{plan.application_id}-"
+    internal = set(topology.internal_topics)
+    operations = {
+        node["name"]: node.get("operation") or node["type"]
+        for sub in description.to_dict()["sub_topologies"]
+        for node in sub["nodes"]
+    }
+    boxes = []
+    for box in chart.boxes:
+        facts: dict[str, Any] = {"id": box.id, "kind": box.kind, "name": box.name, "group": box.group}
+        if box.kind == "node":
+            facts["operation"] = operations.get(box.name, "")
+            node = topology.nodes.get(box.name)
+            if isinstance(node, ProcessorNode):
+                facts["runs"] = how_it_runs(node, topology)
+        elif box.kind == "topic" and box.name in internal:
+            facts["topic"] = f"{prefix}{box.name}"
+        boxes.append(facts)
+    return {
+        "groups": [
+            {"id": number, "title": title, "sliced": (sliced or {}).get(number)}
+            for number, title in chart.groups.items()
+        ],
+        "boxes": boxes,
+        "arrows": [[a.id, b.id] for a, b in chart.arrows],
+        "touches": [[node.id, store.id] for node, store in chart.touches],
+        "stores": {name: {"kind": spec.kind, "persistent": spec.persistent} for name, spec in topology.stores.items()},
+        "text": str(description),
+        "mermaid": description.to_mermaid(),
+        "plan": None if plan is None else explain_json(plan, topology, sliced or {}),
+    }

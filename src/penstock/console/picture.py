@@ -1,0 +1,190 @@
+"""An application as the pages show it: figures that are derived from the recorder's document."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from penstock.console.batch_line import UNKNOWN, BatchLine
+
+__all__ = ["PartitionBehind", "Picture", "Trend"]
+
+_TREND_MS = 60_000
+_RECENT = 60
+_STEADY = 0.01  # of the lag a minute: less is no trend
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How a lag moves: records a second, and a word for it: grows, falls, steady, unknown."""
+
+    per_second: float
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBehind:
+    """A source partition: its lag in records and seconds, and the part of its records that is still kept before it.
+
+    Attributes:
+        name: ``topic-partition``.
+        position: The offset of the next record.
+        lag: Records that wait.
+        seconds: The age of the first of them; None while unknown.
+        margin: The share of the kept records that lies before the position; retention reaches the position at 0.
+    """
+
+    name: str
+    position: int | None
+    lag: int
+    seconds: float | None
+    margin: float | None
+
+
+class Picture:
+    """Figures of an application.
+
+    Args:
+        document: The document of a `penstock.console.recorder.Recorder`.
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+
+    @property
+    def application(self) -> str:
+        """The ``application.id``."""
+        return str(self._document.get("application", ""))
+
+    @property
+    def state(self) -> str:
+        """The state by Kafka's name."""
+        return str(self._document.get("state", "NOT_RUNNING"))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether tasks run."""
+        return self.state in ("RUNNING", "REBALANCING")
+
+    def __getitem__(self, name: str) -> Any:
+        return self._document[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a fact of the document."""
+        return self._document.get(name, default)
+
+    @cached_property
+    def lines(self) -> list[BatchLine]:
+        """The newest batches, oldest first."""
+        return [BatchLine.of_row(row) for row in self.get("lines", ())]
+
+    @property
+    def newest(self) -> BatchLine | None:
+        """The newest batch."""
+        return self.lines[-1] if self.lines else None
+
+    @cached_property
+    def recent(self) -> list[BatchLine]:
+        """The last sixty batches."""
+        return self.lines[-_RECENT:]
+
+    @property
+    def batch_seconds(self) -> float:
+        """The median time of the recent batches."""
+        return statistics.median(line.seconds for line in self.recent) if self.recent else 0.0
+
+    @property
+    def skew(self) -> float:
+        """The median skew of the recent batches."""
+        return statistics.median(line.skew for line in self.recent) if self.recent else 1.0
+
+    @cached_property
+    def steps(self) -> dict[str, float]:
+        """The share of each step in the time of the tasks of the recent batches."""
+        sums: dict[str, float] = {}
+        for line in self.recent:
+            for step, seconds in line.steps.items():
+                sums[step] = sums.get(step, 0.0) + seconds
+        total = sum(sums.values())
+        return {step: seconds / total for step, seconds in sums.items()} if total else {}
+
+    @cached_property
+    def partitions(self) -> list[PartitionBehind]:
+        """The source partitions by name."""
+        behind = self.get("behind", {})
+        positions = self.get("positions", {})
+        found = []
+        for name, lag in sorted(behind.get("lag", {}).items()):
+            position = positions.get(name)
+            seconds = behind.get("seconds", {}).get(name)
+            bounds = behind.get("beginnings", {}).get(name)
+            margin = None
+            if bounds is not None and position is not None and bounds[1] > bounds[0]:
+                margin = (position - bounds[0]) / (bounds[1] - bounds[0])
+            found.append(PartitionBehind(name, position, lag, 0.0 if not lag else seconds, margin))
+        return found
+
+    @property
+    def lag(self) -> int | None:
+        """Records that wait; None while unknown."""
+        return sum(each.lag for each in self.partitions) if self.partitions else None
+
+    @property
+    def behind_seconds(self) -> float | None:
+        """The age of the oldest record that waits; 0 if none does, None while unknown."""
+        if not self.partitions:
+            return None
+        if not self.lag:
+            return 0.0
+        return max((each.seconds for each in self.partitions if each.seconds), default=None)
+
+    @cached_property
+    def trend(self) -> Trend:
+        """How the lag moves over the last minute of batches, by least squares."""
+        known = [line for line in self.lines if line.lag != UNKNOWN]
+        if not known:
+            return Trend(0.0, "unknown")
+        points = [(line.end_ms / 1000, line.lag) for line in known if line.end_ms > known[-1].end_ms - _TREND_MS]
+        slope = _slope(points)
+        most = max(lag for _, lag in points)
+        if len(points) < 3 or abs(slope) * 60 <= max(_STEADY * most, 1):
+            return Trend(slope, "steady")
+        return Trend(slope, "grows" if slope > 0 else "falls")
+
+    @property
+    def caught_up_seconds(self) -> float | None:
+        """The time until nothing waits, at the present trend; None if the lag does not fall."""
+        if not self.lag:
+            return 0.0
+        return self.lag / -self.trend.per_second if self.trend.word == "falls" else None
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """The share of each node in the processing time of the last ten seconds, or else since the start."""
+        rates = {node: each[2] for node, each in self.get("rates", {}).get("nodes", {}).items() if each[2] > 0}
+        if not rates:
+            rates = {node: each[2] for node, each in self.get("nodes", {}).items() if each[2] > 0}
+        total = sum(rates.values())
+        return {node: seconds / total for node, seconds in rates.items()} if total else {}
+
+    @property
+    def store_rows(self) -> dict[str, int]:
+        """Rows of each store."""
+        return {name: sum(by_task.values()) for name, by_task in self.get("stores", {}).items()}
+
+    def batch(self, number: int | None = None) -> Mapping[str, Any] | None:
+        """Return the tasks of a batch that is still kept, by default of the newest."""
+        kept = self.get("tasks", [])
+        found = [each for each in kept if number is None or each["batch"] == number]
+        return found[-1] if found else None
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    if len(points) < 2:
+        return 0.0
+    mean_x, mean_y = statistics.fmean(x for x, _ in points), statistics.fmean(y for _, y in points)
+    width = sum((x - mean_x) ** 2 for x, _ in points)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / width if width else 0.0

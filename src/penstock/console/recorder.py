@@ -1,0 +1,292 @@
+"""The recorder of a running application: what it does, in memory for its own console and in its checkpoint for others.
+
+A batch pays for one put into a queue. A thread adds the batches up, asks the log how far the application is behind,
+judges the alerts, and writes the documents of `penstock.console.documents`.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.console.alert_log import AlertLog
+from penstock.console.alerts import alerts_of
+from penstock.console.batch_line import BatchLine, Minute
+from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts, write_facts
+from penstock.console.picture import Picture
+from penstock.console.totals import Totals
+from penstock.errors import PenstockError
+from penstock.groups.lag import seconds_behind
+from penstock.log.base import TopicPartition
+from penstock.state.documents import local_directory
+
+if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog
+    from penstock.spark.batch.progress import BatchProgress
+
+__all__ = ["Recorder", "Watched"]
+
+_log = logging.getLogger(__name__)
+_ENDS = {"PENDING_ERROR": "ERROR", "ERROR": "ERROR"}
+_LINES = 600
+_MINUTES = 1440
+_LOOK_S = 1.0
+_RENEW_S = 0.25  # documents of faster batches would cost more than they show
+_MEASURE_S = 5.0
+_WRITE_S = 2.0
+_WRITE_REMOTE_S = 15.0
+_HISTORY_S = 60.0
+_TASKS = 400  # of a batch, kept for its chart
+_BATCHES_WITH_TASKS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The application that a recorder watches, once it runs.
+
+    Attributes:
+        checkpoint: Its checkpoint location.
+        log: Its log, open until the recorder is closed.
+        topics: Its source topics.
+        facts: Facts that do not change while it runs: host, mode, version, settings with secrets masked.
+        describe: Returns its topology for the console; called once, in the recorder's thread.
+    """
+
+    checkpoint: str
+    log: TopicLog
+    topics: Sequence[str]
+    facts: Mapping[str, Any]
+    describe: Callable[[], Mapping[str, Any]]
+
+
+class Recorder:
+    """A progress listener that keeps what the console shows.
+
+    Args:
+        application: The ``application.id``.
+        state: Returns the application's state.
+        webhook: ``penstock.alerts.webhook``; None: no webhook.
+        is_enabled: ``penstock.console.enabled``; else it does nothing.
+    """
+
+    def __init__(
+        self, application: str, state: Callable[[], str], webhook: str | None = None, *, is_enabled: bool = True
+    ) -> None:
+        self._is_enabled = is_enabled
+        self._application, self._state = application, state
+        self._queue: queue.SimpleQueue[tuple[int, BatchProgress] | None] = queue.SimpleQueue()
+        self._totals = Totals()
+        self._lines: deque[BatchLine] = deque(maxlen=_LINES)
+        self._tasks: deque[dict[str, Any]] = deque(maxlen=_BATCHES_WITH_TASKS)
+        self._minutes: deque[Minute] = deque(maxlen=_MINUTES)
+        self._behind: dict[str, Any] = {"lag": {}, "seconds": {}, "beginnings": {}, "as_of_ms": 0}
+        self._alert_log = AlertLog(application, webhook)
+        self._watched: Watched | None = None
+        self._thread: threading.Thread | None = None
+        self._started_ms = 0
+        self._lock = threading.Lock()
+        self._document: dict[str, Any] = {}
+        self.version = 0
+        self.topology: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, config: StreamsConfig, state: Callable[[], str]) -> Self:
+        """Return the recorder of an application with these settings."""
+        webhook, is_enabled = config["penstock.alerts.webhook"], config["penstock.console.enabled"]
+        return cls(config["application.id"], state, webhook, is_enabled=is_enabled)
+
+    def __call__(self, progress: BatchProgress) -> None:
+        """Take a batch; all else happens in the recorder's thread."""
+        if self._thread is not None:
+            self._queue.put((_now_ms(), progress))
+
+    def begin(self, watched: Watched) -> None:
+        """Watch the application, going on with the history that its checkpoint has."""
+        if not self._is_enabled:
+            return
+        self._watched = watched
+        self._started_ms = _now_ms()
+        self._recall(watched.checkpoint)
+        self._thread = threading.Thread(target=self._work, name="penstock-recorder", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write everything a last time, and stop."""
+        if self._thread is None:
+            return
+        self._queue.put(None)
+        self._thread.join(10)
+        self._thread = None
+        ended = _ENDS.get(self._state(), "NOT_RUNNING")
+        self._state = lambda: ended
+        self._guarded(self._finish)
+
+    def document(self) -> dict[str, Any]:
+        """Return the newest document; empty before the first one."""
+        with self._lock:
+            return self._document
+
+    # In the recorder's thread
+
+    def _work(self) -> None:
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        self._guarded(self._describe)
+        measured = written = kept = renewed = float("-inf")
+        changed = False
+        pause = _WRITE_S if local_directory(self._watched.checkpoint) is not None else _WRITE_REMOTE_S
+        last_state = ""
+        while self._take():
+            now = time.monotonic()
+            if now - measured >= _MEASURE_S:
+                measured = now
+                self._guarded(self._measure)
+            if now - renewed >= _RENEW_S:
+                renewed = now
+                changed |= self._renew(force=last_state != self._state())
+                last_state = self._state()
+            if now - written >= pause and (changed or now - written >= _MEASURE_S):
+                written, changed = now, False
+                self._guarded(self._write)
+            if now - kept >= _HISTORY_S:
+                kept = now
+                self._guarded(self._write_history)
+
+    def _take(self) -> bool:
+        """Add the batches of the next second; return whether to go on."""
+        try:
+            item = self._queue.get(timeout=_LOOK_S)
+        except queue.Empty:
+            return True
+        while item is not None:
+            self._add(*item)
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return True
+        return False
+
+    def _add(self, now_ms: int, progress: BatchProgress) -> None:
+        self._totals.add(progress, now_ms)
+        line = BatchLine.of_progress(progress, now_ms)
+        self._lines.append(line)
+        tasks = [_task(task) for task in progress.tasks[:_TASKS]]
+        self._tasks.append({"batch": progress.batch, "end_ms": now_ms, "tasks": tasks})
+        if progress.lag:
+            self._behind["lag"] = {**self._behind["lag"], **progress.lag}
+        start = now_ms - now_ms % 60_000
+        if not self._minutes or self._minutes[-1].start_ms != start:
+            self._minutes.append(Minute(start))
+        self._minutes[-1] = self._minutes[-1].plus(line)
+
+    def _measure(self) -> None:
+        """Ask the log for ends and beginnings, and for the first records that wait."""
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        log, topics = self._watched.log, list(self._watched.topics)
+        ends, beginnings = log.end_offsets(topics), log.beginning_offsets(topics)
+        names = {place: f"{place.topic}-{place.partition}" for place in ends}
+        places: dict[TopicPartition, int] = {
+            place: self._totals.positions[name] for place, name in names.items() if name in self._totals.positions
+        }
+        lag = {names[place]: max(0, ends[place] - position) for place, position in places.items()}
+        waiting = {place: position for place, position in places.items() if lag[names[place]]}
+        seconds = seconds_behind(log, waiting, _now_ms())
+        self._behind = {
+            "lag": lag,
+            "seconds": {names[place]: found for place, found in seconds.items()},
+            "beginnings": {names[place]: [beginnings[place], ends[place]] for place in places},
+            "as_of_ms": _now_ms(),
+        }
+
+    def _renew(self, *, force: bool) -> bool:
+        """Make the document anew if something has happened; return whether it has."""
+        now_ms = _now_ms()
+        behind, newest = self._behind, self._lines[-1].end_ms if self._lines else 0
+        waiting, is_moving = sum(behind["lag"].values()), bool(self._totals.rates(now_ms)["in"])
+        seen = (newest, self._totals.sums["batches"], waiting, is_moving)
+        is_new = force or seen != self._document.get("seen")
+        document = {
+            "seen": seen,
+            "application": self._application,
+            "state": self._state(),
+            "started_ms": self._started_ms,
+            "written_ms": now_ms,
+            "facts": {} if self._watched is None else dict(self._watched.facts),
+            **self._totals.document(now_ms),
+            "behind": self._behind,
+            "lines": [line.row() for line in self._lines],
+            "tasks": list(self._tasks),
+        }
+        found = alerts_of(Picture(document), now_ms)
+        document["alerts"] = [alert.document() for alert in self._alert_log.seen(found, now_ms)]
+        is_new = is_new or document["alerts"] != self._document.get("alerts")
+        with self._lock:
+            self._document = document
+            self.version += is_new
+        return is_new
+
+    def _recall(self, checkpoint: str) -> None:
+        before = read_facts(checkpoint, HISTORY) or {}
+        now = read_facts(checkpoint, NOW) or {}
+        try:
+            self._minutes.extend(Minute(*row) for row in before.get("minutes", ()))
+            self._lines.extend(BatchLine.of_row(row) for row in now.get("lines", ()))
+        except TypeError:  # another version's
+            self._minutes.clear()
+            self._lines.clear()
+
+    def _describe(self) -> None:
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        self.topology = self._watched.describe()
+        write_facts(self._watched.checkpoint, TOPOLOGY, self.topology)
+
+    def _write(self) -> None:
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        write_facts(self._watched.checkpoint, NOW, self._document)
+
+    def _write_history(self) -> None:
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        write_facts(self._watched.checkpoint, HISTORY, {"minutes": [minute.row() for minute in self._minutes]})
+
+    def _finish(self) -> None:
+        self._renew(force=True)
+        self._write()
+        self._write_history()
+
+    def minutes(self) -> list[list[Any]]:
+        """Return the history of the last day, a row for each minute with batches."""
+        return [minute.row() for minute in list(self._minutes)]
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except (PenstockError, OSError) as error:  # the console is for people: no application ends for it
+            _log.debug("the console's figures: %s", error)
+        except Exception:  # noqa: BLE001 - logged; the application goes on
+            _log.exception("the console's figures could not be kept")
+
+
+def _task(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the chart of a batch shows of a task."""
+    return {
+        "task": report["task"],
+        "level": report.get("level", 0),
+        "began_ms": report.get("began_ms", 0),
+        "host": (report.get("replica") or [report.get("thread", "")])[0],
+        "seconds": {name: round(value, 4) for name, value in report.get("seconds", {}).items()},
+        "records": report.get("records_in", report.get("records_read", 0)),
+        "written": report.get("records_written", 0),
+        "dropped": report.get("dropped", 0),
+        "rows": sum(report.get("entries", {}).values()),
+        "recovered": bool(report.get("recovered")),
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

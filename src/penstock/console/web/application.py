@@ -1,0 +1,111 @@
+"""The console as an ASGI application: routes, headers, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from penstock.console.web.live import Channels, TooManyStreamsError
+from penstock.console.web.page import NotThereError, Page, Visit
+from penstock.console.web.pages import PAGES
+from penstock.console.web.rendering import Renderer
+from penstock.console.web.site import Site
+from penstock.errors import PenstockError
+from penstock.serving.guard import Application, Receive, Scope, Send
+
+__all__ = ["make_console"]
+
+_STATIC = Path(__file__).parent / "static"
+_MOST_CHARACTERS = 4_000  # of an address
+_POLICY = (
+    b"default-src 'self'; img-src 'self' data:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; "
+    b"form-action 'self'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_FRESH = {"cache-control": "no-store"}
+
+
+def make_console(site: Site, streams: int = 128) -> Application:
+    """Make the application.
+
+    Args:
+        site: What it shows.
+        streams: The largest number of open pages that are kept up to date.
+    """
+    renderer = Renderer(site.root)
+    channels = Channels(renderer.body, lambda: site.is_stopping(), streams)  # noqa: PLW0108 - set later
+
+    def visit_of(path: str, parameters: Mapping[str, str]) -> tuple[Page, Visit]:
+        page = next((found for form, found in PAGES if (match := form.fullmatch(path))), None)
+        if page is None:
+            raise NotThereError(f"the console has no page {path[:100]!r}", hint="Choose one in the head of the page.")
+        match = next(match for form, _ in PAGES if (match := form.fullmatch(path)))
+        return page, Visit(site, path, {**parameters, **match.groupdict()})
+
+    async def show(request: Request) -> Response:
+        parameters = dict(request.query_params)
+        if len(request.url.query) > _MOST_CHARACTERS:
+            return _problem(414, "the address is too long", "")
+        path = "/" + request.path_params["path"]
+        try:
+            page, visit = visit_of(path, parameters)
+            return HTMLResponse(await run_in_threadpool(renderer.whole, page, visit), headers=_FRESH)
+        except NotThereError as error:
+            found = Visit(site, path, {})
+            return HTMLResponse(await run_in_threadpool(renderer.problem, found, error), 404, headers=_FRESH)
+
+    async def live(request: Request) -> Response:
+        of = request.query_params.get("of", "/")[:_MOST_CHARACTERS]
+        parts = urlsplit(of)
+        page, visit = visit_of(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)))
+        seen = request.headers.get("last-event-id", request.query_params.get("seen", ""))
+        try:
+            stream = channels.open(of, page, visit, seen)
+        except TooManyStreamsError:
+            return _problem(503, "too many open pages", "Close some, or reload by hand.")
+        return StreamingResponse(stream, media_type="text/event-stream", headers={**_FRESH, "x-accel-buffering": "no"})
+
+    routes = [
+        Route("/live", live),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+        Route("/{path:path}", show),
+    ]
+    handlers: Any = {PenstockError: _on_error}
+    return _with_headers(Starlette(routes=routes, exception_handlers=handlers))
+
+
+async def _on_error(request: Request, error: Exception) -> Response:  # noqa: ARG001 - Starlette's signature
+    assert isinstance(error, PenstockError)  # noqa: S101 - registered for it
+    status = 404 if isinstance(error, NotThereError) else int(str(error.facts.get("status", 400)))
+    return _problem(status, error.message, error.hint)
+
+
+def _problem(status: int, message: str, hint: str) -> Response:
+    return JSONResponse({"error": {"code": status, "message": message, "hint": hint}}, status)
+
+
+def _with_headers(application: Application) -> Application:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        async def headed(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        await application(scope, receive, headed)
+
+    return serve

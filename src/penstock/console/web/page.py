@@ -1,0 +1,93 @@
+"""Pages: what a page is, and what its function gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.console.applications import Application, OwnApplication
+    from penstock.console.web.site import Site
+
+__all__ = ["NotThereError", "Page", "Visit", "whole"]
+
+
+class NotThereError(PenstockError):
+    """The console has no such page, application or thing; the answer is 404."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One look at a page.
+
+    Attributes:
+        site: The console.
+        path: The page's path, without the prefix of the console.
+        parameters: The parameters of the address.
+    """
+
+    site: Site
+    path: str
+    parameters: Mapping[str, str]
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return a parameter of the address."""
+        return self.parameters.get(name, default)
+
+    @property
+    def application_name(self) -> str:
+        """The application that the address names, else the first one; empty if there is none."""
+        names = self.site.applications.names()
+        return self.get("app") or next(iter(names), "")
+
+    @property
+    def application(self) -> Application | OwnApplication | None:
+        """The application; None if the log has none."""
+        name = self.application_name
+        if not name:
+            return None
+        if name not in self.site.applications.names():
+            raise NotThereError(f"no application is named {name!r}", hint="Choose one in the head of the page.")
+        return self.site.applications.get(name)
+
+
+Build = Callable[[Visit], Mapping[str, Any]]
+
+
+def _always(visit: Visit) -> object:  # noqa: ARG001 - the form of stamps
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the console.
+
+    Attributes:
+        name: The name of its template.
+        title: Its title.
+        build: Returns what its template shows; runs in a thread.
+        seconds: The time between two looks for an open page.
+        stamp: Returns a value that changes when the page may; None: it must be built to know. Runs in a thread.
+    """
+
+    name: str
+    title: str
+    build: Build
+    seconds: float = 2.0
+    stamp: Callable[[Visit], object] = _always
+
+
+def whole(text: str, name: str, default: int, most: int) -> int:
+    """Read a whole number of an address, from 0 to ``most``.
+
+    >>> whole("7", "limit", 100, 1000), whole("", "limit", 100, 1000)
+    (7, 100)
+    """
+    if not text:
+        return default
+    if not text.isdecimal() or len(text) > 19 or int(text) > most:
+        raise PenstockError(f"{name} is {text[:30]!r}", hint=f"It is a whole number from 0 to {most:,}.")
+    return int(text)

@@ -1,0 +1,82 @@
+"""Pages from templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from penstock.console.web.page import NotThereError, Page, Visit
+from penstock.console.web.words import FILTERS
+from penstock.errors import PenstockError
+from penstock.version import __version__
+
+__all__ = ["Renderer"]
+
+# Path, title and key (after g) of the pages in the head.
+MENU = (("/", "Overview", "o"),)
+
+
+class Renderer:
+    """The templates of the console; all values are escaped.
+
+    Args:
+        root: The prefix of its addresses.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._environment = Environment(
+            loader=PackageLoader("penstock.console.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters |= FILTERS
+
+    def body(self, page: Page, visit: Visit) -> str:
+        """Render what changes of a page, without its frame; an error of the user becomes a note in it."""
+        try:
+            facts = page.build(visit)
+        except NotThereError:
+            raise
+        except PenstockError as error:
+            return self._render("problem", visit, {"error": error})
+        return self._render(page.name, visit, facts)
+
+    def whole(self, page: Page, visit: Visit) -> str:
+        """Render a page with its frame."""
+        body = self.body(page, visit)
+        return self._render("frame", visit, {"page": page, "body": body, **self._frame(visit)})
+
+    def problem(self, visit: Visit, error: PenstockError) -> str:
+        """Render a page that says what is wrong."""
+        body = self._render("problem", visit, {"error": error})
+        page = Page("problem", "Not found", lambda _: {})
+        return self._render("frame", visit, {"page": page, "body": body, **self._frame(visit)})
+
+    def _frame(self, visit: Visit) -> dict[str, Any]:
+        names = visit.site.applications.names()
+        return {
+            "names": names,
+            "chosen": visit.application_name,
+            "menu": MENU,
+            "permissions": visit.site.permissions,
+            "version": __version__,
+            "identity": visit.site.identity,
+            "has_log": visit.site.log is not None,
+        }
+
+    def _render(self, name: str, visit: Visit, facts: Mapping[str, Any]) -> str:
+        def url(path: str, **parameters: Any) -> str:
+            """Return the address of a page, for the same application."""
+            chosen = {"app": visit.get("app"), **parameters}
+            given = {key: value for key, value in chosen.items() if value not in ("", None)}
+            return f"{self._root}{path}" + (f"?{urlencode(given)}" if given else "")
+
+        template = self._environment.get_template(f"{name}.html")
+        return template.render(**facts, url=url, root=self._root, visit=visit)

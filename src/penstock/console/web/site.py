@@ -1,0 +1,49 @@
+"""What all pages of a console read, and what it allows."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.console.applications import Applications
+    from penstock.log.base import TopicLog
+
+__all__ = ["Permissions", "Site"]
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What the visitors of a console may see and do.
+
+    Attributes:
+        messages: Whether they may see keys and values of messages.
+        masked: Paths in keys and values that are hidden, for example ``value.card``.
+        needs_token: Whether visitors need the token; without, the page says so.
+    """
+
+    messages: bool = True
+    masked: tuple[str, ...] = ()
+    needs_token: bool = True
+
+
+@dataclass(slots=True)
+class Site:
+    """A console.
+
+    Attributes:
+        applications: Its applications.
+        log: Its log; None beside a checkpoint alone.
+        permissions: What visitors may see and do.
+        root: The prefix of its addresses: empty, or ``/ui`` beside other servers at the same port.
+        is_stopping: Returns whether the server is to stop, so that streams must end.
+    """
+
+    applications: Applications
+    log: TopicLog | None
+    permissions: Permissions = field(default_factory=Permissions)
+    root: str = ""
+    is_stopping: Callable[[], bool] = bool
+    identity: str = field(default_factory=lambda: secrets.token_hex(4))

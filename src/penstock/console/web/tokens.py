@@ -1,0 +1,31 @@
+"""The token of this user's consoles, kept so that a bookmark works after a restart."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from penstock.serving.token import new_token
+from penstock.state.own_folder import create_file, own_folder, state_home
+
+__all__ = ["kept_token"]
+
+_FILE = "console-token"
+_LEAST = 32
+
+
+def kept_token() -> str:
+    """Return the token in this user's directory of state; the first call makes it, for this user alone to read.
+
+    Where nothing can be kept, the token is a new one.
+    """
+    folder = state_home() / "penstock"
+    place = folder / _FILE
+    with suppress(OSError):
+        own_folder(folder)
+        with suppress(FileExistsError), create_file(place) as file:
+            file.write(new_token().encode())
+        if not place.is_symlink() and not place.stat().st_mode & 0o077:
+            kept = place.read_text(encoding="ascii").strip()
+            if len(kept) >= _LEAST:
+                return kept
+    return new_token()

@@ -1,0 +1,134 @@
+"""Figures as text in templates: numbers, durations, times, small pictures."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from penstock.terminal.words import size, time_of
+
+__all__ = ["FILTERS"]
+
+_NONE = "-"
+_UNITS = ((1e9, "G"), (1e6, "M"), (1e4, "k"))
+_WIDTH, _HEIGHT = 160.0, 36.0
+
+
+def whole(value: float | None) -> str:
+    """Format a count in full.
+
+    >>> whole(1204113), whole(None)
+    ('1,204,113', '-')
+    """
+    return _NONE if value is None else f"{value:,.0f}"
+
+
+def short(value: float | None) -> str:
+    """Format a count or a rate in few characters.
+
+    >>> short(0.25), short(9.96), short(512), short(12480), short(1204113)
+    ('0.25', '10', '512', '12.5 k', '1.2 M')
+    """
+    if value is None:
+        return _NONE
+    for least, unit in _UNITS:
+        if abs(value) >= least:
+            return f"{value / (1000 if unit == 'k' else least):,.1f} {unit}"
+    if 0 < abs(value) < 9.95:
+        return f"{value:.2g}"
+    return f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """Format a length of time.
+
+    >>> seconds(0.0421), seconds(4.2), seconds(75), seconds(273_600), seconds(None)
+    ('42 ms', '4.2 s', '1 min 15 s', '3 d 4 h', '-')
+    """
+    if value is None:
+        return _NONE
+    if value == 0:
+        return "0 s"
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+    minutes = int(value) // 60
+    if minutes < 60:
+        return f"{minutes} min {int(value) % 60} s"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+
+
+def percent(value: float | None) -> str:
+    """Format a share.
+
+    >>> percent(0.614), percent(0.004), percent(0)
+    ('61 %', '0.4 %', '0 %')
+    """
+    if value is None:
+        return _NONE
+    return f"{value * 100:.1f} %" if 0 < value < 0.01 else f"{value * 100:.0f} %"
+
+
+def when(value_ms: int | None) -> Markup | str:
+    """Return a time as an element that the page shows in the reader's zone; in UTC without scripts."""
+    if value_ms is None or value_ms < 0:
+        return _NONE
+    text = time_of(value_ms)
+    try:
+        dt.datetime.fromtimestamp(value_ms / 1000, dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return text
+    return Markup('<time datetime="{}">{}</time>').format(text, text)
+
+
+def ago(value_ms: int | None) -> Markup | str:
+    """Return a time as an element that the page shows as an age."""
+    found = when(value_ms)
+    return found.replace("<time ", Markup("<time data-ago "), 1) if isinstance(found, Markup) else found
+
+
+def spark(values: Sequence[float | None], label: str = "") -> Markup:
+    """Return a line of values as a small picture, scaled from zero to its largest value."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return Markup('<svg class="spark" viewBox="0 0 160 36" aria-hidden="true"></svg>')
+    most = max(known) or 1
+    step = _WIDTH / (len(values) - 1)
+    points = [
+        f"{number * step:.1f},{_HEIGHT - 2 - (_HEIGHT - 4) * value / most:.1f}"
+        for number, value in enumerate(values)
+        if value is not None
+    ]
+    line = " ".join(points)
+    first, last = points[0].partition(",")[0], points[-1].partition(",")[0]
+    return Markup(
+        '<svg class="spark" viewBox="0 0 160 36" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<polygon points="{},36 {} {},36"/><polyline points="{}"/></svg>'
+    ).format(label, first, line, last, line)
+
+
+def plain(value: Any) -> str:
+    """Return the words of a name that was written for programs.
+
+    >>> plain("read_committed")
+    'read committed'
+    """
+    return str(value).replace("_", " ")
+
+
+FILTERS = {
+    "whole": whole,
+    "short": short,
+    "seconds": seconds,
+    "percent": percent,
+    "when": when,
+    "ago": ago,
+    "spark": spark,
+    "size": lambda value: _NONE if value is None else size(int(value)),
+    "plain": plain,
+}

@@ -1,0 +1,134 @@
+"""A console over figures that a run on Spark has reported, and a log with topics: what the browser tests look at."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.console.applications import Applications, OwnApplication
+from penstock.console.batch_line import BatchLine
+from penstock.console.documents import HISTORY, NOW, write_facts
+from penstock.console.drawing import drawing_of
+from penstock.console.recorder import Recorder, Watched
+from penstock.console.web.site import Permissions, Site
+from penstock.demo.access_log import config, topology
+from penstock.errors import StateError
+from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.formats import TopicFormat, note_formats
+from penstock.log.open import open_log
+from penstock.spark.batch.progress import BatchProgress
+
+APPLICATION = config["application.id"]
+PROGRESS = [BatchProgress(**each) for each in json.loads((Path(__file__).parent / "progress.json").read_text())]
+SYSTEMS = ("Windows", "macOS", "Linux", "Android", "iOS")
+
+
+def records(rows: list[tuple[int, str | None, str | None]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "timestamp": pa.array([row[0] for row in rows], pa.int64()),
+            "key": pa.array([None if row[1] is None else row[1].encode() for row in rows], pa.large_binary()),
+            "value": pa.array([None if row[2] is None else row[2].encode() for row in rows], pa.large_binary()),
+        }
+    )
+
+
+def fill(log: TopicLog, now_ms: int) -> None:
+    """The topics of the application, as far as it has read them and 60 records more, and one of orders in JSON."""
+    line = '10.0.0.7 - - [23/Nov/2026:04:03:24 +0000] "GET /shop HTTP/1.1" 200 512 "-" "Mozilla/5.0 (Windows NT)"'
+    log.create_topic("access_log", 4)
+    for partition in range(4):
+        count = 5500 + (60 if partition == 3 else 0)
+        rows = [(now_ms - 41_000 - (count - n) * 20, None, line) for n in range(count)]
+        log.append("access_log", partition, records(rows))
+    log.create_topic("os-check", 1)
+    log.create_topic("os-check-os-counts-repartition", 4)
+    log.create_topic("access_log-bad", 1)
+    log.append("access_log-bad", 0, records([(now_ms - 9_000, None, "rubbish <script>alert(1)</script>")]))
+    log.create_topic("orders", 3)
+    for n in range(300):
+        order = {"id": n, "user": f"u{n % 17}", "total": n * 1.5, "items": ["tea"] * (n % 4), "note": "<b>&</b>"}
+        value = json.dumps(order) if n % 50 else None
+        log.append("orders", n % 3, records([(now_ms - 600_000 + n * 1000, f"u{n % 17}", value)]))
+    log.create_topic("empty", 8)
+    note_formats(log, "shop", {"orders": TopicFormat("string", "json")})
+    log.commit_offsets("audit", {TopicPartition("orders", n): 60 for n in range(3)})
+    log.commit_offsets(APPLICATION, {TopicPartition("access_log", n): 5500 for n in range(4)})
+
+
+def history(now_ms: int, count: int = 400) -> list[BatchLine]:
+    """Batches of the last minutes, two a second."""
+    found = []
+    for n in range(count):
+        wave = 1 + 0.35 * math.sin(n / 17) + 0.1 * math.sin(n / 3)
+        steps = {"read": 0.02 * wave, "process": 0.21 * wave, "publish": 0.05, "write": 0.04 * wave}
+        seconds = round(sum(steps.values()) + 0.08, 4)
+        rows = int(2400 * wave)
+        at = now_ms - (count - n) * 500 - 3000
+        lag = int(300 + n * 3 * wave)
+        found.append(
+            BatchLine(n, at, seconds, rows, rows // 60, n % 9 // 8 * 12, lag, round(1.2 + wave / 3, 2), 41_000, steps)
+        )
+    return found
+
+
+@dataclass
+class Recorded:
+    """A console's site, its log, and its recorder, which more batches may be given to."""
+
+    site: Site
+    log: TopicLog
+    recorder: Recorder
+    root: Path
+    batches: int = 400
+
+    def batch(self, **changes: Any) -> int:
+        """Report one more batch."""
+        source = PROGRESS[self.batches % len(PROGRESS)]
+        facts = {name: getattr(source, name) for name in source.__slots__} | {"batch": self.batches} | changes
+        self.recorder(BatchProgress(**facts))
+        self.batches += 1
+        return self.batches - 1
+
+
+@contextmanager
+def recorded(root: Path, **permissions: Any) -> Iterator[Recorded]:
+    now_ms = time.time_ns() // 1_000_000
+    log = open_log(f"sqlite:///{root / 'log.db'}")
+    if not log.topics():
+        fill(log, now_ms)
+    log.acquire_lease(APPLICATION, "test", 600_000)
+    checkpoint = root / "checkpoint"
+    checkpoint.mkdir(exist_ok=True)
+    write_facts(str(checkpoint), NOW, {"lines": [line.row() for line in history(now_ms)]})
+    minutes = [[now_ms - n * 60_000, 120, 48.0, 288_000, 4800, 40, 300 + n] for n in range(200, 0, -1)]
+    write_facts(str(checkpoint), HISTORY, {"minutes": minutes})
+    recorder = Recorder(APPLICATION, lambda: "RUNNING")
+    facts = {
+        "mode": "micro_batch", "version": "0", "host": "worker-1", "pid": 1, "epoch": 3,
+        "guarantee": "exactly_once_v2", "log": log.url, "settings": {"application.id": APPLICATION}, "tasks": {"0": 4},
+    }  # fmt: skip
+    recorder.begin(Watched(str(checkpoint), log, ("access_log",), facts, lambda: drawing_of(topology)))
+
+    def queries() -> Any:
+        raise StateError("the figures are recorded: there is no state", hint="Run the application.")
+
+    own = OwnApplication(APPLICATION, recorder, queries)
+    applications = Applications(log, {"bootstrap.servers": log.url, "state.dir": str(root / "state")}, own=own)
+    found = Recorded(Site(applications, log, Permissions(**permissions)), log, recorder, root)
+    for _ in range(len(PROGRESS)):
+        found.batch()
+    try:
+        yield found
+    finally:
+        recorder.close()
+        applications.close()
+        log.close()
