@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["BatchSize"]
 
 _FIRST_RECORDS = 1_000
-_GROWTH = 8  # the largest step, both ways
+_GROWTH, _SHRINKING = 32, 8  # the largest steps
 _AIM_S = 0.5  # the time of a batch: short enough to commit, report and stop in between
 
 
@@ -24,10 +24,10 @@ class BatchSize:
     >>> size = BatchSize(20_000)
     >>> size.note(1_000, 0.01)
     >>> size.records
-    8000
-    >>> size.note(8_000, 4.0)
+    20000
+    >>> size.note(20_000, 4.0)
     >>> size.records
-    1000
+    2500
     """
 
     def __init__(self, most: int) -> None:
@@ -40,6 +40,6 @@ class BatchSize:
             return
         wanted = int(count * _AIM_S / max(seconds, 1e-9))
         if wanted < count:
-            self.records = max(1, wanted, self.records // _GROWTH)  # one slow batch may have had to wait
+            self.records = max(1, wanted, self.records // _SHRINKING)  # one slow batch may have had to wait
         elif count >= self.records:
             self.records = min(self._most, wanted, self.records * _GROWTH)

@@ -21,7 +21,7 @@ def test_quick_tasks_take_more_until_the_setting_is_reached() -> None:
     for _ in range(6):
         taken.append(size.records)
         size.note(size.records, size.records * 1e-6)
-    assert taken == [1_000, 8_000, 64_000, 100_000, 100_000, 100_000]
+    assert taken == [1_000, 32_000, 100_000, 100_000, 100_000, 100_000]
 
 
 def test_batches_of_slow_functions_last_half_a_second() -> None:
@@ -42,9 +42,9 @@ def test_one_slow_batch_does_not_count_for_long() -> None:
     size = BatchSize(10_000)
     size.note(1_000, 0.01)
     size.note(1, 1.0)
-    assert size.records == 1_000
-    size.note(1_000, 0.01)
-    assert size.records == 8_000
+    assert size.records == 1_250
+    size.note(1_250, 0.0125)
+    assert size.records == 10_000
 
 
 def test_small_batches_say_nothing_about_large_ones() -> None:

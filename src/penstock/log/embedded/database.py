@@ -25,7 +25,8 @@ _PAGE_BYTES = 16_384
 _CHECKPOINT_PAGES = 4_096  # 64 MiB of write-ahead log between checkpoints
 _KEEP_WAL_BYTES = 128 * 1024 * 1024
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.005  # between two looks for the writes of other processes
-_IDLE_AFTER_S, _IDLE_PAUSE_S = 1.0, 0.01  # the same after so long without any
+_IDLE_PAUSE_S = 0.02  # the longest of them after a silence of two seconds
+_PAUSE_OF_SILENCE = 0.01  # of the silence so far
 
 
 class Database:
@@ -90,11 +91,12 @@ class Database:
     def wait_for_write(self, version: int, timeout_s: float) -> int:
         """Wait until the log's version is no longer this one or until the time-out, and return its version.
 
-        Writes by other threads of this process end the wait at once, those by other processes within 5 ms, and within
-        10 ms after a second of silence.
+        Writes by other threads of this process end the wait at once, those by other processes within 5 ms; after a
+        silence within a hundredth of it, 20 ms at most.
         """
-        deadline = time.monotonic() + timeout_s
-        longest = _LONGEST_PAUSE_S if time.monotonic() - self._changed_s < _IDLE_AFTER_S else _IDLE_PAUSE_S
+        began = time.monotonic()
+        deadline = began + timeout_s
+        longest = min(max(_LONGEST_PAUSE_S, _PAUSE_OF_SILENCE * (began - self._changed_s)), _IDLE_PAUSE_S)
         pause = _FIRST_PAUSE_S if longest == _LONGEST_PAUSE_S else longest
         with self._written:
             writes = self._writes()

@@ -32,7 +32,7 @@ __all__ = ["hosted_threads", "run_thread"]
 
 _STEP_S = 0.1  # the longest wait for records, and so for a stop
 _HURRY_S = 0.01  # the same while a task is about to come
-_NOTE_S = 0.25
+_NOTE_S = 0.25  # the age of a report, but for long steps
 _ANSWER_S = 5.0
 _MOST_ON_DISK = 100  # named in the hello, which is short
 _MOST_LOGS = 4  # applications whose logs a worker keeps open from epoch to epoch
@@ -110,6 +110,7 @@ class _ThreadHost:
         self._job = job
         self._name = name
         self._report: dict[str, Any] = {"state": "starting"}
+        self._taken_s = 0.0  # when the control client has taken one
         self._restores = RestoreNotes()
         self._control: ControlClient | None = None
         self._counts: ThreadCounts | None = None
@@ -118,6 +119,7 @@ class _ThreadHost:
         """Return the newest report; called by the control client's thread."""
         if self._counts is not None:
             self._counts.sent()
+        self._taken_s = time.monotonic()
         return self._report
 
     def run(self, control: ControlClient) -> str:
@@ -167,7 +169,7 @@ class _ThreadHost:
             elif not has_changed:
                 time.sleep(_HURRY_S)
             now = time.monotonic()
-            if has_changed or now - noted > _NOTE_S:
+            if has_changed or self._is_due(now, noted):
                 self._note(thread, tasks)
                 noted = now
             if has_changed:
@@ -175,6 +177,12 @@ class _ThreadHost:
         thread.commit()
         self._note(thread, tasks)
         return "stopped"
+
+    def _is_due(self, now: float, noted: float) -> bool:
+        """Return whether a report is to be made anew as one will soon be taken: with many tasks it takes milliseconds."""
+        assert self._job.control is not None  # noqa: S101 - set by the engine
+        soon_s = self._taken_s + self._job.control.every_s - _NOTE_S
+        return now >= soon_s and (noted < soon_s or now - noted > _NOTE_S)
 
     def _assigned(self) -> Mapping[str, Any]:
         assert self._control is not None  # noqa: S101 - run() has set it
