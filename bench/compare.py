@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import shutil
 import signal
@@ -241,13 +242,14 @@ def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any,
     for peer, place in peers:
         if peer.name == "faust":
             continue
-        for mode, exactly_once in LATENCY_MODES.get(peer.name, (("", False),)):
+        modes = LATENCY_MODES.get(peer.name, (("", False),))
+        for (mode, exactly_once), commit_ms in itertools.product(modes, given.commit_interval_ms):
             if mode and mode not in given.modes:
                 continue
             conf = given.conf | ({"processing.mode": mode} if mode else {})
             row = peer_latency.measure(
                 comparison.bootstrap, comparison.root, peer, place, exactly_once=exactly_once, rate=given.rate,
-                seconds=given.seconds, conf=conf, commit_ms=given.commit_interval_ms,
+                seconds=given.seconds, conf=conf, commit_ms=commit_ms,
             ) | {"mode": mode}  # fmt: skip
             put(report["latency"], row)
             print(compare_report.latency_line(row), flush=True)
@@ -266,7 +268,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="of Penstock")
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--commit-interval-ms", type=int, help="for latency, of Penstock and Kafka Streams")
+    parser.add_argument(
+        "--commit-interval-ms", type=int, nargs="+", default=[None], help="for latency, of Penstock and Kafka Streams"
+    )
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a run, start-up included")
     parser.add_argument("--merge", action="store_true", help="into the results of that name; what is run is replaced")
     parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="further settings of Penstock")

@@ -92,6 +92,8 @@ def line(row: Row) -> str:
 
 def latency_line(row: Row) -> str:
     name = f"{row['peer']:9} {row['mode']:11} {'exactly once' if row['exactly_once'] else 'at least once':13}"
+    if row.get("commit_interval_ms") is not None:
+        name += f" {row['commit_interval_ms']:>4} ms"
     if row.get("p50_ms") is None:
         return f"latency {name} NO RESULT: {row.get('detail', '')[-600:]}"
     return (

@@ -2,6 +2,7 @@
 
 python bench/continuous_idle.py [--log sqlite|kafka] [--partitions 4] [--threads 2] [--idle 30] [--load 300] [--json FILE]
 python bench/continuous_idle.py --partitions 256 --load 0
+python bench/continuous_idle.py --minutes 60           # memory of an hour
 
 ``start_s`` is the time from a Spark session that is ready to stream threads that run. Idle cores are those of each kind of
 process: Spark's JVM, Python workers (stream threads, and Spark's own helpers), and this driver. Under load
@@ -109,9 +110,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--idle", type=float, default=30)
     parser.add_argument("--load", type=float, default=300)
+    parser.add_argument("--minutes", type=float, help="of light load, in place of --load")
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    given.load = given.load if given.minutes is None else 60 * given.minutes
     report: dict[str, Any] = machine.facts("bench/continuous_idle.py") | {"threads": given.threads}
     report |= {"partitions": given.partitions, "shape": given.shape, "log": given.log}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the session is not the application's own

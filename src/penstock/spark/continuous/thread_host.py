@@ -179,7 +179,7 @@ class _ThreadHost:
         return "stopped"
 
     def _is_due(self, now: float, noted: float) -> bool:
-        """Return whether a report is to be made anew as one will soon be taken: with many tasks it takes milliseconds."""
+        """Return whether to make a new report: one will soon be taken. With many tasks that takes milliseconds."""
         assert self._job.control is not None  # noqa: S101 - set by the engine
         soon_s = self._taken_s + self._job.control.every_s - _NOTE_S
         return now >= soon_s and (noted < soon_s or now - noted > _NOTE_S)
