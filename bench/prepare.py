@@ -36,7 +36,7 @@ def load(root: Path, topic: str, n: int) -> None:
     with open_log(log_url(root, topic)) as log:
         log.create_topic(topic, datasets.PARTITIONS)
         for frame in frames(topic, n):
-            _append(log, topic, frame)
+            append_frame(log, topic, frame)
             for part in frame.select("timestamp", pl.col("key", "value").cast(pl.Binary)).iter_slices(PARQUET_ROWS):
                 part.write_parquet(files / f"{number:05}.parquet", compression="lz4")
                 number += 1
@@ -44,7 +44,7 @@ def load(root: Path, topic: str, n: int) -> None:
     pl.concat(kept).write_parquet(root / f"{topic}.parquet", compression="lz4")
 
 
-def _append(log: EmbeddedLog, topic: str, frame: pl.DataFrame) -> None:
+def append_frame(log: EmbeddedLog, topic: str, frame: pl.DataFrame) -> None:
     if "partition" not in frame.columns:
         records = datasets.records(frame)
         frame = frame.with_columns(partition=pl.Series(partitions_for(records.column("key"), datasets.PARTITIONS)))

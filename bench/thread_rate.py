@@ -66,6 +66,13 @@ def planned_app(topology: Topology, config: StreamsConfig, log: Any, root: str) 
     return ThreadApp(topology, config, plan, by_store, numbers, root, log.identity())
 
 
+def cpu_steps() -> None:
+    """Time a thread's steps by CPU time: what waits is not work."""
+    thread_module.time = types.SimpleNamespace(
+        perf_counter=time.process_time, monotonic=time.monotonic, time_ns=time.time_ns
+    )
+
+
 def measure(workload: str, bootstrap: str, given: argparse.Namespace) -> dict[str, Any]:
     url = f"kafka://{bootstrap}"
     clients = log_settings(StreamsConfig({"application.id": "rate", "bootstrap.servers": url} | given.conf))
@@ -116,10 +123,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     given.conf = dict(each.split("=", 1) for each in given.conf)
-    # Steps are timed by CPU time here: what waits is not work.
-    thread_module.time = types.SimpleNamespace(
-        perf_counter=time.process_time, monotonic=time.monotonic, time_ns=time.time_ns
-    )
+    cpu_steps()
     report = machine.facts("bench/thread_rate.py") | {"results": []}
     with contextlib.ExitStack() as stack:
         root = (given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-")))).absolute()

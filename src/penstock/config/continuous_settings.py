@@ -54,7 +54,7 @@ CONTINUOUS: tuple[tuple[str, Kind, Any, str], ...] = (
     (
         "max.poll.records",
         integer(1),
-        100_000,
+        250_000,
         (
             "Most records that a stream thread's task processes at once (Kafka: 1000; here they are columns). It takes "
             "fewer if its functions are so slow that a batch would last longer than half a second."
