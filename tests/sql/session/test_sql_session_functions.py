@@ -48,3 +48,23 @@ def test_a_function_is_registered_while_the_session_runs(tmp_path):
         assert session.register(shouted) == ("SHOUTED",)
         session.execute(QUERY)
         assert "LOUD" in session.catalog.sources
+
+
+def test_a_missing_function_of_an_earlier_session_is_named_with_its_place_and_the_remedy(tmp_path):
+    @udf
+    def shouted(text: str) -> str:
+        return text.upper()
+
+    config = {"bootstrap.servers": str(tmp_path / "log.db")}
+    with SqlSession(config, queries="wait") as session:
+        session.register(shouted)
+        session.execute(CLICKS + QUERY)
+    with pytest.raises(SqlError) as raised:
+        SqlSession(config, queries="wait")
+    assert "CREATE STREAM loud AS SELECT" in raised.value.message
+    assert "not loaded: SHOUTED (" in raised.value.message
+    assert "test_sql_session_functions.py" in raised.value.message
+    assert "ksql.extension.modules=" in raised.value.hint
+    with SqlSession(config, queries="wait", functions=[shouted]) as again:
+        assert again.holder is None, "the session that could not be opened holds nothing"
+        assert "LOUD" in again.catalog.sources

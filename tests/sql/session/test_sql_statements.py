@@ -96,6 +96,21 @@ def test_to_explain_a_statement_does_not_run_it(session: SqlSession) -> None:
     assert list(session.queries) == ["CTAS_PAGES_0"]
 
 
+@pytest.mark.parametrize(
+    ("query", "expression", "fact"),
+    [
+        ("SELECT id * 2 AS twice FROM clicks", "CLICKS.ID * 2", "a stream up to its present end"),
+        ("SELECT COUNT(*) FROM clicks EMIT CHANGES", "KSQL_AGG_VARIABLE_0", "push query: rows as they come"),
+        ("SELECT n + 1 AS more FROM pages WHERE page = '/a'", "PAGES.N + 1", "1 key of the state of CTAS_PAGES_0"),
+    ],
+)
+def test_a_select_is_explained_without_a_key(session: SqlSession, query: str, expression: str, fact: str) -> None:
+    found = one(session, f"EXPLAIN {query};")
+    assert expression in [text for text, _, _ in found.expressions]
+    assert any(fact in value for _, value in found.facts)
+    assert ("topics: [clicks]" in found.topology) == ("clicks" in query)
+
+
 def test_print_shows_the_records_of_a_topic(session: SqlSession) -> None:
     session.execute("INSERT INTO clicks (id, page, rowtime) VALUES (1, '/a', 10);")
     found = one(session, "PRINT clicks FROM BEGINNING LIMIT 1;")

@@ -120,7 +120,8 @@ class Renderer:
             self._console.print(Text.assemble((f"{name}: ", "bold"), value))
 
     def _explained(self, result: Explained) -> None:
-        self._console.print(Text(result.topology.rstrip()))
+        if result.topology:
+            self._console.print(Text(result.topology.rstrip()))
         self._rows(("Expression", "Type", "Back end"), result.expressions)
         for name, value in result.facts:
             self._console.print(Text(f"{name}: {value}"))

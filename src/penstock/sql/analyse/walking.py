@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.sql.analyse.plans import Derived, Expression, QueryPlan, Read, Step
 
-__all__ = ["expressions_in", "expressions_of", "reads_of", "steps_below"]
+__all__ = ["expressions_below", "expressions_in", "reads_of", "steps_below"]
 
 
 def steps_below(step: Step) -> Iterator[Step]:
@@ -25,9 +25,9 @@ def reads_of(plan: QueryPlan) -> Iterator[Read]:
     return (step for step in steps_below(plan.root) if isinstance(step, Read) and not isinstance(step, Derived))
 
 
-def expressions_of(plan: QueryPlan) -> Iterator[Expression]:
+def expressions_below(root: Step) -> Iterator[Expression]:
     """The expressions of a plan, sources first."""
-    for step in reversed(list(steps_below(plan.root))):
+    for step in reversed(list(steps_below(root))):
         yield from expressions_in(step)
 
 

@@ -9,13 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from penstock.api.builder import StreamsBuilder
-from penstock.config import StreamsConfig
-from penstock.errors import StateError
-from penstock.query import StateQueryRequest, StateQueryResult
-from penstock.query.execute import run_query
-from penstock.sql.analyse import QueryPlan, refusal
-from penstock.sql.compile import compile_query
+from penstock.sql.analyse import refusal
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.parse.tokens import Position
@@ -99,28 +93,8 @@ def _table_rows(plan: PullPlan, host: QueryHost, errors: EvaluationErrors, at: P
         return source_rows(plan.source, (record for record in records if record is not None), settings)
     running = host.queries.get(plan.writer.id)
     app = None if running is None else running.app
-    query = app.query if app is not None else partial(_committed, plan.writer, host)
+    query = app.query if app is not None else partial(host.committed.query, plan.writer)
     return TableRows(plan.writer, QueriedStores(query), errors=errors).rows(plan.lookup, plan.starts)
-
-
-def _committed(writer: QueryPlan, host: QueryHost, request: StateQueryRequest) -> StateQueryResult:
-    """Query the committed state of a query that does not run in this process: another one may run it, or none."""
-    from penstock.spark.queries.committed import open_committed
-
-    builder = StreamsBuilder()
-    compile_query(writer, builder)
-    config = StreamsConfig(host.app_settings(writer.id, dict(writer.settings)))
-    state = open_committed(builder.build(), config)
-    try:
-        if request.store not in state.stores():
-            raise StateError(
-                f"the query {writer.id}, which keeps the table, has no committed state yet",
-                hint="It has state as soon as it has run: see SHOW QUERIES.",
-                store=request.store,
-            )
-        return run_query(state, request, is_active=False)
-    finally:
-        state.close()
 
 
 def _followed(plan: PushPlan, host: QueryHost, at: Position) -> Answer:

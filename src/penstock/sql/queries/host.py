@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from penstock.log.base import TopicLog
 from penstock.sql.analyse import QueryPlan
 from penstock.sql.catalog import Catalog
+from penstock.sql.queries.committed import CommittedQueries
 
 __all__ = ["QueryHost", "RunningQuery"]
 
@@ -52,6 +53,11 @@ class QueryHost(Protocol):
     @property
     def queries(self) -> Mapping[str, RunningQuery]:
         """The persistent queries by id."""
+        ...
+
+    @property
+    def committed(self) -> CommittedQueries:
+        """The committed state of queries that do not run in this process."""
         ...
 
     def app_settings(self, query_id: str, settings: Mapping[str, str]) -> dict[str, Any]:

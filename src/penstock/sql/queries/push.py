@@ -11,6 +11,7 @@ from penstock.api.builder import StreamsBuilder
 from penstock.serde.windowed import Windowed
 from penstock.sql.compile.queries import compile_results
 from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.queries.intervals import emit_intervals
 from penstock.sql.queries.ordering import ordered
 from penstock.sql.queries.plans import COMPLETED, LIMIT_REACHED, PushPlan, ResultRow, Results
 from penstock.testing import TopologyTestDriver
@@ -19,7 +20,6 @@ from penstock.testing.queues import RawRecord
 __all__ = ["TransientTask", "results_of_records", "rows_of_records"]
 
 CLOCK_RECORDS = 500  # records between two looks at the clock while there is always another one
-EMIT = "__emit.interval.ms.kstreams.windowed.aggregation__"
 SETTINGS = {"statestore.cache.max.bytes": 0, "deserialization.exception.handler": "continue"}
 
 
@@ -45,9 +45,7 @@ class TransientTask:
         stream.foreach(self._collect)
         topology = builder.build()
         self._internal = tuple(topology.internal_topics)
-        given = {name.removeprefix("ksql.streams."): value for name, value in plan.settings}
-        emit = {EMIT: int(given[EMIT])} if EMIT in given else {}
-        self._driver = TopologyTestDriver(topology, {**settings, **SETTINGS, **emit})
+        self._driver = TopologyTestDriver(topology, {**settings, **SETTINGS, **emit_intervals(plan.settings)})
 
     def _collect(self, key: Any, value: Any) -> None:
         if value is not None:

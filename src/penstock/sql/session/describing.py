@@ -1,4 +1,4 @@
-"""DESCRIBE and EXPLAIN."""
+"""DESCRIBE."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from penstock.groups.lag import lag
-from penstock.sql.analyse import QueryPlan, apply, refusal
+from penstock.sql.analyse import refusal
 from penstock.sql.analyse.statements import library_of
-from penstock.sql.analyse.walking import expressions_of
 from penstock.sql.catalog import Source
-from penstock.sql.compile.back_ends import back_end
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
-from penstock.sql.parse import statement_nodes as s
-from penstock.sql.parse.query_nodes import Query as QueryNode
 from penstock.sql.parse.tokens import Position
-from penstock.sql.results import Described, Explained, Listing
+from penstock.sql.results import Described, Listing
 from penstock.sql.session.listing import errors_of, functions_of
-from penstock.sql.session.running import topology_of
 from penstock.sql.session.workspace import Workspace
 
-__all__ = ["describe", "describe_all", "explain", "explained"]
+__all__ = ["describe", "describe_all"]
 
 Facts = list[tuple[str, str]]
 
@@ -117,46 +112,3 @@ def _function(name: str, at: Position, work: Workspace) -> Described:
     near = get_close_matches(name.upper(), [known for known, _ in functions_of(work)], 1, 0.6)
     hint = f"Did you mean {near[0]}?" if near else "SHOW FUNCTIONS lists the functions."
     raise refusal(at, f"Can't find any functions with the name '{name}'", hint)
-
-
-def explain(parsed: Parsed, work: Workspace) -> Explained:
-    """Answer EXPLAIN of a running query, or of a statement, which is not run.
-
-    Raises:
-        SqlError: There is no such query, or the statement is refused.
-    """
-    statement = parsed.statement
-    assert isinstance(statement, c.Explain)  # noqa: S101 - dispatched by this type
-    subject = statement.subject
-    if isinstance(subject, str):
-        query = work.queries.get(subject)
-        if query is None:
-            near = work.catalog.nearest(subject, work.queries)
-            hint = f"Did you mean {near}?" if near else "SHOW QUERIES lists the queries."
-            raise refusal(statement.at, f"Query with id:{subject} does not exist", hint)
-        facts = (("state", query.state), ("errors", errors_of(query)))
-        return replace(explained(query.plan), id=subject, facts=facts, statement=parsed.text)
-    return replace(explained(plan_of(subject, work)), statement=parsed.text)
-
-
-def plan_of(statement: c.Statement, work: Workspace) -> QueryPlan:
-    """The plan of a statement that has a query; a SELECT is planned as one that writes a stream or table."""
-    changed = work.catalog.copy()
-    if isinstance(statement, QueryNode):
-        from penstock.sql.analyse.queries import analyse_query
-
-        is_table = analyse_query(statement, "EXPLAINED", changed, library_of(changed)).step.is_table
-        statement = s.CreateAs("TABLE" if is_table else "STREAM", "EXPLAINED", statement, at=statement.at)
-    if not isinstance(statement, s.CreateAs | s.InsertInto):
-        raise refusal(statement.at, "EXPLAIN takes a statement with a query, or the id of a running query")
-    applied = apply(statement, changed)
-    if applied.query is None:
-        raise refusal(statement.at, applied.message)
-    return applied.query
-
-
-def explained(plan: QueryPlan) -> Explained:
-    """The topology of a plan, and the back end of each of its expressions."""
-    described = str(topology_of(plan).describe())
-    expressions = tuple((each.text, str(each.type), back_end(each)) for each in expressions_of(plan))
-    return Explained("", described, expressions, plan.to_json())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -33,15 +33,18 @@ class Entry:
         text: The statement.
         settings: The settings under which it ran.
         made: The number of queries that had been made before it.
+        functions: The Python functions that it calls, each with the file and line where it was.
     """
 
     text: str
     settings: Mapping[str, str]
     made: int
+    functions: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The entry as plain data."""
-        return {"statement": self.text, "settings": dict(self.settings), "made": self.made}
+        found = {"statement": self.text, "settings": dict(self.settings), "made": self.made}
+        return {**found, "functions": dict(self.functions)} if self.functions else found
 
 
 class Journal:
@@ -103,7 +106,7 @@ class Journal:
         try:
             body = json.loads(value or b"")
             checksum = body.pop("checksum")
-            entry = Entry(body["statement"], body["settings"], body["made"])
+            entry = Entry(body["statement"], body["settings"], body["made"], body.get("functions", {}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damaged(number, "cannot be read") from error
         if checksum != _checksum(self._last, body):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,8 +18,9 @@ from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.query_nodes import Query as QueryNode
 from penstock.sql.parse.tokens import quoted
 from penstock.sql.queries import select
+from penstock.sql.queries.committed import CommittedQueries
 from penstock.sql.results import Rows, StatementResult
-from penstock.sql.session import asserting, changing, describing, listing, printing
+from penstock.sql.session import asserting, changing, describing, explaining, listing, printing
 from penstock.sql.session.exporting import exported
 from penstock.sql.session.running import Query
 from penstock.sql.session.settings import SessionSettings
@@ -47,7 +48,7 @@ HANDLERS: dict[type, Handler] = {
     c.Show: listing.show,
     c.Describe: describing.describe,
     c.DescribeAll: describing.describe_all,
-    c.Explain: describing.explain,
+    c.Explain: explaining.explain,
     c.Print: printing.print_topic,
     c.AssertTopic: asserting.assert_topic,
     c.AssertSchema: asserting.assert_schema,
@@ -69,8 +70,10 @@ class SqlSession:
         queries: "run" runs persistent queries from now on; "wait" only notes them, for `catch_up` or another session.
         spark: The Spark session to run in; by default one of its own, started with the first query.
         scripts: Whether RUN SCRIPT may read files; not for statements that come from elsewhere.
+        functions: Python functions, or modules with such, that statements of earlier sessions call.
 
     Raises:
+        SqlError: A statement of an earlier session cannot be applied, as a Python function that it calls is missing.
         ConfigError: A setting is wrong.
         LogError: The log cannot be opened, or the statements in it have been changed.
 
@@ -88,11 +91,13 @@ class SqlSession:
         queries: Literal["run", "wait"] = "run",
         spark: Any = None,
         scripts: bool = False,
+        functions: Sequence[Any] = (),
     ) -> None:
         self._scripts, self._runs_scripts = 0, scripts
         self.settings = SessionSettings.of(config)
         self._lock = threading.RLock()
-        self._work = Workspace(self.settings, open_log(self.settings.log, self.settings.app), spark)
+        self._committed = CommittedQueries(self.app_settings)
+        self._work = Workspace(self.settings, open_log(self.settings.log, self.settings.app), spark, functions)
         self._work.runs = queries == "run" and self._work.holder is None
         self._closed = False
         if self._work.runs:
@@ -131,6 +136,11 @@ class SqlSession:
     def queries(self) -> Mapping[str, Query]:
         """The persistent queries by id."""
         return self._work.queries
+
+    @property
+    def committed(self) -> CommittedQueries:
+        """The committed state of queries that do not run in this process."""
+        return self._committed
 
     @property
     def holder(self) -> str | None:
@@ -233,6 +243,7 @@ class SqlSession:
     def close(self) -> None:
         """Stop the queries, which the next session goes on with, and close the log. Safe to call twice."""
         self._closed = True
+        self._committed.close()
         self._work.close()
 
     def __enter__(self) -> Self:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.errors import FencedError, InvalidStateError, PenstockError
+from penstock.errors import FencedError, InvalidStateError, PenstockError, SqlError
 from penstock.log.base import Lease, TopicLog
 from penstock.sql.analyse import Applied, apply
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse.command_nodes import Steer
+from penstock.sql.parse.lexer import tokenize
 from penstock.sql.session.inferring import inference
 from penstock.sql.session.journal import Entry, Journal
 from penstock.sql.session.running import Query, QueryRunner
@@ -37,6 +38,10 @@ class Workspace:
         settings: The settings of the session.
         log: The log; closed with the workspace.
         spark: The Spark session to run in.
+        functions: Python functions, beside those of the settings.
+
+    Raises:
+        SqlError: A statement of the catalog cannot be applied; nothing is held or open.
 
     Attributes:
         catalog: Streams, tables, types, settings.
@@ -46,7 +51,9 @@ class Workspace:
         holder: The session that may change the catalog, if it is not this one.
     """
 
-    def __init__(self, settings: SessionSettings, log: TopicLog, spark: Any = None) -> None:
+    def __init__(
+        self, settings: SessionSettings, log: TopicLog, spark: Any = None, functions: Sequence[Any] = ()
+    ) -> None:
         self.settings = settings
         self.log = log
         self.runner = QueryRunner(settings, spark)
@@ -57,8 +64,13 @@ class Workspace:
         self.catalog = Catalog(infer=inference(settings.app), functions=settings.functions())
         self._lease: Lease | None = None
         self._closed = threading.Event()
-        self._take_lease()
-        self._restore()
+        try:
+            self.catalog.functions.add(*functions)
+            self._take_lease()
+            self._restore()
+        except PenstockError:
+            self.close()
+            raise
         self.catalog.settings.update(settings.statements)
 
     def _take_lease(self) -> None:
@@ -88,13 +100,35 @@ class Workspace:
             self.catalog.topics = known_topics(self.log)
             self.catalog.settings = dict(entry.settings)
             self.catalog.made = entry.made
-            for parsed in parse_script(entry.text):
-                self.replay(parsed)
+            try:
+                for parsed in parse_script(entry.text):
+                    self.replay(parsed)
+            except SqlError as error:
+                raise self._not_restored(entry, error) from error
         self.catalog.settings = {}
         for plan in self.catalog.queries.values():
             query = self.runner.add(plan)
             query.paused = plan.id in self.paused
         self.catalog.topics = known_topics(self.log)
+
+    def _not_restored(self, entry: Entry, error: SqlError) -> SqlError:
+        text = " ".join(entry.text.split())[:120]
+        where = f"the catalog of service {self.settings.service!r} cannot be opened: {text}"
+        known = self.catalog.functions.declared
+        missing = [f"{name} ({origin})" for name, origin in entry.functions.items() if name not in known]
+        if not missing:
+            return SqlError(f"{where} cannot be applied again: {error.message}", hint=error.hint)
+        return SqlError(
+            f"{where} calls Python functions that are not loaded: {', '.join(missing)}",
+            hint="Name their file or module: penstock sql -c ksql.extension.modules=FILE; or pass them: "
+            "SqlSession(config, functions=[...]).",
+        )
+
+    def _functions_in(self, text: str) -> dict[str, str]:
+        """The Python functions that a statement may call, each with the place where it is."""
+        declared = self.catalog.functions.declared
+        words = {token.key for token in tokenize(text).tokens} if declared else set()
+        return {name: notes[0].about.origin for name, notes in declared.items() if notes and name in words}
 
     def replay(self, parsed: Parsed) -> None:
         """Apply a statement of the journal."""
@@ -135,7 +169,8 @@ class Workspace:
 
     def commit(self, changed: Catalog, text: str) -> None:
         """Write a statement to the journal, and use the catalog that it has made."""
-        self.journal.append(Entry(f"{text};", dict(self.catalog.settings), self.catalog.made))
+        entry = Entry(f"{text};", dict(self.catalog.settings), self.catalog.made, self._functions_in(text))
+        self.journal.append(entry)
         self.catalog = changed
 
     def close(self) -> None:

@@ -18,8 +18,9 @@ from penstock.sql.compile import compile_query, source_serdes
 from penstock.sql.functions import UserFunctions
 from penstock.sql.parse import parse_script
 from penstock.sql.parse.statement_nodes import CreateSource
+from penstock.sql.queries.intervals import emit_intervals
 from penstock.sql.testing.cases import Case
-from penstock.sql.testing.live import DRIVER_SETTINGS, EMIT
+from penstock.sql.testing.live import DRIVER_SETTINGS
 from penstock.sql.testing.matching import differences
 from penstock.sql.testing.posts import post_differences
 from penstock.sql.testing.schemas import CaseSchemas
@@ -162,8 +163,7 @@ class Run:
 
     @staticmethod
     def _settings(plan: QueryPlan) -> dict[str, Any]:
-        given = {name.removeprefix("ksql.streams."): value for name, value in plan.settings}
-        return {EMIT: int(given[EMIT])} if EMIT in given else {}
+        return emit_intervals(plan.settings)
 
     def differences(self) -> list[str]:
         """Run the case, and compare."""

@@ -12,14 +12,14 @@ from penstock.serde.binding import bound, configured
 from penstock.sql.analyse import InsertedRow, QueryPlan
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.compile import compile_query, source_serdes
+from penstock.sql.queries.intervals import emit_intervals
 from penstock.sql.testing.schemas import CaseSchemas
 from penstock.sql.testing.topics import TestRecord
 from penstock.testing import TopologyTestDriver
 
-__all__ = ["DRIVER_SETTINGS", "EMIT", "LiveQueries"]
+__all__ = ["DRIVER_SETTINGS", "LiveQueries"]
 
 DRIVER_SETTINGS = {"statestore.cache.max.bytes": 0, "deserialization.exception.handler": "continue"}
-EMIT = "__emit.interval.ms.kstreams.windowed.aggregation__"
 INSERTED_AT = 1_600_000_000_000  # milliseconds: the time of the first row that says none; each further one is later
 MAX_PASSED = 10_000  # records that follow from one: queries that feed each other would never end
 
@@ -61,8 +61,8 @@ class LiveQueries:
         builder = StreamsBuilder()
         compile_query(plan, builder)
         given = {name.removeprefix("ksql.streams."): value for name, value in plan.settings}
-        emit = {EMIT: int(given[EMIT])} if EMIT in given else {}
-        driver = TopologyTestDriver(builder.build(), {**DRIVER_SETTINGS, **self.schemas.settings, **emit})
+        settings = {**DRIVER_SETTINGS, **self.schemas.settings, **emit_intervals(plan.settings)}
+        driver = TopologyTestDriver(builder.build(), settings)
         self._running[query_id] = (plan, driver)
         if given.get("auto.offset.reset", "earliest") == "latest":
             return

@@ -1,0 +1,92 @@
+"""EXPLAIN: the topology of a query, and the back end of each of its expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock.api.builder import StreamsBuilder
+from penstock.sql.analyse import QueryPlan, apply, refusal
+from penstock.sql.analyse.plans import Expression, plain
+from penstock.sql.analyse.walking import expressions_below
+from penstock.sql.compile import compile_results
+from penstock.sql.compile.back_ends import back_end
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.sql.parse import Parsed
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse import statement_nodes as s
+from penstock.sql.parse.query_nodes import Query as QueryNode
+from penstock.sql.queries.analyse import plan_query
+from penstock.sql.queries.plans import KeyLookup, PullPlan, PushPlan, RangeLookup
+from penstock.sql.results import Explained
+from penstock.sql.session.listing import errors_of
+from penstock.sql.session.running import topology_of
+from penstock.sql.session.workspace import Workspace
+
+__all__ = ["explain", "explained"]
+
+
+def explain(parsed: Parsed, work: Workspace) -> Explained:
+    """Answer EXPLAIN of a running query, of a SELECT, or of a statement with a query; the latter are not run.
+
+    Raises:
+        SqlError: There is no such query, or the statement is refused.
+    """
+    statement = parsed.statement
+    assert isinstance(statement, c.Explain)  # noqa: S101 - dispatched by this type
+    subject = statement.subject
+    if isinstance(subject, QueryNode):
+        plan = plan_query(subject, work.catalog.copy(), parsed.text)
+        found = _pushed(plan) if isinstance(plan, PushPlan) else _pulled(plan)
+        return replace(found, statement=parsed.text)
+    if not isinstance(subject, str):
+        return replace(explained(_plan_of(subject, work)), statement=parsed.text)
+    query = work.queries.get(subject)
+    if query is None:
+        near = work.catalog.nearest(subject, work.queries)
+        hint = f"Did you mean {near}?" if near else "SHOW QUERIES lists the queries."
+        raise refusal(statement.at, f"Query with id:{subject} does not exist", hint)
+    facts = (("state", query.state), ("errors", errors_of(query)))
+    return replace(explained(query.plan), id=subject, facts=facts, statement=parsed.text)
+
+
+def _plan_of(statement: c.Statement, work: Workspace) -> QueryPlan:
+    if not isinstance(statement, s.CreateAs | s.InsertInto):
+        raise refusal(statement.at, "EXPLAIN takes a statement with a query, or the id of a running query")
+    applied = apply(statement, work.catalog.copy())
+    if applied.query is None:
+        raise refusal(statement.at, applied.message)
+    return applied.query
+
+
+def explained(plan: QueryPlan) -> Explained:
+    """The topology of a plan, and the back end of each of its expressions."""
+    return Explained("", str(topology_of(plan).describe()), _back_ends(expressions_below(plan.root)), plan.to_json())
+
+
+def _pushed(plan: PushPlan) -> Explained:
+    builder = StreamsBuilder()
+    compile_results(plan.root, builder, EvaluationErrors())
+    kind = "push query: rows as they come" if plan.until == "never" else "pull query: a stream up to its present end"
+    facts = (("kind", kind), ("reads", ", ".join(f"{each.name} (topic {each.topic})" for each in plan.reads)))
+    document = {"reads": [each.name for each in plan.reads], "root": plain(plan.root)}
+    return Explained("", str(builder.build().describe()), _back_ends(expressions_below(plan.root)), document, facts)
+
+
+def _pulled(plan: PullPlan) -> Explained:
+    match plan.lookup:
+        case KeyLookup(keys=keys):
+            lookup = f"{len(keys):,} {'key' if len(keys) == 1 else 'keys'}"
+        case RangeLookup():
+            lookup = "a range of keys"
+        case _:
+            lookup = "all rows"
+    kept = f"the state of {plan.writer.id}" if plan.writer is not None else f"the topic {plan.source.topic}"
+    used = (plan.where, *plan.values) if plan.where is not None else plan.values
+    document = {"reads": [plan.source.name], "lookup": lookup}
+    facts = (("kind", "pull query of a table"), ("reads", f"{lookup} of {kept}"))
+    return Explained("", "", _back_ends(used), document, facts)
+
+
+def _back_ends(expressions: Iterable[Expression]) -> tuple[tuple[str, str, str], ...]:
+    return tuple((each.text, str(each.type), back_end(each)) for each in expressions)
