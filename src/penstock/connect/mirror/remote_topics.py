@@ -40,14 +40,20 @@ class RemoteTopics:
 
     def _prepare(self, info: TopicInfo, known: dict[str, TopicInfo]) -> None:
         remote = self._policy.remote_topic(self._flow.source.alias, info.name)
-        config = {name: value for name, value in info.config.items() if self._properties.takes(name)}
         there = known.get(remote)
+        synced = self._flow.setting("sync.topic.configs.enabled")
+        if there is not None and there.partitions >= info.partitions and not synced:
+            return
+        settings = self._source.topic(info.name).config  # a listing of topics has none over Kafka
+        config = {name: value for name, value in settings.items() if self._properties.takes(name)}
         if there is None:
             with contextlib.suppress(TopicExistsError):  # another mirror was faster
                 self._target.create_topic(remote, info.partitions, config)
             return
         if there.partitions < info.partitions:
             self._target.create_partitions(remote, info.partitions)
-        changed = {name: value for name, value in config.items() if there.config.get(name) != value}
-        if changed and self._flow.setting("sync.topic.configs.enabled"):
-            self._target.alter_config(remote, changed)
+        if synced:
+            present = self._target.topic(remote).config
+            changed = {name: value for name, value in config.items() if present.get(name) != value}
+            if changed:
+                self._target.alter_config(remote, changed)

@@ -64,7 +64,7 @@ class MirrorSource:
             return
         offsets = fetched.records.column("offset").to_numpy()
         remote = self._topics.remote(place)
-        first = self._target.end_offset(remote.topic, remote.partition)
+        first = self._end(remote)
         flow = f"{self._flow.source.alias}-{self._flow.target.alias}"
         with self._target.transaction(f"mirror-{flow}-{place.topic}-{place.partition}") as transaction:
             transaction.append(remote.topic, remote.partition, fetched.records.drop_columns(["offset"]))
@@ -75,8 +75,12 @@ class MirrorSource:
 
     def _written_at(self, remote: TopicPartition, first: int, count: int) -> int | None:
         """The offset of the first copy; None if others have written too, so that it is not known."""
-        ends = self._target.end_offset(remote.topic, remote.partition)
+        ends = self._end(remote)
         return first if 0 <= ends - first - count <= 1 else None  # Kafka ends a transaction with a marker
+
+    def _end(self, remote: TopicPartition) -> int:
+        """The end of a partition of the target, with all that is committed already."""
+        return self._target.settled_ends([remote])[remote]
 
     def _sync(self, place: TopicPartition, offsets: np.ndarray, first: int | None) -> None:
         if first is None:
