@@ -7,6 +7,7 @@ from penstock.connect.connectors.datagen import DatagenSource
 from penstock.connect.connectors.http import webhook
 from penstock.connect.connectors.http_source import http_poll
 from penstock.connect.connectors.objects import ObjectSinkConnector
+from penstock.connect.connectors.postgres import PostgresChangesConnector
 from penstock.connect.connectors.search_sink import SearchSinkConnector
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
@@ -17,6 +18,7 @@ __all__ = ["LIBRARY"]
 LIBRARY: tuple[type[Connector], ...] = (
     DatagenSource,
     ObjectSinkConnector,
+    PostgresChangesConnector,
     SearchSinkConnector,
     SqlSinkConnector,
     SqlSourceConnector,

@@ -193,8 +193,10 @@ class SqlSinkTask(SinkTask):
 
             make: Any = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
             statement = make(table).values(dict(row))
-            changed = statement.on_conflict_do_update(key, set_=rest) if rest else statement.on_conflict_do_nothing(key)
-            connection.execute(changed)
+            if rest:
+                connection.execute(statement.on_conflict_do_update(index_elements=key, set_=rest))
+            else:
+                connection.execute(statement.on_conflict_do_nothing(index_elements=key))
             return
         same = _same(table, {column: row[column] for column in key})
         if rest and connection.execute(table.update().where(*same).values(rest)).rowcount:

@@ -1,0 +1,75 @@
+"""A PostgreSQL server of Debian's for tests, on a socket and a port of its own."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+__all__ = ["PostgresServer", "postgres"]
+
+FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
+
+
+def _program(name):
+    found = [folder / name for folder in FOLDERS if (folder / name).exists()]
+    return str(found[0]) if found else shutil.which(name)
+
+
+class PostgresServer:
+    """A server with logical decoding, without durability."""
+
+    def __init__(self):
+        self.user = "postgres" if os.geteuid() == 0 else None  # the server refuses to run as root
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-"))
+        if self.user:
+            shutil.chown(self.folder, self.user)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        data = str(self.folder / "data")
+        self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")
+        options = f"-p {self.port} -k {self.folder} -h 127.0.0.1 -c wal_level=logical -c fsync=off -c max_wal_senders=4"
+        self._run("pg_ctl", "-D", data, "-o", options, "-l", str(self.folder / "log"), "-w", "start")
+
+    @property
+    def url(self):
+        return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/postgres"
+
+    def execute(self, *statements):
+        """Run statements, each in a transaction; the rows of the last one."""
+        import psycopg
+
+        with psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", autocommit=True) as connection:
+            for each in statements:
+                cursor = connection.execute(each)
+            return cursor.fetchall() if cursor.description else []
+
+    def stop(self):
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", "immediate", "-w", "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, name, *arguments):
+        done = subprocess.run(
+            [_program(name), *arguments],
+            user=self.user,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{name} has failed with {done.returncode}"
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    if not _program("initdb"):
+        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    server = PostgresServer()
+    yield server
+    server.stop()
