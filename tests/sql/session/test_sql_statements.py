@@ -111,6 +111,17 @@ def test_a_select_is_explained_without_a_key(session: SqlSession, query: str, ex
     assert ("topics: [clicks]" in found.topology) == ("clicks" in query)
 
 
+def test_print_shows_values_as_they_stand_in_the_record(session: SqlSession) -> None:
+    session.execute(
+        "CREATE STREAM goods (id INT KEY, price DECIMAL(6, 2), day DATE, tags ARRAY<STRING>)"
+        " WITH (kafka_topic='goods', format='JSON', partitions=1);"
+        "INSERT INTO goods VALUES (1, 3.10, '2024-02-29', ARRAY['x']);"
+    )
+    (stream,) = session.execute("PRINT goods FROM BEGINNING LIMIT 1;")
+    assert isinstance(stream, Stream)
+    assert [row[2] for row in stream] == ['{"PRICE": 3.10, "DAY": 19782, "TAGS": ["x"]}']
+
+
 def test_print_shows_the_records_of_a_topic(session: SqlSession) -> None:
     session.execute("INSERT INTO clicks (id, page, rowtime) VALUES (1, '/a', 10);")
     found = one(session, "PRINT clicks FROM BEGINNING LIMIT 1;")

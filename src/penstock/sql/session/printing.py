@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock.log.clients.consumer import Consumer
@@ -13,7 +13,9 @@ from penstock.serde.binding import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import refusal
 from penstock.sql.catalog import Source
+from penstock.sql.catalog.source import SourceColumn
 from penstock.sql.compile import source_serdes
+from penstock.sql.formats.json_text import json_writer
 from penstock.sql.parse import Parsed
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.results import Stream
@@ -81,11 +83,13 @@ def _decoders(source: Source | None, work: Workspace) -> tuple[Decode, Decode]:
         bound(configured(serde, work.settings.app), source.topic, part)
         for serde, part in zip(source_serdes(source), ("key", "value"), strict=True)
     )
-    key_names, value_names = ([column.name for column in part] for part in (source.keys, source.values))
-    return _row_text(key, key_names), _row_text(value, value_names)
+    return _row_text(key, source.keys), _row_text(value, source.values)
 
 
-def _row_text(serde: Any, names: list[str]) -> Decode:
+def _row_text(serde: Any, columns: Sequence[SourceColumn]) -> Decode:
+    names = [json.dumps(column.name, ensure_ascii=False) for column in columns]
+    writers = [json_writer(column.type) for column in columns]
+
     def decode(data: bytes | None) -> Any:
         try:
             row = serde.deserialize(data)
@@ -97,7 +101,8 @@ def _row_text(serde: Any, names: list[str]) -> Decode:
         values = row.key if isinstance(row, Windowed) else row
         if len(names) == 1 and not isinstance(values[0], dict | list):
             return f"{values[0]}{window}"
-        return json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False, default=str) + window
+        cells = [f"{name}: {write(item)}" for name, write, item in zip(names, writers, values, strict=True)]
+        return f"{{{', '.join(cells)}}}{window}"
 
     return decode
 
