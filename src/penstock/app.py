@@ -78,7 +78,7 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         self._meter = Meter(self.config["application.id"])
         self._app_metrics = AppMetrics(self.topology, self.config, lambda: self._state)
         self._recorder = self._app_metrics.also = Recorder.of(self.config, self._state_name)
-        self._exposition = lambda: prometheus_text(self.metrics)
+        self._exposition, self._exported = lambda: prometheus_text(self.metrics), self.exported_metrics
         self._run: Run | None = None
         self._watcher: threading.Thread | None = None
         self._error: PenstockError | None = None

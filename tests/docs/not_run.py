@@ -42,6 +42,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/install.md", "pip install"): NETWORK,
     ("docs/how-to/kafka.md", "app.run()"): BROKER,
     ("docs/how-to/metrics.md", "app.metrics"): SPARK,
+    ("docs/how-to/metrics.md", "from penstock.metrics.otel"): SERVER,
     ("docs/how-to/operate.md", "penstock run"): SPARK,
     ("docs/how-to/queries.md", "streams.start()"): SPARK,
     ("docs/how-to/queries.md", "penstock query logs.py"): SPARK,

@@ -10,8 +10,8 @@ import typer
 
 from penstock.cli import demo, doctor, sql
 from penstock.cli.application import convert as app_convert
+from penstock.cli.application import metrics, query, state
 from penstock.cli.application import plan as app_plan
-from penstock.cli.application import query, state
 from penstock.cli.application import reset as app_reset
 from penstock.cli.application import run as apps
 from penstock.cli.connect.mirror import mirror
@@ -75,6 +75,7 @@ app_plan.register(app_reset.app)
 app_convert.register(app_reset.app)
 app.add_typer(app_reset.app, name="app")
 app.add_typer(query.app, name="query")
+app.add_typer(metrics.app, name="metrics")
 app.add_typer(state.app, name="state")
 app.add_typer(broker.app, name="broker")
 app.add_typer(registry.app, name="registry")

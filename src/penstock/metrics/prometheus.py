@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.metrics.store_definitions import OWN
+
 if TYPE_CHECKING:
     from penstock.metrics.name import Metric, MetricName, MetricValue
 
@@ -18,8 +20,9 @@ _CLIENTS = ("consumer-", "producer-", "admin-client-")  # their groups begin wit
 def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
     r"""Return metrics in Prometheus' text format.
 
-    The name is ``kafka_streams_`` with group and name, ``_`` for ``-``; of clients ``kafka_consumer_`` and so on. A
-    text becomes a label of a series whose value is 1. Values that are not numbers yet are left out.
+    The name is ``kafka_streams_`` with group and name, ``_`` for ``-``; of clients ``kafka_consumer_`` and so on, of
+    Penstock's own metrics ``penstock_``. A text becomes a label of a series whose value is 1. Values that are not
+    numbers yet are left out.
 
     >>> from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
     >>> registry = MetricRegistry(RecordingLevel.INFO, clock=lambda: 0)
@@ -49,6 +52,8 @@ def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
 
 def _family(name: MetricName, value: MetricValue) -> str:
     group = _word(name.group)
+    if name.group == OWN:
+        return f"penstock_{_word(name.name)}"
     prefix = "kafka_streams_"
     for client in _CLIENTS:
         if name.group.startswith(client):

@@ -193,3 +193,19 @@ def test_metrics_are_those_of_the_process_that_runs_the_application(service, cli
         "# TYPE a gauge\na 1\n",
         "text/plain; version=0.0.4; charset=utf-8",
     )
+
+
+def test_metrics_as_json_are_those_that_match(service, client):
+    from penstock.errors import ConfigError
+
+    assert client.get("/metrics/json").json()["error"]["code"] == "NO_METRICS"
+
+    def figures(matching):
+        if matching == "(":
+            raise ConfigError("'(' is not a regular expression")
+        return {"metrics": [matching]}
+
+    service.figures = figures
+    assert client.get("/metrics/json?matching=^a").json() == {"metrics": ["^a"]}
+    refused = client.get("/metrics/json?matching=(")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "BAD_PATTERN")

@@ -136,6 +136,16 @@ class RemoteClient:
     def lags(self) -> Answer:
         return cast("Answer", self._ask("/lags"))
 
+    def metrics(self, matching: str = "") -> Answer:
+        """Return the metrics of a running application, its newest batch and its lags."""
+        found = self._ask("/metrics/json", {"matching": matching})
+        if not isinstance(found, dict) or "metrics" not in found:
+            raise StateError(
+                f"{self._client.base_url} is no address of an application's metrics",
+                hint="Give the host and the penstock.http.port of a running application.",
+            )
+        return found
+
     def close(self) -> None:
         self._client.close()
 

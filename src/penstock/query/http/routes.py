@@ -119,6 +119,10 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
     def metrics() -> Response:
         return Response(service.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    @app.get("/metrics/json")
+    def metrics_json(matching: Annotated[str, Query(max_length=200)] = "") -> dict[str, Any]:
+        return service.metrics_json(matching)
+
     @app.get("/stores")
     def stores() -> list[dict[str, Any]]:
         return service.stores()

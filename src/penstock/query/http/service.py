@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from penstock.clock import unix_ms
-from penstock.errors import StateError
+from penstock.errors import ConfigError, StateError
 from penstock.query.committed.lag import LagWatch
 from penstock.query.execute import position_of
 from penstock.query.http.answers import (
@@ -66,19 +66,24 @@ class QueryService:
         self.instances = Instances(state.checkpoint)
         self._lag = lag
         self.exposition: Callable[[], str] | None = None
+        self.figures: Callable[[str], dict[str, Any]] | None = None
 
     # Metadata
 
     def metrics(self) -> str:
         """Return the metrics of the application in Prometheus' text format; only the process that runs it has them."""
         if self.exposition is None:
-            raise refused(
-                "this process does not run the application, so it has no metrics",
-                "Ask the active instance: /metadata names it.",
-                "NO_METRICS",
-                404,
-            )
+            raise _no_metrics()
         return self.exposition()
+
+    def metrics_json(self, matching: str) -> dict[str, Any]:
+        """Return the metrics whose ``<group>:<name>`` matches, the newest batch and the lags; as `metrics`."""
+        if self.figures is None:
+            raise _no_metrics()
+        try:
+            return self.figures(matching)
+        except ConfigError as error:
+            raise refused(error.message, "Write a regular expression.", "BAD_PATTERN", 400) from error
 
     def about(self) -> dict[str, Any]:
         """Describe the application, its position and its instances."""
@@ -377,3 +382,12 @@ class QueryService:
         if self._lag is not None:
             self._lag.close()
         self.state.close()
+
+
+def _no_metrics() -> StateError:
+    return refused(
+        "this process does not run the application, so it has no metrics",
+        "Ask the active instance: /metadata names it.",
+        "NO_METRICS",
+        404,
+    )

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.clock import unix_ms
-from penstock.metrics import BatchHistory, MetricName, MetricRegistry, PartitionLag
+from penstock.metrics import BatchHistory, MetricName, MetricRegistry, PartitionLag, snapshot
 from penstock.metrics.lag import LagWatch
 from penstock.metrics.lag_metrics import LagMetrics
 from penstock.metrics.loop_metrics import LoopMetrics
@@ -209,6 +209,23 @@ class MeasuredApplication:
         """The last 600 batches with their steps, skew, lags and tasks; of stream threads, one about every second."""
         self._app_metrics.catch_up()
         return self._app_metrics.batches
+
+    def exported_metrics(self, matching: str = "") -> dict[str, Any]:
+        """Return the metrics, the newest batch and the lags for JSON: what `penstock metrics --json` prints.
+
+        Args:
+            matching: A regular expression that ``<group>:<name>`` must contain; empty: all.
+
+        Raises:
+            ConfigError: The expression is not a regular expression.
+        """
+        newest = self.batches.newest
+        return {
+            "state": self._state.value,
+            "metrics": snapshot(self.metrics, matching),
+            "batch": None if newest is None else newest.document(),
+            "partitions": [lag.document() for lag in self.partition_lags()],
+        }
 
     def partition_lags(self) -> tuple[PartitionLag, ...]:
         """Return how far each source partition is behind, in records and seconds, as of about the last second."""

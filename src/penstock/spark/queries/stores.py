@@ -36,6 +36,7 @@ class InteractiveQueries:
     _server: QueryServer | None = None
     _noted: Registration | None = None
     _exposition: Callable[[], str] | None = None
+    _exported: Callable[[str], dict[str, Any]] | None = None
     _opening = threading.Lock()
 
     def _state_name(self) -> str:
@@ -164,7 +165,7 @@ class InteractiveQueries:
         from penstock.query.http.server import QueryServer
 
         service = self._service()
-        service.exposition = self._exposition
+        service.exposition, service.figures = self._exposition, self._exported
         self._server = QueryServer(
             service,
             address=HostInfo(str(self.config["penstock.http.host"]), int(port)),
