@@ -66,7 +66,7 @@ def test_objects_hold_so_many_records_and_their_names_the_offsets(tmp_path):
     assert rows(tmp_path) == list(range(6))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     crashes=st.lists(st.sampled_from([None, Step.READ, Step.PUT, Step.FLUSHED, Step.COMMITTED]), max_size=8),
     size=st.integers(1, 5),

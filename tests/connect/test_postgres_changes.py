@@ -118,7 +118,7 @@ def test_rows_come_first_then_changes_in_debeziums_envelope(postgres, table):
     assert origin["txId"] > 0
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     crashes=st.lists(st.sampled_from([None, Step.POLLED, Step.CONVERTED, Step.WRITTEN, Step.COMMITTED]), max_size=6),
     sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4),

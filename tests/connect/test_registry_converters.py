@@ -266,7 +266,9 @@ def test_foreign_json_schemas_are_read_with_unions_references_and_all_of(registr
     assert json.loads(back[5:]) == {**body, "maybe": None, "both": {"a": "s", "b": None}}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(VALUES)
 def test_values_with_schemas_come_back_from_json_schema(registry, typed):
     schema, value = typed
@@ -279,7 +281,9 @@ def test_values_with_schemas_come_back_from_json_schema(registry, typed):
         assert (found.schema, found.value) == (schema, value)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(VALUES)
 def test_values_in_messages_come_back_from_protobuf(registry, typed):
     schema, value = typed

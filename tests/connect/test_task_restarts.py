@@ -3,7 +3,11 @@
 import pytest
 
 from penstock.connect.data import SettingError
+from penstock.connect.rest import WorkerServer
+from penstock.connect.settings import WorkerConfig
 from penstock.connect.worker.restarts import RestartPolicy, TaskRestarts
+from test_connect_worker import ask, until
+from test_connect_worker import settings as worker_settings
 
 TASK = ("reader", 0)
 CONFIG = {"restart.policy": "on-failure", "restart.delay.ms": "1000", "restart.delay.max.ms": "4000"}
@@ -58,3 +62,53 @@ def test_without_a_policy_failed_tasks_stay_and_wrong_settings_are_refused():
     for name, value in (("restart.policy", "always"), ("restart.delay.ms", "x"), ("restart.max.attempts", "-2")):
         with pytest.raises(SettingError, match=name):
             RestartPolicy.of({"restart.policy": "on-failure", name: value})
+
+
+PLUGINS = """
+from pathlib import Path
+from penstock.connect.data import DataError
+from penstock.connect.functions import Record, sink, source
+
+@source("Flaky", topic=str, marks=str)
+def flaky(settings, offsets):
+    marks = Path(settings.marks)
+    marks.write_text(marks.read_text() + "x" if marks.exists() else "x")
+    if len(marks.read_text()) < 3:
+        raise ValueError("not yet")
+    for at in range((offsets.get({}) or {"next": 0})["next"], 3):
+        yield Record(settings.topic, "abc"[at], partition={}, offset={"next": at + 1})
+
+@sink("Picky", out=str)
+def picky(settings, batch):
+    if any(record.value == "b" for record in batch):
+        raise DataError("no b here")
+    with Path(settings.out).open("a") as out:
+        out.writelines(record.value for record in batch)
+"""
+
+
+def test_a_worker_starts_failed_tasks_again_and_keeps_the_records_that_a_sink_refuses(tmp_path):
+    (tmp_path / "plugins.py").write_text(PLUGINS)
+    more = {"plugin.path": str(tmp_path / "plugins.py"), "tasks.in.process": "true"}
+    server = WorkerServer(WorkerConfig.of(worker_settings(tmp_path, **more), "distributed"))
+    server.start()
+    try:
+        assert server.wait_until_ready(60)
+        log = server.worker.herder.log
+        log.create_topic("in", 1)
+        flaky = {"connector.class": "Flaky", "topic": "in", "marks": str(tmp_path / "marks")}
+        assert ask(server, "PUT", "/connectors/wrong/config", {**flaky, "restart.policy": "ever"})[0] == 400
+        policy = {"restart.policy": "on-failure", "restart.delay.ms": "10"}
+        assert ask(server, "PUT", "/connectors/flaky/config", {**flaky, **policy})[0] == 201
+        picky = {"connector.class": "Picky", "topics": "in", "out": str(tmp_path / "out"), "errors.tolerance": "all"}
+        picky |= {"errors.deadletterqueue.topic.name": "dead", "errors.deadletterqueue.context.headers.enable": "true"}
+        assert ask(server, "PUT", "/connectors/picky/config", picky)[0] == 201
+        out = tmp_path / "out"
+        until(lambda: out.exists() and sorted(out.read_text()) == ["a", "c"], 60)
+        until(lambda: any(topic.name == "dead" and log.end_offset("dead", 0) == 1 for topic in log.topics()), 60)
+        row = log.read("dead", 0, 0).records.to_pylist()[0]
+        assert row["value"] == b"b"
+        assert "__connect.errors.exception.message" in {each["key"] for each in row["headers"]}
+        assert (tmp_path / "marks").read_text() == "xxx"
+    finally:
+        server.stop()
