@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from eventually import eventually
 from penstock.app import KafkaStreams
@@ -130,3 +131,22 @@ def test_a_killed_session_comes_back_with_all_queries_where_they_were(tmp_path: 
     for page in ("/home", "/help"):
         found = [count for name, count in counts() if name == page]
         assert found == sorted(set(found)), "each count once and in order; the topic is compacted"
+
+
+@pytest.mark.parametrize("mode", ["micro_batch", "continuous"])
+def test_errors_of_expressions_in_workers_are_counted_by_the_session(spark: Any, tmp_path: Path, mode: str) -> None:
+    config = {
+        "bootstrap.servers": str(tmp_path / "log.db"),
+        "state.dir": str(tmp_path / "state"),
+        "processing.mode": mode,
+        "num.stream.threads": 1,
+    }
+    with SqlSession(config, queries="wait", spark=spark) as session:
+        session.execute(
+            "CREATE STREAM c (id INT KEY, n INT) WITH (kafka_topic='c', format='JSON', partitions=1);"
+            "INSERT INTO c VALUES (1, 0); INSERT INTO c VALUES (2, 5); INSERT INTO c VALUES (3, 0);"
+            "CREATE STREAM o AS SELECT id, 10 / n AS q FROM c;"
+        )
+        session.catch_up()
+        assert session.queries["CSAS_O_0"].errors == {"10 / C.N": 2}
+        assert session.table("o").rows == ((1, None), (2, 2), (3, None))
