@@ -11,7 +11,7 @@ from penstock.topology.configured.value_fields import fields_known_above, fields
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.asynchronous import MapAsync
 from penstock.topology.operations.base import Operation, Process, StreamAggregate, TableAggregate, WindowedAggregate
-from penstock.topology.operations.functions import functions_of
+from penstock.topology.operations.functions import ColumnFunction, functions_of
 from penstock.topology.operations.tables import Suppress, TableTransformValues
 from penstock.topology.topology import Topology
 
@@ -83,7 +83,11 @@ def how_it_runs(node: ProcessorNode, topology: Topology) -> str:
         return "a Processor, called for each record"
     if isinstance(operation, TableTransformValues):
         return "a ValueTransformerWithKey, called for each change"
-    calls = [f.location for f in functions_of(operation) if not (f.is_expression or _is_known(f.fn))]
+    calls = [
+        f.location
+        for f in functions_of(operation)
+        if not (f.is_expression or isinstance(f.fn, ColumnFunction) or _is_known(f.fn))
+    ]
     if isinstance(operation, MapAsync):
         return f"awaits {calls[0]} for each record, up to {operation.limit} at once"
     how = f"calls {', '.join(calls)} for each record" if calls else "columns"

@@ -101,6 +101,17 @@ class Column:
         series = None if self._series is None else self._series[index]  # not gather(): that is a query
         return Column(items, series, is_loose=self.is_loose, is_padded=self.is_padded)
 
+    def take_or_null(self, index: NDArray[np.int64]) -> Column:
+        """Return the values at these positions; null where the position is negative."""
+        missing = index < 0
+        if not missing.any():
+            return self.take(index)
+        if self.is_columnar:
+            positions = pl.Series(index, dtype=pl.Int64).set(pl.Series(missing), None)
+            return Column.of_series(self.series().gather(positions))
+        items = [*self.items(), None]
+        return Column.of_items([items[i] for i in index.tolist()])
+
     def filter(self, mask: NDArray[np.bool_]) -> Column:
         """Return the rows where the mask is true."""
         return self.take(np.flatnonzero(mask))
@@ -110,14 +121,18 @@ class Column:
         """Return all rows of the columns, one after the other."""
         if len(columns) == 1:
             return columns[0]
-        first = columns[0]
-        if type(first) is not Column and all(type(c) is type(first) for c in columns):
-            return first.concat_same(columns)
+        special = next((c for c in columns if type(c) is not Column), None)
+        if special is not None and all(special.holds(c) for c in columns):
+            return special.concat_same(columns)
         if all(c.is_columnar and not c.is_padded for c in columns) and len({c.series().dtype for c in columns}) == 1:
             series = pl.concat([c.series() for c in columns])
             return Column(None, series, is_loose=any(c.is_loose for c in columns))
         return Column.of_items([item for c in columns for item in c.items()])
 
+    def holds(self, other: Column) -> bool:
+        """Whether `concat_same` takes another column."""
+        return type(other) is type(self)
+
     def concat_same(self, columns: Sequence[Column]) -> Column:
-        """Concatenate columns that are all of this class; subclasses keep their own form."""
+        """Concatenate columns that this class holds; subclasses keep their own form."""
         return Column.of_items([item for column in columns for item in column.items()])

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from sql_rows import Rows
 
 from penstock.errors import SqlError
+from penstock.serde.column import Column
+from penstock.serde.row_column import RowColumn
 from penstock.sql.evaluate import compile_predicate, compile_rows
 from penstock.sql.evaluate.vectorised import back_end, compile_columns, explain
 from penstock.sql.functions import EvaluationErrors
@@ -54,12 +56,70 @@ CONDITIONS = st.recursive(
 )
 LIKES = st.builds("S {}LIKE '{}'{}".format, st.sampled_from(["", "NOT "]), TEXTS, st.sampled_from(["", " ESCAPE '.'"]))
 SUMS = st.sampled_from(["S + T", "'x' + S", "S + 'ä' + T"])
+LETTER = st.sampled_from(
+    ["a", "b", "%", "ä", r"\\.", ".", r"\\w", r"\\S", r"\\d", "[^a]", "[ab_]", r"[\\s%]", "(a)", "(b|ab)"]
+)
+PATTERNS = st.lists(
+    st.builds("{}{}".format, LETTER, st.sampled_from(["", "", "*", "+", "?", "+?", "{1,2}"])), min_size=1, max_size=4
+).map("".join) | st.sampled_from(["^(a|b)+$", "(a*)*", "(?:a|ab)(b?)$", "^[^\n]*$", "(.)(.)", "a|(b)"])
+PARTS = st.builds("REGEXP_EXTRACT('{}', S)".format, PATTERNS.map(lambda text: text.replace("\\\\", "\\")))
+NUMBERS_IN_TEXT = st.sampled_from(["CAST(U AS INT)", "CAST(U AS BIGINT)", "CAST(U AS INT) >= 4", "CAST(U AS INT) + I"])
+CASES = st.builds(
+    "CASE WHEN {} THEN {} WHEN S LIKE '%b%' THEN 'y' ELSE 'z' END".format,
+    CONDITIONS | LIKES,
+    st.sampled_from(["'x'", "NULL"]),
+) | st.builds("CASE WHEN {} THEN 1 END".format, CONDITIONS)
 EXPRESSIONS = st.one_of(ARITHMETIC, CONDITIONS, LIKES, SUMS, st.sampled_from(["S", "DAY", "P"]))
+
+
+def by_column(expressions, errors, names, frame):
+    """The columns of expressions over the columns of a frame, and the same from Python lists."""
+    rows = RowColumn([Column.of_series(series) for series in frame.get_columns()], len(frame))
+    lists = RowColumn([Column.of_items(series.to_list()) for series in frame.get_columns()], len(frame))
+    found = compile_columns(expressions, errors, names)(rows)
+    again = compile_columns(expressions, EvaluationErrors(), names)(lists)
+    assert [shown(column.items()) for column in again] == [shown(column.items()) for column in found]
+    return found
 
 
 def shown(values):
     """Values that compare as they print, so that NaN is itself and -0.0 is not 0.0."""
     return [repr(value) for value in values]
+
+
+TEXTS_OF_NUMBERS = st.sampled_from(
+    ["1", "-7", "007", "0", "123456789", "2147483648", "99999999999999999999", " 5", "x", ""]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(PARTS | CASES | NUMBERS_IN_TEXT, ROWS, st.lists(st.none() | TEXTS_OF_NUMBERS, min_size=8, max_size=8))
+def test_parts_of_texts_numbers_in_them_and_case_equal_the_generated_code(text, rows, numbers):
+    scope = Rows(f"{DECLARED}, U STRING")
+    try:
+        expression = scope.typed(text)
+    except SqlError:
+        assume(False)
+    rows = [(*row, number) for row, number in zip(rows, numbers, strict=False)]
+    dtypes = [*DTYPES, pl.String]
+    frame = pl.DataFrame({str(at): pl.Series([row[at] for row in rows], dtype=kind) for at, kind in enumerate(dtypes)})
+    python, polars = EvaluationErrors(), EvaluationErrors()
+    by_row = compile_rows([expression], python, ["X"])
+    (column,) = by_column([expression], polars, ["X"], frame)
+    assert shown(column.items()) == shown(by_row(row)[0] for row in rows)
+    assert polars.counts == python.counts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("REGEXP_EXTRACT('^(\\S+) .*$', S)", "REGEXP_EXTRACT('(a)(b+)', S, 2)", "CAST(S AS INT)", "S IS NULL"),
+        "CAST(REGEXP_EXTRACT('[0-9]+', S) AS INT) >= 400",
+        "CASE WHEN REGEXP_EXTRACT('.*', S) LIKE '%a%' THEN 'x' ELSE 'y' END",
+    ],
+)
+def test_parts_of_texts_and_case_run_in_polars(text):
+    assert back_end(Rows(DECLARED).typed(text)) == "Polars"
 
 
 @settings(max_examples=200, deadline=None)
@@ -71,7 +131,7 @@ def test_both_back_ends_are_equal(text, rows):
     frame = pl.DataFrame({str(at): pl.Series([row[at] for row in rows], dtype=kind) for at, kind in enumerate(DTYPES)})
     python, polars = EvaluationErrors(), EvaluationErrors()
     by_row = compile_rows([expression], python, ["X"])
-    (column,) = compile_columns([expression], polars, ["X"])(frame)
+    (column,) = by_column([expression], polars, ["X"], frame)
     assert shown(column.items()) == shown(by_row(row)[0] for row in rows)
     assert polars.counts == python.counts
 
@@ -98,14 +158,14 @@ def test_each_expression_takes_its_own_back_end():
         "S = 'a' BOOLEAN: Polars",
     ]
     frame = pl.DataFrame({"x": pl.Series([1, None], dtype=pl.Int32), "y": ["a", None]})
-    found = compile_columns(expressions, scope.errors, texts)(frame)
+    found = by_column(expressions, scope.errors, texts, frame)
     assert [column.items() for column in found] == [[2, None], ["A", None], ["a", None], [True, False]]
     assert scope.errors.counts == {"I + 1": 1}
 
 
 def test_constants_have_as_many_rows_as_the_frame():
     scope = Rows("I INT")
-    (column,) = compile_columns([scope.typed("'x'")], scope.errors, ["X"])(pl.DataFrame({"I": [1, 2, 3]}))
+    (column,) = by_column([scope.typed("'x'")], scope.errors, ["X"], pl.DataFrame({"I": [1, 2, 3]}))
     assert column.items() == ["x", "x", "x"]
 
 
@@ -116,7 +176,7 @@ def test_nan_and_nulls_in_comparisons(operator):
     scope = Rows("D DOUBLE, E DOUBLE")
     expression = scope.typed(f"D {operator} E")
     frame = pl.DataFrame(pairs, schema={"D": pl.Float64, "E": pl.Float64}, orient="row")
-    (column,) = compile_columns([expression], scope.errors, ["X"])(frame)
+    (column,) = by_column([expression], scope.errors, ["X"], frame)
     by_row = compile_rows([expression], scope.errors)
     assert column.items() == [by_row(pair)[0] for pair in pairs]
 
@@ -177,7 +237,7 @@ def test_columns_equal_rows_whatever_the_back_end(texts, rows):
     frame = pl.DataFrame({str(at): pl.Series([row[at] for row in rows], dtype=kind) for at, kind in enumerate(DTYPES)})
     python, polars = EvaluationErrors(), EvaluationErrors()
     by_row = [compile_rows(expressions, python, names)(row) for row in rows]
-    columns = compile_columns(expressions, polars, names)(frame)
+    columns = by_column(expressions, polars, names, frame)
     for at, column in enumerate(columns):
         assert shown(column.items()) == shown(row[at] for row in by_row), texts[at]
     assert polars.counts == python.counts

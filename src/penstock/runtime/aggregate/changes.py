@@ -10,7 +10,6 @@ import numpy as np
 
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables.groups import FoldResult, RowGroups, group_windows
-from penstock.runtime.tables.value_getters import take_or_null
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
 
@@ -132,7 +131,7 @@ class StoredWindows:
         """Return the same windows with unknown values where the mask is true."""
         if not mask.any():
             return self
-        values = take_or_null(self.values, np.where(mask, -1, np.arange(len(mask))))
+        values = self.values.take_or_null(np.where(mask, -1, np.arange(len(mask))))
         return replace(self, values=values, stamps=np.where(mask, -1, self.stamps))
 
 
@@ -221,13 +220,13 @@ def commit(
     last = groups.last_rows()
     final = changed.news.take(last)
     if changed.lost.any():
-        final = take_or_null(final, np.where(changed.lost[last], -1, np.arange(touched)))
+        final = final.take_or_null(np.where(changed.lost[last], -1, np.arange(touched)))
     position = np.full(touched, -1, np.int64)
     mine = both.codes[count:] < touched
     position[both.codes[count:][mine]] = np.flatnonzero(mine)
     before = None
     if table.needs_before(final):
-        values = take_or_null(stored.values, position) if len(stored.owners) else Column.nulls(touched)
+        values = stored.values.take_or_null(position) if len(stored.owners) else Column.nulls(touched)
         before = values, np.where(position < 0, -1, np.append(stored.stamps, -1)[position])
     passing = final.null_mask() & (position < 0)
     stamps = changed.stamps

@@ -15,7 +15,6 @@ from penstock.runtime.aggregate.changes import StoredWindows, WindowChanges
 from penstock.runtime.fold.columns import fold_known
 from penstock.runtime.fold.recognise import KnownAggregation
 from penstock.runtime.tables.groups import RowGroups
-from penstock.runtime.tables.value_getters import take_or_null
 from penstock.serde.column import Column
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ class SessionRuns:
         sessions = _by_appearance(number, heads, order)
         position = np.full(len(heads), -1, np.int64)
         position[sessions.codes[order[heads]]] = np.where(of_stored, self._session[self._codes[heads]], -1)
-        found = take_or_null(self._stored.values, position) if len(self._stored.owners) else Column.nulls(len(heads))
+        found = self._stored.values.take_or_null(position) if len(self._stored.owners) else Column.nulls(len(heads))
         stamps = np.where(position < 0, -1, self._stored.ends[position] if len(self._stored.owners) else -1)
         fold = fold_known(known, self._rows, sessions, (found, stamps), per_row=True)
         if fold is None or fold.news is None or fold.olds is None:
@@ -126,8 +125,8 @@ class SessionRuns:
             index,
             starts[at],
             ended,
-            take_or_null(fold.news, np.where(puts, index, -1)),
-            take_or_null(fold.olds, np.where(puts, -1, index)),
+            fold.news.take_or_null(np.where(puts, index, -1)),
+            fold.olds.take_or_null(np.where(puts, -1, index)),
             ended,
             np.zeros(len(index), np.bool_),
         )

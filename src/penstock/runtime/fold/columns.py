@@ -6,6 +6,7 @@ The results equal those of the row loop, value by value: the sums of floats are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from penstock.errors import SerializationError
 from penstock.runtime.fold.recognise import KnownAggregation
 from penstock.runtime.tables.groups import FoldResult, RowGroups
 from penstock.serde.column import Column
+from penstock.serde.row_column import RowColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +52,8 @@ def fold_known(
 def _fold(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool) -> _Result | None:
     if known.kind == "struct":
         return _struct(known, rows, groups, before, per_row=per_row)
+    if known.kind == "row":
+        return _row(known, rows, groups, before, per_row=per_row)
     if known.kind in ("first", "last"):
         return _pick(known, rows, groups, before, per_row=per_row)
     return _arithmetic(known, rows, groups, before, per_row=per_row)
@@ -89,6 +93,51 @@ def _struct(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Colu
     hidden = pl.DataFrame({"old": olds, "starting": starting})
     shown = hidden.select(pl.when(~pl.col("starting")).then(pl.col("old")).alias("")).to_series()
     return Column.of_series(final), Column.of_series(news), Column.of_series(shown)
+
+
+def _row(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool) -> _Result | None:
+    """Aggregate columns of rows side by side, each to a column of its own."""
+    values, size = rows.values, len(groups)
+    states: Sequence[Column] = [Column.nulls(size)] * len(known.parts)
+    if isinstance(before, RowColumn):
+        states = before.shown()
+    elif not before.null_mask().all():
+        return None
+    parts: list[_Result] = []
+    for (place, part), state in zip(known.parts, states, strict=True):
+        of_part = rows
+        if place:
+            if not isinstance(values, RowColumn) or values.absent is not None:
+                return None
+            column = _without_nulls(part, values.columns[int(place)])
+            if column is None:
+                return None
+            of_part = rows.with_values(column)
+        known_part = replace(part, kind="sum") if place and part.kind == "count" else part
+        result = _arithmetic(known_part, of_part, groups, state, per_row=per_row)
+        if result is None or not _within(part.limit, result[1] or result[0]):
+            return None
+        parts.append(result)
+    final, news, olds = zip(*parts, strict=True)
+    if not per_row:
+        return RowColumn(final, size), None, None
+    count = len(rows)
+    return RowColumn(final, size), RowColumn(news, count), RowColumn(olds, count)
+
+
+def _without_nulls(part: KnownAggregation, column: Column) -> Column | None:
+    """The whole numbers that a part adds up, 0 for null, or a 1 for each value that it counts; None of other types."""
+    if part.kind == "count":
+        return Column.of_series(pl.Series("", (~column.null_mask()).astype(np.int64)))
+    numbers = numbers_of(column)
+    return None if numbers is None or numbers.dtype != np.int64 else Column.of_series(pl.Series("", numbers))
+
+
+def _within(limit: int | None, results: Column) -> bool:
+    if limit is None or not len(results):
+        return True
+    numbers = results.series().to_numpy()
+    return -limit <= int(numbers.min()) and int(numbers.max()) <= limit
 
 
 def _field(known: KnownAggregation, rows: Rows) -> Column | None:

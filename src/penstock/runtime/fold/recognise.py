@@ -19,9 +19,9 @@ from penstock.api.groups.agg import BuiltInAggregator, MeanAggregator, SimpleAgg
 if TYPE_CHECKING:
     from penstock.topology.operations.base import Aggregation
 
-__all__ = ["KnownAggregation", "recognise"]
+__all__ = ["KnownAggregation", "KnownAggregator", "recognise"]
 
-Kind = Literal["count", "sum", "min", "max", "first", "last", "struct"]
+Kind = Literal["count", "sum", "min", "max", "first", "last", "struct", "row"]
 _SAMPLES: dict[str, Any] = {"sum": lambda a, b: a + b, "first": lambda a, b: a, "last": lambda a, b: b}  # noqa: ARG005
 
 
@@ -31,13 +31,26 @@ class KnownAggregation:
 
     ``start`` is the initial aggregate, which the first row's old value shows, as Kafka shows the initializer's value
     there;
-    None: from the first value. ``parts`` are those of a struct.
+    None: from the first value. ``parts`` are those of a struct, or of a row: there the names are places in the row that
+    is aggregated, or nothing, and nulls are not aggregated. ``limit`` is the largest size of a result of whole numbers;
+    beyond it the row loop says what happens.
     """
 
     kind: Kind
     field: str | None = None
     start: int | float | None = None
     parts: tuple[tuple[str, KnownAggregation], ...] = ()
+    limit: int | None = None
+
+
+class KnownAggregator:
+    """An aggregator that says itself which aggregation it is: the base of those of SQL.
+
+    Attributes:
+        known: The aggregation; None: it runs by rows only.
+    """
+
+    known: KnownAggregation | None = None
 
 
 def _signature(code: CodeType) -> tuple[Any, ...]:
@@ -55,6 +68,8 @@ def recognise(aggregation: Aggregation) -> KnownAggregation | None:
     if aggregation.aggregator is None:
         return None
     fn = aggregation.aggregator.fn
+    if isinstance(fn, KnownAggregator):
+        return fn.known
     if isinstance(fn, BuiltInAggregator):
         return _of_builtin(fn) if _starts_from(aggregation) is None else None
     if aggregation.aggregator.is_expression:

@@ -25,7 +25,7 @@ OnError = Callable[[int, Exception], None]
 
 
 def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tuple[Column, NDArray[np.int64] | None]:
-    """Return the function's result for each row, by expression or by calls.
+    """Return the function's result for each row, by expression, over whole columns, or by calls.
 
     Returns:
         The results, and the positions of the rows that have one (None: all). Rows whose call raised are reported to the
@@ -40,6 +40,9 @@ def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tu
         return evaluate_by_halves(
             lambda part: evaluate(function, part_of(rows, part), node), whole, failed_at, fatal=(ProcessingError,)
         )
+    column = function.over_columns(*((rows.values,) if function.arity == 1 else (rows.keys, rows.values)))
+    if column is not None:
+        return column, None
     results, failed = call(function, rows, failed_at)
     return Column.of_items(results), failures_removed(failed, len(rows))
 

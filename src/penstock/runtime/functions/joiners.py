@@ -54,6 +54,9 @@ def join_values(
             return _evaluate(joiner, part_of(rows, part), others, node)
 
         return evaluate_by_halves(evaluate, range(len(rows)), failed_at)
+    column = joiner.over_columns(*((rows.keys,) if joiner.arity == 3 else ()), rows.values, right)
+    if column is not None:
+        return column, None
     fn: Callable[..., Any] = joiner.fn
     values = iter(rows.values.items()), iter(right.items())
     calls = map(fn, iter(rows.keys.items()), *values) if joiner.arity == 3 else map(fn, *values)

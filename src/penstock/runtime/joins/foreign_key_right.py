@@ -15,7 +15,7 @@ from penstock.runtime.row_order import Place
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.operators import drop_null_keys, drop_out_of_order
-from penstock.runtime.tables.value_getters import StoreTableView, read_store, spread, take_or_null, write_store
+from penstock.runtime.tables.value_getters import StoreTableView, read_store, spread, write_store
 from penstock.serde.buffers import large_binary, series_of
 from penstock.serde.column import Column
 from penstock.serde.subscription_serdes import combined_keys, foreign_prefixes, primary_keys
@@ -99,7 +99,7 @@ def _or_null(wrapped: SubscriptionColumn, index: NDArray[np.int64]) -> Subscript
     if not len(wrapped):
         return SubscriptionColumn.of(Column.nulls(len(index)))
     taken = wrapped.take(np.maximum(index, 0))
-    return SubscriptionColumn(taken.hashes, taken.instructions, take_or_null(wrapped.inner, index), taken.partitions)
+    return SubscriptionColumn(taken.hashes, taken.instructions, wrapped.inner.take_or_null(index), taken.partitions)
 
 
 class _SubscriptionJoin(Operator):
@@ -120,7 +120,7 @@ class _SubscriptionJoin(Operator):
         found = ~foreign.null_mask()
         if (instructions == Instruction.DELETE_KEY_AND_PROPAGATE).any():
             hidden = found & (instructions != Instruction.DELETE_KEY_AND_PROPAGATE)
-            foreign = take_or_null(foreign, np.where(hidden, np.arange(len(rows)), -1))
+            foreign = foreign.take_or_null(np.where(hidden, np.arange(len(rows)), -1))
         silent = ~found & (instructions == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
         if silent.any():
             silent[silent] = ~self._has_just_gone(rows.filter(silent))

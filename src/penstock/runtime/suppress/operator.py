@@ -15,7 +15,7 @@ from penstock.runtime.rows import Rows
 from penstock.runtime.suppress.columns import hold_back
 from penstock.runtime.suppress.model import BufferBounds, Outcome
 from penstock.runtime.suppress.rows import BatchBuffer, Eviction, evictions, outcome_of, puts_of
-from penstock.runtime.tables.value_getters import StoreTableView, is_read, take_or_null
+from penstock.runtime.tables.value_getters import StoreTableView, is_read
 from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
 from penstock.serde.windowed import WindowedColumn
@@ -63,7 +63,7 @@ class SuppressedView(StoreTableView):
         index[others] = len(rows) + np.arange(len(others))
         stamps = stamps.copy()
         stamps[others] = above_stamps
-        return take_or_null(Column.concat([values, above]), index), stamps
+        return Column.concat([values, above]).take_or_null(index), stamps
 
 
 class _Suppress(Operator):

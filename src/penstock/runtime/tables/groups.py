@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.serde.column import Column
+from penstock.serde.row_column import RowColumn
 from penstock.serde.windowed import WindowedColumn
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def group_keys(keys: Column, serde: Serde[Any]) -> RowGroups:
     """Group rows by key; no key is null. ``serde`` encodes keys that Python would compare differently."""
     if isinstance(keys, WindowedColumn):
         return _group_windows(keys, serde)
+    if isinstance(keys, RowColumn):
+        return _group_array(serde.encode(keys))
     if keys.is_columnar:
         dtype = keys.series().dtype
         if dtype in (pl.String, pl.Binary, pl.Boolean) or dtype.is_integer():

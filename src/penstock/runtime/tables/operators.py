@@ -15,7 +15,7 @@ from penstock.runtime.operator import Operator
 from penstock.runtime.rows import Rows
 from penstock.runtime.tables.groups import FoldResult, group_keys
 from penstock.runtime.tables.stored import StoredTable
-from penstock.runtime.tables.value_getters import DerivedView, spread, take_or_null
+from penstock.runtime.tables.value_getters import DerivedView, spread
 from penstock.serde.column import Column
 from penstock.topology.operations.base import (
     Operation,
@@ -196,7 +196,7 @@ class _TableFilter(_Derived):
         passed = ~passed if self._negate else passed
         if passed.all():
             return values
-        return take_or_null(values, np.where(passed, np.arange(len(values)), -1))
+        return values.take_or_null(np.where(passed, np.arange(len(values)), -1))
 
 
 class _TableMapValues(_Derived):

@@ -10,7 +10,6 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from penstock.runtime.functions.calls import apply
 from penstock.runtime.functions.stateless import truth
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.runtime.context import TaskContext
     from penstock.topology.topology import Topology
 
-__all__ = ["DerivedView", "StoreTableView", "is_read", "read_store", "spread", "take_or_null", "write_store"]
+__all__ = ["DerivedView", "StoreTableView", "is_read", "read_store", "spread", "write_store"]
 
 _BEFORE = -1  # the rank of the values before the batch
 
@@ -193,16 +192,4 @@ def spread(values: Column, positions: NDArray[np.int64], length: int) -> Column:
         return values
     index = np.full(length, -1, np.int64)
     index[positions] = np.arange(len(positions))
-    return take_or_null(values, index)
-
-
-def take_or_null(values: Column, index: NDArray[np.int64]) -> Column:
-    """Return the values at these positions; null where the position is negative."""
-    missing = index < 0
-    if not missing.any():
-        return values.take(index)
-    if values.is_columnar:
-        positions = pl.Series(index, dtype=pl.Int64).set(pl.Series(missing), None)
-        return Column.of_series(values.series().gather(positions))
-    items = [*values.items(), None]
-    return Column.of_items([items[i] for i in index.tolist()])
+    return values.take_or_null(index)

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import polars as pl
+
 from penstock.api.options import Grouped, Materialized
 from penstock.api.windowed.windows import SessionWindows, SlidingWindows, TimeWindows
-from penstock.serde.windowed import Windowed
+from penstock.runtime.fold.recognise import KnownAggregation, KnownAggregator
+from penstock.serde.column import Column
+from penstock.serde.row_column import RowColumn
+from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.sql.analyse.plans import Aggregate, AggregateCall, WindowTimes
-from penstock.sql.compile.functions import KeyOf, Select
+from penstock.sql.compile.row_functions import KeyOf, Select
 from penstock.sql.compile.serdes import RowsSerde, StateSerde, step_key_serde
 from penstock.sql.compile.steps import Compiling
 from penstock.sql.functions.errors import EvaluationErrors, FunctionFailed
+from penstock.sql.types import BIGINT, INTEGER, SqlType
+from penstock.sql.types.numbers import INT_MAX, LONG_MAX
+from penstock.topology.operations.functions import ColumnFunction
 
 __all__ = ["aggregate", "results_of"]
 
 Row = tuple[Any, ...]
+LIMITS: dict[SqlType, int] = {INTEGER: INT_MAX, BIGINT: LONG_MAX}  # beyond them sums wrap around
 
 
 def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
@@ -35,15 +45,15 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
     kept = Materialized(
         compiling.store(step, "Aggregate-Aggregate-Materialize"),
         key_serde=grouped.key_serde,
-        value_serde=StateSerde(_meaning(step)),
+        value_serde=StateSerde(_meaning(step), _longs(step.calls)),
         retention=None if retention is None else retention,
     )
     if step.above.is_table:
         groups = above.group_by(_Regroup(key, values), grouped)
-        table = groups.aggregate(states.initial, states.add, states.undo, kept)
+        table = groups.aggregate(states.initial, _Add(states, step.calls), states.undo, kept)
     else:
         if step.by_key:
-            groups = above.filter(_whole_key).map_values(values).group_by_key(grouped)
+            groups = above.filter(_WholeKey()).map_values(values).group_by_key(grouped)
         else:
             groups = above.select_key(key).map_values(values).group_by_key(grouped)
         table = _folded(groups, step, states, kept)
@@ -56,14 +66,15 @@ def results_of(step: Aggregate, errors: EvaluationErrors) -> Callable[[Any, list
 
 
 def _folded(groups: Any, step: Aggregate, states: _States, kept: Materialized) -> Any:
+    add = _Add(states, step.calls)
     if step.times is None:
-        return groups.aggregate(states.initial, states.add, kept)
+        return groups.aggregate(states.initial, add, kept)
     windowed = groups.windowed_by(_windows(step.times))
     if step.final:
         windowed = windowed.emit_strategy("on_window_close", idle=step.idle_ms)
     if step.times.kind == "SESSION":
-        return windowed.aggregate(states.initial, states.add, states.merge, kept)
-    return windowed.aggregate(states.initial, states.add, kept)
+        return windowed.aggregate(states.initial, add, states.merge, kept)
+    return windowed.aggregate(states.initial, add, kept)
 
 
 def _meaning(step: Aggregate) -> str:
@@ -81,9 +92,51 @@ def _windows(times: WindowTimes) -> Any:
     return TimeWindows.of(times.size_ms, grace=times.grace_ms, advance=times.advance_ms)
 
 
-def _whole_key(key: Any, value: Any) -> bool:
-    del value
-    return key is not None and None not in key
+class _WholeKey(ColumnFunction):
+    """Whether no column of a key is null."""
+
+    def __call__(self, key: Any, value: Any) -> bool:
+        del value
+        return key is not None and None not in key
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        keys = arguments[0]
+        if not isinstance(keys, RowColumn):
+            return None
+        missing = [keys.null_mask(), *(column.null_mask() for column in keys.columns)]
+        return Column.of_series(pl.Series("", ~np.logical_or.reduce(missing)))
+
+
+def _known(calls: Sequence[AggregateCall]) -> KnownAggregation | None:
+    """The aggregates as parts that run over columns; None if one of them does not."""
+    parts: list[tuple[str, KnownAggregation]] = []
+    place = 0
+    for call in calls:
+        name, kinds = call.function.name, [argument.type for argument in call.arguments]
+        if name == "COUNT" and len(kinds) < 2:
+            parts.append((str(place) if kinds else "", KnownAggregation("count", start=0)))
+        elif name == "SUM" and kinds[0] in LIMITS and call.function.type == kinds[0]:
+            parts.append((str(place), KnownAggregation("sum", start=0, limit=LIMITS[kinds[0]])))
+        else:
+            return None
+        place += len(kinds)
+    return KnownAggregation("row", parts=tuple(parts)) if parts else None
+
+
+def _longs(calls: Sequence[AggregateCall]) -> int:
+    """The number of states, if all are whole numbers."""
+    return 0 if _known(calls) is None else len(calls)
+
+
+class _Add(KnownAggregator):
+    """Adds a row to the states; of counts and sums of whole numbers over columns."""
+
+    def __init__(self, states: _States, calls: Sequence[AggregateCall]) -> None:
+        self._states = states
+        self.known = _known(calls)
+
+    def __call__(self, key: Any, value: Row, states: list[Any]) -> list[Any]:
+        return self._states.add(key, value, states)
 
 
 class _Regroup:
@@ -156,7 +209,7 @@ def _copy(state: Any) -> Any:
     return state
 
 
-class _Result:
+class _Result(ColumnFunction):
     """The row behind an aggregation: the key's columns, the results, the bounds of the window."""
 
     def __init__(self, calls: Sequence[AggregateCall], errors: EvaluationErrors, *, bounds: bool) -> None:
@@ -164,12 +217,34 @@ class _Result:
         self._names = [call.function.name for call in calls]
         self._results = [call.function.steps.result for call in calls]
         self._bounds = bounds
+        self._longs = bool(_longs(calls))
 
     def __call__(self, key: Any, states: list[Any]) -> Row:
         plain = key.key if isinstance(key, Windowed) else key
         results = [self._of(at, state) for at, state in enumerate(states)]
         bounds = (key.window.start, key.window.end) if self._bounds else ()
         return (*plain, *results, *bounds)
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        keys, states = arguments
+        if not isinstance(states, RowColumn) or states.absent is not None:
+            return None
+        plain = keys.keys if isinstance(keys, WindowedColumn) else keys
+        if not isinstance(plain, RowColumn) or plain.absent is not None:
+            return None
+        bounds: list[Column] = []
+        if self._bounds:
+            if not isinstance(keys, WindowedColumn):
+                return None
+            bounds = [Column.of_series(pl.Series("", times)) for times in (keys.starts, keys.ends)]
+        return RowColumn([*plain.columns, *self._columns(states), *bounds], len(states))
+
+    def _columns(self, states: RowColumn) -> list[Column]:
+        """The results; counts and sums of whole numbers are their states."""
+        if self._longs:
+            return list(states.columns)
+        pairs = enumerate(states.columns)
+        return [Column.of_items([self._of(at, state) for state in column.items()]) for at, column in pairs]
 
     def _of(self, at: int, state: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The functions that operators call: they hold typed expressions and compile them where they run."""
+"""Records made rows, rows of table functions, and the times of records."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from penstock.api.processing.processor import FixedKeyProcessor, FixedKeyRecord
 from penstock.serde.windowed import Windowed
-from penstock.sql.analyse.plans import Expression, TableCall
+from penstock.sql.analyse.plans import TableCall
 from penstock.sql.catalog import Source, TimestampColumn
 from penstock.sql.catalog.source import BOUNDS, PSEUDO
-from penstock.sql.evaluate import compile_predicate, compile_rows
+from penstock.sql.compile.row_functions import PlainRows, Select
 from penstock.sql.functions.dates import parse_timestamp
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.functions.registry import COMPUTATION_ERRORS
@@ -20,11 +20,6 @@ from penstock.sql.types import SqlValueError
 __all__ = [
     "Enrich",
     "FlattenRows",
-    "Joiner",
-    "KeyOf",
-    "Keep",
-    "PlainRows",
-    "Select",
     "SinkTime",
     "SourceTime",
     "enrich",
@@ -33,88 +28,6 @@ __all__ = [
 ]
 
 Row = tuple[Any, ...]
-
-
-class _Lazy:
-    """Expressions with the errors of their query; compiled at the first call, and again in another process."""
-
-    def __init__(self, expressions: Sequence[Expression], errors: EvaluationErrors) -> None:
-        self._expressions = tuple(expressions)
-        self._errors = errors
-        self._compiled: Callable[[Row], Any] | None = None
-
-    def _make(self) -> Callable[[Row], Any]:
-        names = [each.label for each in self._expressions]
-        return compile_rows([each.typed for each in self._expressions], self._errors, names)
-
-    def _of(self, row: Row) -> Any:
-        if self._compiled is None:
-            self._compiled = self._make()
-        return self._compiled(row)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_compiled": None}
-
-
-class Select(_Lazy):
-    """Rows of expressions; a tombstone stays one."""
-
-    def __call__(self, value: Row | None) -> Row | None:
-        return None if value is None else self._of(value)
-
-
-class Keep(_Lazy):
-    """Whether a row passes a predicate; tombstones do not."""
-
-    def _make(self) -> Callable[[Row], Any]:
-        only = self._expressions[0]
-        return compile_predicate(only.typed, self._errors, only.label)
-
-    def __call__(self, value: Row | None) -> bool:
-        return value is not None and bool(self._of(value))
-
-
-class KeyOf(_Lazy):
-    """A new key of a row: a tuple; None if its only column is null.
-
-    Args:
-        expressions: The columns of the key.
-        errors: The errors of the query.
-        keys: For tombstones: the places in a row of the columns of the old key.
-        width: The number of columns of a row.
-        whole: Whether a key with a null in it is null.
-    """
-
-    def __init__(
-        self,
-        expressions: Sequence[Expression],
-        errors: EvaluationErrors,
-        keys: Sequence[int] = (),
-        width: int = 0,
-        *,
-        whole: bool = False,
-    ) -> None:
-        super().__init__(expressions, errors)
-        self._keys = tuple(keys)
-        self._width = width
-        self._whole = whole
-
-    def __call__(self, key: Any, value: Row | None) -> Row | None:
-        if value is None:
-            value = self._only_key(key)
-        if not self._expressions:
-            return None
-        found = self._of(value)
-        if self._whole:
-            return None if None in found else found
-        return None if found == (None,) else found
-
-    def _only_key(self, key: Any) -> Row:
-        row: list[Any] = [None] * self._width
-        plain = key.key if isinstance(key, Windowed) else key
-        for place, item in zip(self._keys, plain or (), strict=False):
-            row[place] = item
-        return tuple(row)
 
 
 class FlattenRows:
@@ -138,32 +51,6 @@ class FlattenRows:
         longest = max(map(len, results), default=0)
         padded = [[*result, *[None] * (longest - len(result))] for result in results]
         return [(*value, *row) for row in zip(*padded, strict=True)]
-
-
-class Joiner:
-    """The row of two rows, with null for the columns of the side that is missing.
-
-    Args:
-        left: The number of columns of the left row.
-        right: The number of columns of the right row.
-        keyed: Whether the key follows as a column.
-        swapped: Whether the sides come in the other order.
-    """
-
-    def __init__(self, left: int, right: int, *, keyed: bool = False, swapped: bool = False) -> None:
-        self._left = (None,) * left
-        self._right = (None,) * right
-        self._keyed = keyed
-        self._swapped = swapped
-
-    def __call__(self, key: Any, left: Row | None, right: Row | None) -> Row:
-        if self._swapped:
-            left, right = right, left
-        row = (*(self._left if left is None else left), *(self._right if right is None else right))
-        if not self._keyed:
-            return row
-        plain = key.key if isinstance(key, Windowed) else key
-        return (*row, plain[0] if plain else None)
 
 
 class Enrich(FixedKeyProcessor[Any, Any]):
@@ -203,34 +90,9 @@ def _header(headers: Sequence[tuple[str, bytes | None]], name: str | None) -> An
     return next((value for key, value in reversed(headers) if key == name), None)
 
 
-class PlainRows:
-    """Makes rows of keys and values alone: what a query does not name of a record's origin is null.
-
-    Args:
-        order: As `Enrich` has it.
-        headers: The number of header columns.
-        keys: The number of key columns.
-    """
-
-    def __init__(self, order: tuple[int, ...], headers: int, keys: int) -> None:
-        self._order = order
-        self._no_key = (None,) * keys
-        self._origin = (None,) * (headers + len(PSEUDO))
-
-    def __call__(self, key: Any, value: Row | None) -> Row | None:
-        if value is None:
-            return None
-        bounds: tuple[int, ...] = ()
-        if isinstance(key, Windowed):
-            bounds = (key.window.start, key.window.end)
-            key = key.key
-        parts = (*(self._no_key if key is None else key), *value, *self._origin, *bounds)
-        return tuple([parts[index] for index in self._order])
-
-
 def plain_rows(source: Source) -> PlainRows:
     """The function that makes rows of a source's keys and values."""
-    return PlainRows(_order(source), len(source.headers), len(source.keys))
+    return PlainRows(_order(source), len(source.headers) + len(PSEUDO), len(source.keys))
 
 
 def enrich(source: Source) -> Callable[[], Enrich]:

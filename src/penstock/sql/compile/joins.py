@@ -8,7 +8,7 @@ from typing import Any
 from penstock.api.joins.windows import JoinWindows
 from penstock.api.options import Joined, Materialized, StreamJoined, TableJoined
 from penstock.sql.analyse import plans as p
-from penstock.sql.compile.functions import Joiner, KeyOf
+from penstock.sql.compile.row_functions import Joiner, KeyOf
 from penstock.sql.compile.serdes import RowsSerde, step_key_serde
 from penstock.sql.compile.steps import Compiling, types_of
 

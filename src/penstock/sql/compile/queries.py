@@ -9,9 +9,10 @@ from penstock.api.options import Consumed, Materialized, Produced
 from penstock.sql.analyse import plans as p
 from penstock.sql.catalog.source import Source
 from penstock.sql.compile.aggregates import aggregate
-from penstock.sql.compile.functions import FlattenRows, Keep, KeyOf, Select, SourceTime, enrich, plain_rows, sink_time
+from penstock.sql.compile.functions import FlattenRows, SourceTime, enrich, plain_rows, sink_time
 from penstock.sql.compile.joins import join
 from penstock.sql.compile.origins import names_origins
+from penstock.sql.compile.row_functions import Keep, KeyOf, Select
 from penstock.sql.compile.serdes import RowsSerde, source_serdes, step_key_serde
 from penstock.sql.compile.steps import Compiling, types_of
 from penstock.sql.functions.errors import EvaluationErrors

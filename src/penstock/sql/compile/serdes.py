@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.errors import SqlError
+from penstock.serde.column import Column
+from penstock.serde.row_column import RowColumn
 from penstock.serde.rowwise import BaseSerde
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
 from penstock.sql.analyse.plans import Step
 from penstock.sql.catalog import DataFormat, Source, SourceWindow
 from penstock.sql.formats import FormatProperties, check_columns, format_info, row_format
+from penstock.sql.formats.json_columns import array_layout, json_capture, json_texts
+from penstock.sql.formats.layouts import FEW, joined, read_rows
 from penstock.sql.functions.aggregates.states import from_state, to_state
 from penstock.sql.parse import expression_nodes as x
-from penstock.sql.types import SqlType
+from penstock.sql.types import BIGINT, SqlType
 
 __all__ = [
     "RowsSerde",
@@ -37,6 +43,8 @@ class RowsSerde(BaseSerde):
         self._kinds = tuple(kinds)
         self._write = [to_state(kind) for kind in self._kinds]
         self._read = [from_state(kind) for kind in self._kinds]
+        pairs = zip(self._kinds, self._read, strict=True)
+        self._layout = array_layout([json_capture(kind, read, json.loads) for kind, read in pairs])
 
     @property
     def name(self) -> str:
@@ -54,8 +62,34 @@ class RowsSerde(BaseSerde):
         row = json.loads(data.decode("utf-8", "surrogatepass"))
         return tuple([read(item) for read, item in zip(self._read, row, strict=True)])
 
+    def decode(self, data: pa.Array) -> Column:
+        found = read_rows(data, len(self._kinds), lambda _: self._layout, self.deserialize)
+        return super().decode(data) if found is None else found
+
+    def encode(self, column: Column) -> pa.Array:
+        if not isinstance(column, RowColumn) or len(column) <= FEW:
+            return super().encode(column)
+        try:
+            return _arrays(
+                column, self._kinds, [_written(write) for write in self._write]
+            )
+        except Exception:  # noqa: BLE001 - whatever is wrong with a row, writing it alone says so
+            return super().encode(column)
+
     def __reduce__(self) -> Any:
         return RowsSerde, (self._kinds,)
+
+
+def _written(write: Callable[[Any], Any]) -> Callable[[Any], str]:
+    return lambda item: _to_json(write(item))
+
+
+def _arrays(rows: RowColumn, kinds: Sequence[SqlType], writers: Sequence[Callable[[Any], str]]) -> pa.Array:
+    """Rows as JSON arrays."""
+    parts: list[Any] = []
+    for column, kind, write in zip(rows.columns, kinds, writers, strict=True):
+        parts += ["," if parts else "[", json_texts(column, kind, write)]
+    return joined([*parts, "]"] if parts else ["[]"], len(rows), rows.absent)
 
 
 class StateSerde(BaseSerde):
@@ -64,10 +98,13 @@ class StateSerde(BaseSerde):
     Args:
         meaning: The groups and aggregates. It is part of the name, by which an upgrade compares stores: states of other
             groups or aggregates would be read without an error.
+        longs: The number of states in a row, if all are whole numbers; such rows are read and written by the column.
     """
 
-    def __init__(self, meaning: str) -> None:
+    def __init__(self, meaning: str, longs: int = 0) -> None:
         self._meaning = meaning
+        self._longs = longs
+        self._layout = array_layout([json_capture(BIGINT, int, int)] * longs) if longs else None
 
     @property
     def name(self) -> str:
@@ -80,6 +117,23 @@ class StateSerde(BaseSerde):
 
     def deserialize(self, data: bytes | None) -> Any:
         return None if data is None else json.loads(data.decode("utf-8", "surrogatepass"))
+
+    def decode(self, data: pa.Array) -> Column:
+        found = None
+        if self._layout is not None:
+            found = read_rows(data, self._longs, lambda _: self._layout, self.deserialize)
+        return super().decode(data) if found is None else found
+
+    def encode(self, column: Column) -> pa.Array:
+        if not isinstance(column, RowColumn) or len(column.columns) != self._longs or len(column) <= FEW:
+            return super().encode(column)
+        try:
+            return _arrays(column, [BIGINT] * self._longs, [_to_json] * self._longs)
+        except Exception:  # noqa: BLE001 - whatever is wrong with a row, writing it alone says so
+            return super().encode(column)
+
+    def __reduce__(self) -> Any:
+        return StateSerde, (self._meaning, self._longs)
 
 
 def format_serde(form: DataFormat, columns: Sequence[tuple[str, SqlType]], part: str) -> Any:

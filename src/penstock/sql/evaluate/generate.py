@@ -239,6 +239,8 @@ class Generator:
         return f"like({operand}, {self.value(pattern, block)}, {node.escape!r})"
 
     def is_null(self, node: n.IsNull, block: Block) -> str:
+        if isinstance(node.operand, n.Constant):
+            return repr(node.operand.value is None)  # Python warns of `1 is None`
         return f"({self.value(node.operand, block)} is None)"
 
     def not_(self, node: n.Not, block: Block) -> str:

@@ -1,81 +1,40 @@
-"""The second back end: expressions over columns, by Polars, for the forms in which it is equal to the generated code.
-
-A null operand of arithmetic or LIKE spoils the whole expression, and comparisons are false for null. So arithmetic and
-LIKE stand at the top only, or below arithmetic, where null stays null; conditions are made of comparisons of columns
-and constants, with ``fill_null(False)``. What else differs is left to the generated code: NaN, which Polars holds
-equal to itself; the order of texts (Java's is that of UTF-16); integer division and remainder; case mapping, as the
-versions of Unicode differ; decimals; casts that wrap or saturate.
-"""
+"""The second back end: expressions over columns, by Polars where it is proved equal, else by the generated code."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 
 from penstock.serde.column import Column
+from penstock.serde.row_column import RowColumn
 from penstock.sql.evaluate import typed as n
 from penstock.sql.evaluate.compiled import compile_rows
+from penstock.sql.evaluate.generate import parts
+from penstock.sql.evaluate.polars_forms import Scope, polars_expression, spoils
 from penstock.sql.functions import EvaluationErrors
-from penstock.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIMESTAMP, SqlType, SqlValueError
+from penstock.sql.types import SqlValueError
+from penstock.sql.types.columns import typed_series
 
-__all__ = ["back_end", "compile_columns", "explain", "polars_expression"]
+__all__ = ["back_end", "compile_columns", "explain"]
 
-DTYPES: dict[SqlType, pl.DataType] = {
-    BOOLEAN: pl.Boolean(),
-    INTEGER: pl.Int32(),
-    BIGINT: pl.Int64(),
-    DOUBLE: pl.Float64(),
-    STRING: pl.String(),
-    DATE: pl.Date(),
-    TIMESTAMP: pl.Int64(),
-}
-NUMBERS = (INTEGER, BIGINT, DOUBLE)
-PLAIN = (n.Column, n.Constant)
-OPERATORS: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
-    "=": pl.Expr.__eq__,
-    "<>": pl.Expr.__ne__,
-    "<": pl.Expr.__lt__,
-    "<=": pl.Expr.__le__,
-    ">": pl.Expr.__gt__,
-    ">=": pl.Expr.__ge__,
-    "+": pl.Expr.__add__,
-    "-": pl.Expr.__sub__,
-    "*": pl.Expr.__mul__,
-}
-ANY = r"[^\n\r\x{85}\x{2028}\x{2029}]"
-
-
-class Unproved(Exception):  # noqa: N818
-    """A form that is left to the generated code."""
-
-
-def polars_expression(expression: n.Typed, columns: Sequence[str]) -> pl.Expr | None:
-    """The expression over a frame, whose columns are named by their places in the row; None if that is not its form.
-
-    >>> from penstock.sql.evaluate.typed import Arithmetic
-    >>> sum_ = Arithmetic(INTEGER, "+", n.Column(INTEGER, 0), n.Constant(INTEGER, 1))
-    >>> frame = pl.DataFrame({"a": pl.Series([1, None, 2**31 - 1], dtype=pl.Int32)})
-    >>> frame.select(polars_expression(sum_, ["a"])).to_series().to_list()
-    [2, None, -2147483648]
-    """
-    try:
-        return _value(expression, columns)
-    except Unproved:
-        return None
+ROWS = "rows"  # a column that every frame has, so that constants have as many rows
 
 
 def back_end(expression: n.Typed) -> Literal["Polars", "Python"]:
     """The back end that an expression takes where rows come by the column."""
-    names = [str(at) for at in range(1 + max(_places(expression), default=0))]
-    return "Python" if polars_expression(expression, names) is None else "Polars"
+    if isinstance(expression, n.Column):
+        return "Polars"
+    return "Python" if polars_expression(expression, Scope()) is None else "Polars"
 
 
 def explain(expressions: Sequence[n.Typed], names: Sequence[str]) -> list[str]:
     """One line for each expression: its name, its type and its back end.
 
+    >>> from penstock.sql.types import STRING
     >>> explain([n.Column(STRING, 0)], ["NAME"])
     ['NAME STRING: Polars']
     """
@@ -84,165 +43,102 @@ def explain(expressions: Sequence[n.Typed], names: Sequence[str]) -> list[str]:
 
 
 def compile_columns(
-    expressions: Sequence[n.Typed], errors: EvaluationErrors, names: Sequence[str]
-) -> Callable[[pl.DataFrame], list[Column]]:
-    """Compile expressions to a function of a frame, whose columns stand as in rows, that returns their columns.
+    expressions: Sequence[n.Typed], errors: EvaluationErrors, names: Sequence[str] = ()
+) -> Callable[[RowColumn], list[Column]]:
+    """Compile expressions to a function of rows by the column, none of them null, that returns their columns.
 
     Each expression takes its own back end; the errors are reported as `compile_rows` reports them.
+
+    >>> from penstock.sql.evaluate.typed import Column as Place, Comparison, Constant
+    >>> from penstock.sql.types import BOOLEAN, INTEGER
+    >>> above = Comparison(BOOLEAN, ">", Place(INTEGER, 0), Constant(INTEGER, 1))
+    >>> rows = RowColumn([Column.of_items([1, 2, None])], 3)
+    >>> [column.items() for column in compile_columns([above], EvaluationErrors())(rows)]
+    [[False, True, False]]
     """
-    places = [str(at) for at in range(1 + max((at for each in expressions for at in _places(each)), default=0))]
-    vectors = [polars_expression(expression, places) for expression in expressions]
-    rest = [at for at, vector in enumerate(vectors) if vector is None]
-    rows = compile_rows([expressions[at] for at in rest], errors, [names[at] for at in rest])
-    chosen = [vector.alias(str(at)) for at, vector in enumerate(vectors) if vector is not None]
-    spoiled = [at for at, vector in enumerate(vectors) if vector is not None and not isinstance(expressions[at], PLAIN)]
+    return _Columns(expressions, errors, names).run
 
-    def run(frame: pl.DataFrame) -> list[Column]:
-        named = frame.rename(dict(zip(frame.columns, map(str, range(frame.width)), strict=True)))
-        found: list[Column | None] = [None] * len(expressions)
-        if chosen:
-            series = {one.name: one for one in named.with_columns(pl.lit(0).alias("")).select(*chosen, "")}
-            for at in (at for at, vector in enumerate(vectors) if vector is not None):
-                found[at] = Column.of_series(series[str(at)].alias(names[at]))
-            for at in spoiled:
-                if count := series[str(at)].null_count():
-                    errors.report(names[at], SqlValueError("an operand is null"), count)
-        if rest:
-            made = [rows(row) for row in named.iter_rows()]
-            for place, at in enumerate(rest):
-                found[at] = Column.of_items([row[place] for row in made])
-        return [column for column in found if column is not None]
 
-    return run
+class _Columns:
+    """Expressions of a row, sorted by what computes them."""
+
+    def __init__(self, expressions: Sequence[n.Typed], errors: EvaluationErrors, names: Sequence[str]) -> None:
+        self._expressions = tuple(expressions)
+        self._errors = errors
+        self._names = tuple(names) or tuple(f"expression {at + 1}" for at in range(len(self._expressions)))
+        self._scope = Scope()
+        self._vectors: dict[int, pl.Expr] = {}
+        self._rest: list[int] = []
+        for at, expression in enumerate(self._expressions):
+            if isinstance(expression, n.Column):
+                continue
+            vector = polars_expression(expression, self._scope)
+            if vector is None:
+                self._rest.append(at)
+            else:
+                self._vectors[at] = vector.alias(str(at))
+        self._by_row: dict[tuple[int, ...], Callable[[Any], Any]] = {}
+
+    def run(self, rows: RowColumn) -> list[Column]:
+        """The columns of the expressions."""
+        found: dict[int, Column] = {
+            at: rows.columns[each.index] for at, each in enumerate(self._expressions) if isinstance(each, n.Column)
+        }
+        series = self._vectorised(rows)
+        if series is None:
+            found.update(self._generated(rows, sorted([*self._vectors, *self._rest])))
+        else:
+            found.update({at: Column.of_series(one) for at, one in series.items()})
+            found.update(self._generated(rows, self._rest))
+        return [found[at] for at in range(len(self._expressions))]
+
+    def _vectorised(self, rows: RowColumn) -> dict[int, pl.Series] | None:
+        """What Polars computes; None if these rows are not for it."""
+        if not self._vectors:
+            return {}
+        columns: list[pl.Series] = [pl.Series(ROWS, np.zeros(len(rows), np.int8))]
+        for place, kind in self._scope.kinds.items():
+            series = typed_series(rows.columns[place], kind)
+            if series is None:
+                return None
+            columns.append(series.alias(str(place)))
+        frame = pl.DataFrame(columns)
+        try:
+            for name, each in self._scope.prepared.values():  # one by one: a later one may take an earlier one
+                frame = frame.with_columns(each.alias(name))
+            if self._scope.checks and not all(frame.select(_all(self._scope.checks)).row(0)):
+                return None
+            table = frame.select(ROWS, *self._vectors.values())
+        except pl.exceptions.PolarsError:
+            return None  # an expression that its engine refuses, such as one that is too large
+        found = {at: table.get_column(str(at)).alias("") for at in self._vectors}
+        for at, one in found.items():
+            if spoils(self._expressions[at]) and (count := one.null_count()):
+                self._errors.report(self._names[at], SqlValueError("an operand is null"), count)
+        return found
+
+    def _generated(self, rows: RowColumn, places: Sequence[int]) -> Iterable[tuple[int, Column]]:
+        """What the generated code computes of the columns that it names."""
+        if not places:
+            return []
+        chosen = [self._expressions[at] for at in places]
+        function = self._by_row.get(tuple(places))
+        if function is None:
+            function = compile_rows(chosen, self._errors, [self._names[at] for at in places])
+            self._by_row[tuple(places)] = function
+        used: set[int] = set().union(*map(_places, chosen))
+        columns = [column.items() if at in used else repeat(None, len(rows)) for at, column in enumerate(rows.columns)]
+        given = zip(*columns, strict=False) if columns else repeat((), len(rows))
+        made = list(map(function, given))
+        return [(at, Column.of_items([row[place] for row in made])) for place, at in enumerate(places)]
+
+
+def _all(checks: Sequence[pl.Expr]) -> list[pl.Expr]:
+    return [each.all(ignore_nulls=True).alias(str(at)) for at, each in enumerate(checks)]
 
 
 def _places(expression: n.Typed) -> set[int]:
-    from penstock.sql.evaluate.generate import parts
-
     if isinstance(expression, n.Column):
         return {expression.index}
     found: set[int] = set().union(*(_places(part) for part in parts(expression)))
     return found
-
-
-def _value(node: n.Typed, columns: Sequence[str]) -> pl.Expr:
-    """An expression at the top: a column, a constant, arithmetic over them, LIKE, a condition."""
-    match node:
-        case n.Column(index=index):
-            return pl.col(columns[index])
-        case n.Arithmetic() | n.Negative() | n.Convert():
-            return _arithmetic(node, columns)
-        case n.Like() | n.Not(operand=n.Like()):
-            return _like(node, columns)
-        case n.Constant():
-            return _constant(node)
-    return _condition(node, columns)
-
-
-def _constant(node: n.Constant) -> pl.Expr:
-    if node.type not in DTYPES:
-        raise Unproved
-    return pl.lit(node.value, dtype=DTYPES[node.type])
-
-
-def _plain(node: n.Typed, columns: Sequence[str]) -> pl.Expr:
-    """What cannot fail."""
-    if isinstance(node, n.Column) and node.type in DTYPES:
-        return pl.col(columns[node.index])
-    if isinstance(node, n.Constant):
-        return _constant(node)
-    raise Unproved
-
-
-def _arithmetic(node: n.Typed, columns: Sequence[str]) -> pl.Expr:
-    match node:
-        case n.Arithmetic(type=kind, operator="+", left=left, right=right) if kind == STRING:
-            texts = [_arithmetic(side, columns).fill_null("null") for side in (left, right)]
-            return pl.concat_str(texts)
-        case n.Arithmetic(type=kind, operator="+" | "-" | "*" as operator, left=left, right=right) if kind in NUMBERS:
-            dtype = DTYPES[kind]
-            one, two = (_number(side, columns).cast(dtype) for side in (left, right))
-            return OPERATORS[operator](one, two)
-        case n.Negative(type=kind, operand=operand) if kind in (INTEGER, BIGINT):
-            return pl.lit(0, dtype=DTYPES[kind]) - _number(operand, columns)
-        case n.Negative(type=kind, operand=operand) if kind == DOUBLE:
-            return -_number(operand, columns)
-        case n.Convert(type=kind, operand=operand) if kind in (BIGINT, DOUBLE) and operand.type in NUMBERS:
-            return _number(operand, columns).cast(DTYPES[kind])
-    return _plain(node, columns)
-
-
-def _number(node: n.Typed, columns: Sequence[str]) -> pl.Expr:
-    if node.type not in NUMBERS:
-        raise Unproved
-    return _arithmetic(node, columns)
-
-
-def _condition(node: n.Typed, columns: Sequence[str]) -> pl.Expr:
-    """What is true or false for every row, and never fails."""
-    match node:
-        case n.Constant(value=bool()):
-            return _constant(node)
-        case n.Comparison(operator=operator, left=left, right=right) if operator in OPERATORS:
-            return _compared(operator, left, right, columns)
-        case n.Between(operand=operand, low=low, high=high):
-            return _compared(">=", operand, low, columns) & _compared("<=", operand, high, columns)
-        case n.In(operand=operand, items=items) if operand.type in (INTEGER, BIGINT, STRING, DATE):
-            constants = [item.value for item in items if isinstance(item, n.Constant)]
-            if len(constants) < len(items):
-                raise Unproved
-            known = pl.Series("", [value for value in constants if value is not None], DTYPES[operand.type])
-            return _plain(operand, columns).is_in(known.implode()).fill_null(value=False)
-        case n.IsNull(operand=n.Column(index=index)):
-            return pl.col(columns[index]).is_null()
-        case n.Not(operand=operand):
-            return ~_condition(operand, columns)
-        case n.Logical(operator=operator, operands=operands):
-            found = [_condition(part, columns) for part in operands]
-            return pl.all_horizontal(found) if operator == "AND" else pl.any_horizontal(found)
-    raise Unproved
-
-
-def _compared(operator: str, left: n.Typed, right: n.Typed, columns: Sequence[str]) -> pl.Expr:
-    one, two = _plain(left, columns), _plain(right, columns)
-    kinds = {left.type, right.type}
-    if kinds <= set(NUMBERS):
-        if DOUBLE in kinds:
-            return _doubles(operator, one.cast(pl.Float64), two.cast(pl.Float64))
-        one, two = one.cast(pl.Int64), two.cast(pl.Int64)
-    elif len(kinds) > 1 or (kinds <= {STRING, BOOLEAN} and operator not in ("=", "<>")):
-        raise Unproved
-    return OPERATORS[operator](one, two).fill_null(value=False)
-
-
-def _doubles(operator: str, one: pl.Expr, two: pl.Expr) -> pl.Expr:
-    """Polars holds NaN equal to itself and above all else; here nothing but ``<>`` is true of it."""
-    none = one.is_nan() | two.is_nan()
-    found = OPERATORS[operator](one, two)
-    if operator == "<>":
-        return (found | none) & one.is_not_null() & two.is_not_null()
-    return (found & ~none).fill_null(value=False)
-
-
-def _like(node: n.Typed, columns: Sequence[str]) -> pl.Expr:
-    if isinstance(node, n.Not):
-        return ~_like(node.operand, columns)
-    assert isinstance(node, n.Like)  # noqa: S101
-    if not isinstance(node.pattern, n.Constant) or node.pattern.value is None:
-        raise Unproved
-    return _plain(node.operand, columns).str.contains(_pattern(node.pattern.value, node.escape))
-
-
-def _pattern(pattern: str, escape: str | None) -> str:
-    parts: list[str] = []
-    letters = iter(pattern)
-    for letter in letters:
-        if letter == escape:
-            parts.append(_literal(next(letters, "")))
-        else:
-            parts.append({"%": f"{ANY}*", "_": ANY}.get(letter) or _literal(letter))
-    return rf"\A(?:{''.join(parts)})\z"
-
-
-def _literal(letter: str) -> str:
-    return letter if re.fullmatch(r"[A-Za-z0-9]?", letter) else rf"\x{{{ord(letter):x}}}"

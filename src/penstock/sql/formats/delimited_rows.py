@@ -7,8 +7,14 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
+
+from penstock.serde.column import Column
+from penstock.serde.row_column import RowColumn
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_values import exact
+from penstock.sql.formats.layouts import FEW, WHOLE, Capture, Layout, joined, literal, read_rows, text_column
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -112,6 +118,8 @@ class DelimitedRows(RowSerde):
         super().__init__(info, columns, properties)
         self._writers = [writer_of(kind) for _, kind in columns]
         self._readers = [reader_of(kind) for _, kind in columns]
+        self._layout = _layout(columns, properties.delimiter)
+        self._plain = _plain_fields(properties.delimiter)
 
     @property
     def name(self) -> str:
@@ -137,11 +145,59 @@ class DelimitedRows(RowSerde):
         except (ValueError, ArithmeticError) as error:
             self.reject(data, f"lines of its columns ({error})", error)
 
+    def decode(self, data: pa.Array) -> Column:
+        found = read_rows(data, len(self.columns), lambda _: self._layout, self.deserialize)
+        return super().decode(data) if found is None else found
+
+    def encode(self, column: Column) -> pa.Array:
+        if not isinstance(column, RowColumn) or len(column) <= FEW or not self.columns:
+            return super().encode(column)
+        try:
+            parts: list[str | pl.Series] = []
+            for each, (_, kind), write in zip(column.columns, self.columns, self._writers, strict=True):
+                texts = text_column(each, kind)
+                if texts is None:
+                    items = [None if item is None else write(item) for item in each.items()]
+                    texts = pl.Series("", items, dtype=pl.String, strict=True)
+                if not texts.str.contains(self._plain[bool(parts)]).all():
+                    return super().encode(column)  # some field needs quotes
+                parts += [self.properties.delimiter, texts.fill_null("")] if parts else [texts.fill_null("")]
+            absent = column.absent
+            if self.properties.part == "key" and self.unwrapped:
+                absent = column.null_mask() | column.columns[0].null_mask()
+            return joined(parts, len(column), absent)
+        except Exception:  # noqa: BLE001 - whatever is wrong with a row, writing it alone says so
+            return super().encode(column)
+
     def __getstate__(self) -> dict[str, Any]:
         return {"format": self.format, "columns": self.columns, "properties": self.properties}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["format"], state["columns"], state["properties"])  # type: ignore[misc]
+
+
+def _layout(columns: Columns, delimiter: str) -> Layout:
+    """Lines without quotes."""
+    field = rf'[^{literal(delimiter)}"\r\n]+'
+    captures = []
+    for _, kind in columns:
+        if kind == STRING:
+            captures.append(Capture(f"({field})?", kind))
+        elif kind in WHOLE:
+            captures.append(Capture(f"({WHOLE[kind]})?", kind))
+        elif kind == BOOLEAN:
+            captures.append(Capture("(true|false)?", kind))
+        else:
+            captures.append(Capture(f"({field})?", kind, reader_of(kind)))
+    return Layout(literal(delimiter).join([each.pattern for each in captures]), captures, range(1, len(captures) + 1))
+
+
+def _plain_fields(delimiter: str) -> tuple[str, str]:
+    """The expressions of a first field and of others that are written without quotes."""
+    inner = rf'[^{literal(delimiter)}"\r\n]*[^{literal(delimiter)}"\x00-\x20]'
+    first = f"[0-9A-Za-z--{literal(delimiter)}]"
+    other = rf"[^{literal(delimiter)}\x00-#]"
+    return rf"\A{first}(?:{inner})?\z", rf"\A(?:{other}(?:{inner})?)?\z"
 
 
 def writer_of(kind: SqlType) -> Callable[[Any], str]:

@@ -6,8 +6,19 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import SerializationError
+from penstock.serde.column import Column
+from penstock.serde.numbers import NumberSerde
+from penstock.serde.row_column import RowColumn
+from penstock.serde.rowwise import BaseSerde
+from penstock.serde.text import BytesSerde, StringSerde
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
+from penstock.sql.formats.layouts import FEW
 from penstock.sql.types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, SqlType
+from penstock.sql.types.columns import typed_series
 
 __all__ = ["KafkaRows", "NoRows"]
 
@@ -25,6 +36,13 @@ READERS: dict[SqlType, Callable[[bytes], Any]] = {
     DOUBLE: lambda data: FLOAT.unpack(data)[0],
     STRING: bytes.decode,
     BYTES: bytes,
+}
+BY_COLUMN: dict[SqlType, BaseSerde] = {
+    INTEGER: NumberSerde("integer"),
+    BIGINT: NumberSerde("long"),
+    DOUBLE: NumberSerde("double"),
+    STRING: StringSerde(),
+    BYTES: BytesSerde(),
 }
 
 
@@ -57,6 +75,30 @@ class KafkaRows(RowSerde):
         except (struct.error, ValueError) as error:
             self.reject(data, f"one {self.columns[0][1]} ({error})", error)
 
+    def decode(self, data: pa.Array) -> Column:
+        if not self.columns or len(data) <= FEW:
+            return super().decode(data)
+        column = BY_COLUMN[self.columns[0][1]].decode(data)  # its errors make the caller go row by row
+        return RowColumn([column], len(column), column.null_mask())
+
+    def encode(self, column: Column) -> pa.Array:
+        if not isinstance(column, RowColumn) or len(column.columns) != 1 or len(self.columns) != 1:
+            return super().encode(column)
+        kind = self.columns[0][1]
+        given = column.columns[0]
+        if kind != BYTES:
+            series = typed_series(given, kind)
+            if series is None:
+                return super().encode(column)
+            given = Column.of_series(series)
+        try:
+            encoded = BY_COLUMN[kind].encode(given)
+        except SerializationError:
+            return super().encode(column)
+        if column.absent is None:
+            return encoded
+        return pc.if_else(pa.array(column.absent), pa.scalar(None, encoded.type), encoded)
+
     def __getstate__(self) -> dict[str, Any]:
         return {"format": self.format, "columns": self.columns, "properties": self.properties}
 
@@ -73,3 +115,9 @@ class NoRows(RowSerde):
 
     def deserialize(self, data: bytes | None) -> Any:  # noqa: ARG002
         return ()
+
+    def decode(self, data: pa.Array) -> Column:
+        return RowColumn([], len(data))
+
+    def encode(self, column: Column) -> pa.Array:
+        return pa.nulls(len(column), pa.large_binary())

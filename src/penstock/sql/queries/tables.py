@@ -13,9 +13,9 @@ from typing import Any
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import plans as p
 from penstock.sql.compile.aggregates import results_of
-from penstock.sql.compile.functions import Keep, Select
 from penstock.sql.compile.joins import joiner_of
 from penstock.sql.compile.queries import table_stores
+from penstock.sql.compile.row_functions import Keep, Select
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.queries.plans import KeyLookup, Lookup, RangeLookup, Scan
 from penstock.sql.queries.stores import StoreAccess, StoredRow

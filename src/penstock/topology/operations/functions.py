@@ -6,11 +6,14 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import TopologyError
 
-__all__ = ["EXTRACTED", "MERGED", "TOPIC_OF", "Function", "functions_of", "is_expression"]
+if TYPE_CHECKING:
+    from penstock.serde.column import Column
+
+__all__ = ["EXTRACTED", "MERGED", "TOPIC_OF", "ColumnFunction", "Function", "functions_of", "is_expression"]
 
 EXTRACTED = "(record) or (record, partition time)"  # arguments of a timestamp extractor
 TOPIC_OF = "(key, value) or (key, value, record context)"  # arguments of a function that names a topic
@@ -31,6 +34,17 @@ def is_expression(fn: object) -> bool:
     return kind.__name__ in ("Expr", "When", "Then", "ChainedThen") and kind.__module__.split(".", 1)[0] == "polars"
 
 
+class ColumnFunction:
+    """A function of a record that knows the same for whole columns, as the functions of SQL do."""
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        """The results for columns of the arguments; None: these columns are left to calls for each record.
+
+        It must equal the calls, record by record, and raises nothing.
+        """
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """A callable or an expression, the number of its arguments, and its place in the user's code.
@@ -48,6 +62,10 @@ class Function:
     @property
     def is_expression(self) -> bool:
         return self.arity == 0 and not callable(self.fn)
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        """The results for columns of its arguments; None if it has to be called for each record."""
+        return self.fn.over_columns(*arguments) if isinstance(self.fn, ColumnFunction) else None
 
     @property
     def location(self) -> str:

@@ -1,0 +1,243 @@
+"""The functions of rows that operators call, for each record or over whole columns: they hold typed expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.serde.column import Column
+from penstock.serde.row_column import RowColumn
+from penstock.serde.windowed import Windowed, WindowedColumn
+from penstock.sql.analyse.plans import Expression
+from penstock.sql.evaluate import compile_predicate, compile_rows
+from penstock.sql.evaluate.vectorised import compile_columns
+from penstock.sql.functions.errors import EvaluationErrors
+from penstock.topology.operations.functions import ColumnFunction
+
+__all__ = ["Joiner", "Keep", "KeyOf", "PlainRows", "Select", "key_columns"]
+
+Row = tuple[Any, ...]
+
+
+class _Lazy(ColumnFunction):
+    """Expressions with the errors of their query; compiled at the first call, and again in another process."""
+
+    def __init__(self, expressions: Sequence[Expression], errors: EvaluationErrors) -> None:
+        self._expressions = tuple(expressions)
+        self._errors = errors
+        self._compiled: Callable[[Row], Any] | None = None
+        self._by_column: Callable[[RowColumn], list[Column]] | None = None
+
+    def _make(self) -> Callable[[Row], Any]:
+        return compile_rows([each.typed for each in self._expressions], self._errors, self._labels)
+
+    @property
+    def _labels(self) -> list[str]:
+        return [each.label for each in self._expressions]
+
+    def _of(self, row: Row) -> Any:
+        if self._compiled is None:
+            self._compiled = self._make()
+        return self._compiled(row)
+
+    def _columns_of(self, rows: RowColumn) -> tuple[list[Column], np.ndarray[Any, Any] | None]:
+        """The columns of the expressions for the rows that are not null, and the positions of those; None: all."""
+        if self._by_column is None:
+            self._by_column = compile_columns([each.typed for each in self._expressions], self._errors, self._labels)
+        if rows.absent is None:
+            return self._by_column(rows), None
+        index = np.flatnonzero(~rows.absent)
+        return self._by_column(rows.take(index)), index
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_compiled": None, "_by_column": None}
+
+
+class Select(_Lazy):
+    """Rows of expressions; a tombstone stays one."""
+
+    def __call__(self, value: Row | None) -> Row | None:
+        return None if value is None else self._of(value)
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        (rows,) = arguments
+        if not isinstance(rows, RowColumn):
+            return None
+        columns, there = self._columns_of(rows)
+        if there is None:
+            return RowColumn(columns, len(rows))
+        index = np.full(len(rows), -1, np.int64)
+        index[there] = np.arange(len(there))
+        return RowColumn(columns, len(there)).take_or_null(index)
+
+
+class Keep(_Lazy):
+    """Whether a row passes a predicate; tombstones do not."""
+
+    def _make(self) -> Callable[[Row], Any]:
+        return compile_predicate(self._expressions[0].typed, self._errors, self._labels[0])
+
+    def __call__(self, value: Row | None) -> bool:
+        return value is not None and bool(self._of(value))
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        (rows,) = arguments
+        if not isinstance(rows, RowColumn):
+            return None
+        (column,), there = self._columns_of(rows)
+        if there is None:
+            return column
+        index = np.full(len(rows), -1, np.int64)
+        index[there] = np.arange(len(there))
+        return column.take_or_null(index)
+
+
+class KeyOf(_Lazy):
+    """A new key of a row: a tuple; None if its only column is null.
+
+    Args:
+        expressions: The columns of the key.
+        errors: The errors of the query.
+        keys: For tombstones: the places in a row of the columns of the old key.
+        width: The number of columns of a row.
+        whole: Whether a key with a null in it is null.
+    """
+
+    def __init__(
+        self,
+        expressions: Sequence[Expression],
+        errors: EvaluationErrors,
+        keys: Sequence[int] = (),
+        width: int = 0,
+        *,
+        whole: bool = False,
+    ) -> None:
+        super().__init__(expressions, errors)
+        self._keys = tuple(keys)
+        self._width = width
+        self._whole = whole
+
+    def __call__(self, key: Any, value: Row | None) -> Row | None:
+        if value is None:
+            value = self._only_key(key)
+        if not self._expressions:
+            return None
+        found = self._of(value)
+        if self._whole:
+            return None if None in found else found
+        return None if found == (None,) else found
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        rows = arguments[1]
+        if not isinstance(rows, RowColumn) or rows.absent is not None:
+            return None
+        if not self._expressions:
+            return Column.nulls(len(rows))
+        columns, _ = self._columns_of(rows)
+        absent = None
+        if self._whole or len(columns) == 1:
+            absent = np.logical_or.reduce([column.null_mask() for column in columns])
+        return RowColumn(columns, len(rows), absent)
+
+    def _only_key(self, key: Any) -> Row:
+        row: list[Any] = [None] * self._width
+        plain = key.key if isinstance(key, Windowed) else key
+        for place, item in zip(self._keys, plain or (), strict=False):
+            row[place] = item
+        return tuple(row)
+
+
+class Joiner(ColumnFunction):
+    """The row of two rows, with null for the columns of the side that is missing.
+
+    Args:
+        left: The number of columns of the left row.
+        right: The number of columns of the right row.
+        keyed: Whether the key follows as a column.
+        swapped: Whether the sides come in the other order.
+    """
+
+    def __init__(self, left: int, right: int, *, keyed: bool = False, swapped: bool = False) -> None:
+        self._left = (None,) * left
+        self._right = (None,) * right
+        self._keyed = keyed
+        self._swapped = swapped
+
+    def __call__(self, key: Any, left: Row | None, right: Row | None) -> Row:
+        if self._swapped:
+            left, right = right, left
+        row = (*(self._left if left is None else left), *(self._right if right is None else right))
+        if not self._keyed:
+            return row
+        plain = key.key if isinstance(key, Windowed) else key
+        return (*row, plain[0] if plain else None)
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        keys, left, right = arguments
+        if self._swapped:
+            left, right = right, left
+        one, two = columns_of(left, len(self._left)), columns_of(right, len(self._right))
+        if one is None or two is None:
+            return None
+        columns = [*one, *two]
+        if self._keyed:
+            held = key_columns(keys, 1)
+            if held is None:
+                return None
+            columns.append(held[0])
+        return RowColumn(columns, len(left))
+
+
+def columns_of(rows: Column, width: int) -> tuple[Column, ...] | None:
+    """The columns of rows, with nulls in rows that are null; None if the rows come as tuples."""
+    if isinstance(rows, RowColumn):
+        return rows.shown() if len(rows.columns) == width else None
+    if type(rows) is Column and rows.null_mask().all():
+        return (Column.nulls(len(rows)),) * width
+    return None
+
+
+def key_columns(keys: Column, width: int) -> tuple[Column, ...] | None:
+    """The first columns of keys, those of windowed keys too, with nulls in keys that are null; None as `columns_of`."""
+    plain = keys.keys if isinstance(keys, WindowedColumn) else keys
+    if isinstance(plain, RowColumn):
+        return plain.shown()[:width] if len(plain.columns) >= width else None
+    return columns_of(plain, width)
+
+
+class PlainRows(ColumnFunction):
+    """Makes rows of keys and values alone: what a query does not name of a record's origin is null.
+
+    Args:
+        order: For each column of the step the place of its value among key, value, headers, pseudo columns and bounds.
+        headers: The number of header columns and pseudo columns.
+        keys: The number of key columns.
+    """
+
+    def __init__(self, order: tuple[int, ...], headers: int, keys: int) -> None:
+        self._order = order
+        self._no_key = (None,) * keys
+        self._origin = (None,) * headers
+
+    def __call__(self, key: Any, value: Row | None) -> Row | None:
+        if value is None:
+            return None
+        bounds: tuple[int, ...] = ()
+        if isinstance(key, Windowed):
+            bounds = (key.window.start, key.window.end)
+            key = key.key
+        parts = (*(self._no_key if key is None else key), *value, *self._origin, *bounds)
+        return tuple([parts[index] for index in self._order])
+
+    def over_columns(self, *arguments: Column) -> Column | None:
+        keys, rows = arguments
+        if not isinstance(rows, RowColumn) or isinstance(keys, WindowedColumn):
+            return None
+        held = key_columns(keys, len(self._no_key)) if self._no_key else ()
+        if held is None:
+            return None
+        nothing = Column.nulls(len(rows))
+        parts = (*held, *rows.columns, *(nothing for _ in self._origin))
+        return RowColumn([parts[index] for index in self._order], len(rows), rows.absent)

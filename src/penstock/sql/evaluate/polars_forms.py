@@ -1,0 +1,281 @@
+"""The forms of expressions in which Polars is equal to the generated code.
+
+A null operand of arithmetic or LIKE spoils the whole expression, and comparisons are false for null. So arithmetic and
+LIKE stand at the top only, or below arithmetic, where null stays null; conditions are made of comparisons of columns,
+constants, parts of texts and numbers in texts, with ``fill_null(False)``. What else differs is left to the generated
+code: NaN, which Polars holds equal to itself; the order of texts (Java's is that of UTF-16); integer division and
+remainder; case mapping, as the versions of Unicode differ; decimals; casts that wrap or saturate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from penstock.sql.evaluate import typed as n
+from penstock.sql.evaluate.rust_regex import rust_regex
+from penstock.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, NULL, STRING, SqlType
+from penstock.sql.types.columns import DTYPES
+
+__all__ = ["Scope", "polars_expression", "spoils"]
+
+NUMBERS = (INTEGER, BIGINT, DOUBLE)
+WHOLE: dict[SqlType, str] = {INTEGER: r"\A-?[0-9]{1,9}\z", BIGINT: r"\A-?[0-9]{1,18}\z"}  # more digits may not fit
+OPERATORS: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    "=": pl.Expr.__eq__,
+    "<>": pl.Expr.__ne__,
+    "<": pl.Expr.__lt__,
+    "<=": pl.Expr.__le__,
+    ">": pl.Expr.__gt__,
+    ">=": pl.Expr.__ge__,
+    "+": pl.Expr.__add__,
+    "-": pl.Expr.__sub__,
+    "*": pl.Expr.__mul__,
+}
+BREAKS = "\n\r\u0085\u2028\u2029"
+ANY = r"[^\n\r\x{85}\x{2028}\x{2029}]"
+
+
+class Unproved(Exception):  # noqa: N818
+    """A form that is left to the generated code."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the expressions of one frame need; its columns are named by their places in the row.
+
+    Attributes:
+        kinds: The types of the columns that they name, by place.
+        checks: Conditions that must hold for every row (null counts as true), else the rows are for the generated code.
+        prepared: Columns that several expressions share, by their text: name and expression.
+    """
+
+    kinds: dict[int, SqlType] = field(default_factory=dict)
+    checks: list[pl.Expr] = field(default_factory=list)
+    prepared: dict[str, tuple[str, pl.Expr]] = field(default_factory=dict)
+
+    def shared(self, text: str, expression: pl.Expr) -> str:
+        """The name of a column that is computed once."""
+        return self.prepared.setdefault(text, (f"shared {len(self.prepared)}", expression))[0]
+
+    def update(self, other: Scope) -> None:
+        """Take over what another scope needs, whose shared columns were numbered behind those of this one."""
+        self.kinds.update(other.kinds)
+        self.checks += other.checks
+        self.prepared.update(other.prepared)
+
+
+def polars_expression(expression: n.Typed, scope: Scope) -> pl.Expr | None:
+    """The expression over a frame whose columns are named by their places; None if it has no proved form.
+
+    >>> from penstock.sql.evaluate.typed import Arithmetic
+    >>> sum_ = Arithmetic(INTEGER, "+", n.Column(INTEGER, 0), n.Constant(INTEGER, 1))
+    >>> frame = pl.DataFrame({"0": pl.Series([1, None, 2**31 - 1], dtype=pl.Int32)})
+    >>> frame.select(polars_expression(sum_, Scope())).to_series().to_list()
+    [2, None, -2147483648]
+    """
+    own = Scope(prepared=dict(scope.prepared))
+    try:
+        found = _value(expression, own)
+    except Unproved:
+        return None
+    scope.update(own)
+    return found
+
+
+def _value(node: n.Typed, scope: Scope) -> pl.Expr:
+    """An expression at the top: a constant, a text's part, CASE, arithmetic, LIKE, a condition."""
+    match node:
+        case n.Arithmetic() | n.Negative() | n.Convert():
+            return _arithmetic(node, scope)
+        case n.Like() | n.Not(operand=n.Like()):
+            return _like(node, scope)
+        case n.Constant():
+            return _constant(node)
+        case n.Case():
+            return _case(node, scope)
+        case n.Call() | n.Cast():
+            return _plain(node, scope)
+    return _condition(node, scope)
+
+
+def _constant(node: n.Constant) -> pl.Expr:
+    if node.type not in DTYPES:
+        raise Unproved
+    return pl.lit(node.value, dtype=DTYPES[node.type])
+
+
+def _plain(node: n.Typed, scope: Scope) -> pl.Expr:
+    """What cannot fail, or only in columns that the scope's checks refuse."""
+    match node:
+        case n.Column(index=index, type=kind) if kind in DTYPES:
+            scope.kinds[index] = kind
+            return pl.col(str(index))
+        case n.Constant():
+            return _constant(node)
+        case n.Call(name="REGEXP_EXTRACT", arguments=(n.Constant(value=str() as pattern), text, *rest)):
+            group = rest[0] if rest else None
+            if group is None or (isinstance(group, n.Constant) and isinstance(group.value, int)):
+                return _extract(pattern, text, 0 if group is None else group.value, scope)
+        case n.Cast(type=kind, operand=operand) if operand.type == STRING and kind in WHOLE:
+            found = _plain(operand, scope)
+            scope.checks.append(found.str.contains(WHOLE[kind]))
+            return found.cast(DTYPES[kind], strict=False)
+    raise Unproved
+
+
+def _extract(pattern: str, text: n.Typed, group: int, scope: Scope) -> pl.Expr:
+    expression = rust_regex(pattern)
+    if expression is None or text.type != STRING or not 0 <= group <= expression.groups:
+        raise Unproved
+    found = _plain(text, scope)
+    if expression.ends_lines:
+        scope.checks.append(~found.str.contains("\n", literal=True))
+    name = scope.shared(f"{expression.text} of {found}", found.str.extract_groups(expression.text))
+    return pl.col(name).struct.field(str(group + 1))
+
+
+def _case(node: n.Case, scope: Scope) -> pl.Expr:
+    """CASE with constants for results; a condition that is null spoils it, hence no result may be null then."""
+    results = [result for _, result in node.branches] + [node.otherwise]
+    if not all(isinstance(each, n.Constant) and each.type in (node.type, NULL) for each in results):
+        raise Unproved
+    if spoils(node) and any(isinstance(each, n.Constant) and each.value is None for each in results):
+        raise Unproved
+    dtype = DTYPES.get(node.type)
+    if dtype is None:
+        raise Unproved
+    chain: Any = pl
+    for test, result in node.branches:
+        like = test.operand if isinstance(test, n.Not) else test
+        if isinstance(like, n.Like):
+            condition = _like(test, scope)
+            chain = chain.when(_plain(like.operand, scope).is_null()).then(pl.lit(None, dtype))
+        else:
+            condition = _condition(test, scope)
+        assert isinstance(result, n.Constant)  # noqa: S101
+        chain = chain.when(condition).then(pl.lit(result.value, dtype))
+    assert isinstance(node.otherwise, n.Constant)  # noqa: S101
+    found: pl.Expr = chain.otherwise(pl.lit(node.otherwise.value, dtype))
+    return found
+
+
+def _is_like(node: n.Typed) -> bool:
+    return isinstance(node, n.Like) or (isinstance(node, n.Not) and isinstance(node.operand, n.Like))
+
+
+def spoils(node: n.Typed) -> bool:
+    """Whether a null result of an expression is an error that is reported."""
+    if isinstance(node, n.Case):
+        return any(_is_like(test) for test, _ in node.branches)
+    return isinstance(node, n.Arithmetic | n.Negative | n.Convert) or _is_like(node)
+
+
+def _arithmetic(node: n.Typed, scope: Scope) -> pl.Expr:
+    match node:
+        case n.Arithmetic(type=kind, operator="+", left=left, right=right) if kind == STRING:
+            texts = [_arithmetic(side, scope).fill_null("null") for side in (left, right)]
+            return pl.concat_str(texts)
+        case n.Arithmetic(type=kind, operator="+" | "-" | "*" as operator, left=left, right=right) if kind in NUMBERS:
+            dtype = DTYPES[kind]
+            one, two = (_number(side, scope).cast(dtype) for side in (left, right))
+            return OPERATORS[operator](one, two)
+        case n.Negative(type=kind, operand=operand) if kind in (INTEGER, BIGINT):
+            return pl.lit(0, dtype=DTYPES[kind]) - _number(operand, scope)
+        case n.Negative(type=kind, operand=operand) if kind == DOUBLE:
+            return -_number(operand, scope)
+        case n.Convert(type=kind, operand=operand) if kind in (BIGINT, DOUBLE) and operand.type in NUMBERS:
+            return _number(operand, scope).cast(DTYPES[kind])
+    return _plain(node, scope)
+
+
+def _number(node: n.Typed, scope: Scope) -> pl.Expr:
+    if node.type not in NUMBERS:
+        raise Unproved
+    return _arithmetic(node, scope)
+
+
+def _condition(node: n.Typed, scope: Scope) -> pl.Expr:
+    """What is true or false for every row, and never fails."""
+    match node:
+        case n.Constant(value=bool()):
+            return _constant(node)
+        case n.Comparison(operator=operator, left=left, right=right) if operator in OPERATORS:
+            return _compared(operator, left, right, scope)
+        case n.Between(operand=operand, low=low, high=high):
+            return _compared(">=", operand, low, scope) & _compared("<=", operand, high, scope)
+        case n.In(operand=operand, items=items) if operand.type in (INTEGER, BIGINT, STRING, DATE):
+            constants = [item.value for item in items if isinstance(item, n.Constant)]
+            if len(constants) < len(items):
+                raise Unproved
+            known = pl.Series("", [value for value in constants if value is not None], DTYPES[operand.type])
+            return _plain(operand, scope).is_in(known.implode()).fill_null(value=False)
+        case n.IsNull(operand=operand):
+            return _plain(operand, scope).is_null()
+        case n.Not(operand=operand):
+            return ~_condition(operand, scope)
+        case n.Logical(operator=operator, operands=operands):
+            found = [_condition(part, scope) for part in operands]
+            return pl.all_horizontal(found) if operator == "AND" else pl.any_horizontal(found)
+    raise Unproved
+
+
+def _compared(operator: str, left: n.Typed, right: n.Typed, scope: Scope) -> pl.Expr:
+    one, two = _plain(left, scope), _plain(right, scope)
+    kinds = {left.type, right.type}
+    if kinds <= set(NUMBERS):
+        if DOUBLE in kinds:
+            return _doubles(operator, one.cast(pl.Float64), two.cast(pl.Float64))
+        one, two = one.cast(pl.Int64), two.cast(pl.Int64)
+    elif len(kinds) > 1 or (kinds <= {STRING, BOOLEAN} and operator not in ("=", "<>")):
+        raise Unproved
+    return OPERATORS[operator](one, two).fill_null(value=False)
+
+
+def _doubles(operator: str, one: pl.Expr, two: pl.Expr) -> pl.Expr:
+    """Polars holds NaN equal to itself and above all else; here nothing but ``<>`` is true of it."""
+    none = one.is_nan() | two.is_nan()
+    found = OPERATORS[operator](one, two)
+    if operator == "<>":
+        return (found | none) & one.is_not_null() & two.is_not_null()
+    return (found & ~none).fill_null(value=False)
+
+
+def _like(node: n.Typed, scope: Scope) -> pl.Expr:
+    if isinstance(node, n.Not):
+        return ~_like(node.operand, scope)
+    assert isinstance(node, n.Like)  # noqa: S101
+    if not isinstance(node.pattern, n.Constant) or node.pattern.value is None:
+        raise Unproved
+    text, pattern = _plain(node.operand, scope), node.pattern.value
+    held = pattern.strip("%")
+    if not held or set(held) & {"%", "_", node.escape, *BREAKS}:
+        return text.str.contains(_pattern(pattern, node.escape))
+    first, last = pattern.startswith("%"), pattern.endswith("%")
+    if first and last:
+        found = text.str.contains(held, literal=True)
+    elif first or last:
+        found = text.str.ends_with(held) if first else text.str.starts_with(held)
+    else:
+        return text.eq(pl.lit(pattern))
+    broken = scope.shared(f"line breaks in {text}", text.str.contains(f"[{''.join(map(_literal, BREAKS))}]"))
+    return found & ~pl.col(broken)  # % stands for no line break
+
+
+def _pattern(pattern: str, escape: str | None) -> str:
+    parts: list[str] = []
+    letters = iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            parts.append(_literal(next(letters, "")))
+        else:
+            parts.append({"%": f"{ANY}*", "_": ANY}.get(letter) or _literal(letter))
+    return rf"\A(?:{''.join(parts)})\z"
+
+
+def _literal(letter: str) -> str:
+    return letter if re.fullmatch(r"[A-Za-z0-9]?", letter) else rf"\x{{{ord(letter):x}}}"

@@ -1,0 +1,110 @@
+"""JSON by the column: values with a layout, and columns as JSON text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import polars as pl
+
+from penstock.serde.column import Column
+from penstock.sql.formats.layouts import NUMBER, WHOLE, Capture, Layout, text_column
+from penstock.sql.types import BOOLEAN, STRING, ArrayType, MapType, SqlType, StructType
+
+__all__ = ["array_layout", "json_capture", "json_texts", "object_layout", "single_layout"]
+
+SPACE = r"[ \t\n\r]*"
+TEXT = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"'
+SCALAR = rf"(?:{TEXT}|{NUMBER}|true|false|null)"
+SPECIAL = r'["\\\x00-\x1f]'
+PLAIN_NAME = re.compile(r"[\w .$@:/-]*", re.ASCII)
+Read = Callable[[Any], Any]
+
+
+def json_capture(kind: SqlType, read: Read, parse: Callable[[str], Any]) -> Capture | None:
+    """The field of a type in JSON; None for nested types.
+
+    Args:
+        kind: The type.
+        read: Reads values of parsed JSON.
+        parse: Parses JSON.
+    """
+    if kind == STRING:
+        return Capture(r'(?:"([^"\\\x00-\x1f]*)"|null)', kind)
+    if kind in WHOLE:
+        return Capture(f"(?:({WHOLE[kind]})|null)", kind)
+    if kind == BOOLEAN:
+        return Capture("(?:(true|false)|null)", kind)
+    if isinstance(kind, ArrayType | MapType | StructType):
+        return None
+    return Capture(f"(?:({TEXT}|{NUMBER}|true|false)|null)", kind, lambda text: read(parse(text)))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The fields of an object."""
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs)
+
+
+def object_layout(
+    text: str, captures: Sequence[Capture | None], pick: Callable[[dict[str, Any]], Sequence[str | None]]
+) -> Layout | None:
+    """The layout of an object: these fields in this order; None if it has nested or doubled fields, or odd names.
+
+    Args:
+        text: The object.
+        captures: Those of the columns.
+        pick: Given the fields by their names, those of the columns, None for one that is not there.
+    """
+    try:
+        found = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, _Pairs):
+        return None
+    names = [name for name, _ in found]
+    wanted = pick({name: name for name in names})
+    places = {name: place for place, name in enumerate(wanted) if name is not None}
+    if len(set(names)) < len(names) or len(places) < len(wanted) - wanted.count(None):
+        return None
+    fields: list[str] = []
+    order = [0] * len(captures)
+    for name, value in found:
+        if isinstance(value, list) or not PLAIN_NAME.fullmatch(name):
+            return None
+        place = places.get(name)
+        capture = None if place is None else captures[place]
+        if place is not None:
+            if capture is None:
+                return None
+            order[place] = 1 + sum(map(bool, order))
+        pattern = SCALAR if capture is None else capture.pattern
+        fields.append(rf'{SPACE}"{re.escape(name)}"{SPACE}:{SPACE}{pattern}{SPACE}')
+    held = [capture if number else None for capture, number in zip(captures, order, strict=True)]
+    return Layout(rf"{SPACE}\{{{','.join(fields) or SPACE}\}}{SPACE}", held, order)
+
+
+def single_layout(capture: Capture | None) -> Layout | None:
+    """The layout of one value; null is no row."""
+    return None if capture is None else Layout(f"{SPACE}{capture.pattern}{SPACE}", [capture], [1], nulls=True)
+
+
+def array_layout(captures: Sequence[Capture | None]) -> Layout | None:
+    """The layout of an array with one element for each column, without blanks."""
+    held = [capture for capture in captures if capture is not None]
+    if len(held) < len(captures):
+        return None
+    return Layout(rf"\[{','.join([each.pattern for each in held])}\]", held, range(1, 1 + len(held)))
+
+
+def json_texts(column: Column, kind: SqlType, write: Callable[[Any], str]) -> pl.Series:
+    """The values of a column as JSON text; ``write`` writes single ones, null too."""
+    texts = text_column(column, kind)
+    if texts is not None and kind != STRING:
+        return texts.fill_null("null")
+    if texts is not None and not texts.str.contains(SPECIAL).any():
+        return pl.select(pl.lit('"') + texts + pl.lit('"')).to_series().fill_null("null")
+    return pl.Series("", [write(value) for value in column.items()], dtype=pl.String, strict=True)
