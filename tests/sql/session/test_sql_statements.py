@@ -85,7 +85,7 @@ def test_a_plan_is_explained_with_its_topology_and_expressions(session: SqlSessi
     assert isinstance(found, Explained)
     assert "topics: [clicks]" in found.topology
     assert "Sink" in found.topology
-    assert ("CLICKS.ID > 3", "BOOLEAN") in [each[:2] for each in found.expressions]
+    assert ("CLICKS.ID > 3", "BOOLEAN", "Polars") in found.expressions
     assert found.plan["id"] == "CTAS_PAGES_0"
 
 

@@ -61,7 +61,7 @@ def _plan_of(statement: c.Statement, work: Workspace) -> QueryPlan:
 
 def explained(plan: QueryPlan) -> Explained:
     """The topology of a plan, and the back end of each of its expressions."""
-    return Explained("", str(topology_of(plan).describe()), _back_ends(expressions_below(plan.root)), plan.to_json())
+    return Explained("", str(topology_of(plan).describe()), _back_ends(expressions_below(plan.root), plan.root), plan.to_json())
 
 
 def _pushed(plan: PushPlan) -> Explained:
@@ -70,7 +70,7 @@ def _pushed(plan: PushPlan) -> Explained:
     kind = "push query: rows as they come" if plan.until == "never" else "pull query: a stream up to its present end"
     facts = (("kind", kind), ("reads", ", ".join(f"{each.name} (topic {each.topic})" for each in plan.reads)))
     document = {"reads": [each.name for each in plan.reads], "root": plain(plan.root)}
-    return Explained("", str(builder.build().describe()), _back_ends(expressions_below(plan.root)), document, facts)
+    return Explained("", str(builder.build().describe()), _back_ends(expressions_below(plan.root), plan.root), document, facts)
 
 
 def _pulled(plan: PullPlan) -> Explained:
@@ -85,8 +85,8 @@ def _pulled(plan: PullPlan) -> Explained:
     used = (plan.where, *plan.values) if plan.where is not None else plan.values
     document = {"reads": [plan.source.name], "lookup": lookup}
     facts = (("kind", "pull query of a table"), ("reads", f"{lookup} of {kept}"))
-    return Explained("", "", _back_ends(used), document, facts)
+    return Explained("", "", _back_ends(used, None), document, facts)
 
 
-def _back_ends(expressions: Iterable[Expression]) -> tuple[tuple[str, str, str], ...]:
-    return tuple((each.text, str(each.type), back_end(each)) for each in expressions)
+def _back_ends(expressions: Iterable[Expression], root: Step | None) -> tuple[tuple[str, str, str], ...]:
+    return tuple((each.text, str(each.type), back_end(each, root)) for each in expressions)
