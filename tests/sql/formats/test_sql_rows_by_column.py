@@ -145,7 +145,7 @@ def test_rows_are_written_alike_and_read_back(data, form):
     columns = declared(kinds)
     serde = {
         "rows": lambda: RowsSerde([kind for _, kind in columns]),
-        "states": lambda: StateSerde(1),
+        "states": lambda: StateSerde("n", 1),
         "JSON alone": lambda: row_format("JSON", columns, UNWRAPPED),
         "DELIMITED key": lambda: row_format("DELIMITED", columns, KEY),
     }.get(form, lambda: row_format(form, columns))()
@@ -171,7 +171,7 @@ def test_rows_are_written_alike_and_read_back(data, form):
         (row_format("DELIMITED", declared(["INT", "STRING"])), b"1,x y"),
         (row_format("KAFKA", declared(["STRING"])), b"x"),
         (RowsSerde([kind for _, kind in declared(["INT", "STRING"])]), b'[1,"x"]'),
-        (StateSerde(2), b"[1,2]"),
+        (StateSerde("n", 2), b"[1,2]"),
     ],
 )
 def test_regular_rows_stay_columns_and_are_written_so(serde, row):

@@ -70,9 +70,7 @@ class RowsSerde(BaseSerde):
         if not isinstance(column, RowColumn) or len(column) <= FEW:
             return super().encode(column)
         try:
-            return _arrays(
-                column, self._kinds, [_written(write) for write in self._write]
-            )
+            return _arrays(column, self._kinds, [_written(write) for write in self._write])
         except Exception:  # noqa: BLE001 - whatever is wrong with a row, writing it alone says so
             return super().encode(column)
 
