@@ -98,11 +98,11 @@ def _struct(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Colu
 def _row(known: KnownAggregation, rows: Rows, groups: RowGroups, before: Column, *, per_row: bool) -> _Result | None:
     """Aggregate columns of rows side by side, each to a column of its own."""
     values, size = rows.values, len(groups)
-    states: Sequence[Column] = [Column.nulls(size)] * len(known.parts)
     if isinstance(before, RowColumn):
-        states = before.shown()
-    elif not before.null_mask().all():
-        return None
+        states: Sequence[Column] = before.shown()
+    else:  # of few keys, or none
+        rows_before, width = before.items(), range(len(known.parts))
+        states = [Column.of_items([None if row is None else row[at] for row in rows_before]) for at in width]
     parts: list[_Result] = []
     for (place, part), state in zip(known.parts, states, strict=True):
         of_part = rows

@@ -50,22 +50,27 @@ class Scope:
 
     Attributes:
         kinds: The types of the columns that they name, by place.
-        checks: Conditions that must hold for every row (null counts as true), else the rows are for the generated code.
+        checks: Conditions, by their text, that must hold for every row (null counts as true), else the rows are for the
+            generated code.
         prepared: Columns that several expressions share, by their text: name and expression.
     """
 
     kinds: dict[int, SqlType] = field(default_factory=dict)
-    checks: list[pl.Expr] = field(default_factory=list)
+    checks: dict[str, pl.Expr] = field(default_factory=dict)
     prepared: dict[str, tuple[str, pl.Expr]] = field(default_factory=dict)
 
     def shared(self, text: str, expression: pl.Expr) -> str:
         """The name of a column that is computed once."""
         return self.prepared.setdefault(text, (f"shared {len(self.prepared)}", expression))[0]
 
+    def check(self, condition: pl.Expr) -> None:
+        """Demand a condition of every row."""
+        self.checks[str(condition)] = condition
+
     def update(self, other: Scope) -> None:
         """Take over what another scope needs, whose shared columns were numbered behind those of this one."""
         self.kinds.update(other.kinds)
-        self.checks += other.checks
+        self.checks.update(other.checks)
         self.prepared.update(other.prepared)
 
 
@@ -123,7 +128,7 @@ def _plain(node: n.Typed, scope: Scope) -> pl.Expr:
                 return _extract(pattern, text, 0 if group is None else group.value, scope)
         case n.Cast(type=kind, operand=operand) if operand.type == STRING and kind in WHOLE:
             found = _plain(operand, scope)
-            scope.checks.append(found.str.contains(WHOLE[kind]))
+            scope.check(found.str.contains(WHOLE[kind]))
             return found.cast(DTYPES[kind], strict=False)
     raise Unproved
 
@@ -134,7 +139,7 @@ def _extract(pattern: str, text: n.Typed, group: int, scope: Scope) -> pl.Expr:
         raise Unproved
     found = _plain(text, scope)
     if expression.ends_lines:
-        scope.checks.append(~found.str.contains("\n", literal=True))
+        scope.check(~found.str.contains("\n", literal=True))
     name = scope.shared(f"{expression.text} of {found}", found.str.extract_groups(expression.text))
     return pl.col(name).struct.field(str(group + 1))
 

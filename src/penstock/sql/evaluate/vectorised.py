@@ -106,7 +106,7 @@ class _Columns:
         try:
             for name, each in self._scope.prepared.values():  # one by one: a later one may take an earlier one
                 frame = frame.with_columns(each.alias(name))
-            if self._scope.checks and not all(frame.select(_all(self._scope.checks)).row(0)):
+            if self._scope.checks and not all(frame.select(_all(self._scope.checks.values())).row(0)):
                 return None
             table = frame.select(ROWS, *self._vectors.values())
         except pl.exceptions.PolarsError:
@@ -133,7 +133,7 @@ class _Columns:
         return [(at, Column.of_items([row[place] for row in made])) for place, at in enumerate(places)]
 
 
-def _all(checks: Sequence[pl.Expr]) -> list[pl.Expr]:
+def _all(checks: Iterable[pl.Expr]) -> list[pl.Expr]:
     return [each.all(ignore_nulls=True).alias(str(at)) for at, each in enumerate(checks)]
 
 
