@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from penstock.api.builder import StreamsBuilder
 from penstock.sql.analyse import QueryPlan, apply, refusal
-from penstock.sql.analyse.plans import Expression, plain
+from penstock.sql.analyse.plans import Expression, Step, plain
 from penstock.sql.analyse.walking import expressions_below
 from penstock.sql.compile import compile_results
 from penstock.sql.compile.back_ends import back_end
@@ -61,7 +61,9 @@ def _plan_of(statement: c.Statement, work: Workspace) -> QueryPlan:
 
 def explained(plan: QueryPlan) -> Explained:
     """The topology of a plan, and the back end of each of its expressions."""
-    return Explained("", str(topology_of(plan).describe()), _back_ends(expressions_below(plan.root), plan.root), plan.to_json())
+    return Explained(
+        "", str(topology_of(plan).describe()), _back_ends(expressions_below(plan.root), plan.root), plan.to_json()
+    )
 
 
 def _pushed(plan: PushPlan) -> Explained:
@@ -70,7 +72,9 @@ def _pushed(plan: PushPlan) -> Explained:
     kind = "push query: rows as they come" if plan.until == "never" else "pull query: a stream up to its present end"
     facts = (("kind", kind), ("reads", ", ".join(f"{each.name} (topic {each.topic})" for each in plan.reads)))
     document = {"reads": [each.name for each in plan.reads], "root": plain(plan.root)}
-    return Explained("", str(builder.build().describe()), _back_ends(expressions_below(plan.root), plan.root), document, facts)
+    return Explained(
+        "", str(builder.build().describe()), _back_ends(expressions_below(plan.root), plan.root), document, facts
+    )
 
 
 def _pulled(plan: PullPlan) -> Explained:
