@@ -48,10 +48,14 @@ class Soak:
         self.out = folder / "out.txt"
 
     def __enter__(self):
-        for worker in self.workers:
-            worker.start()
-        for worker in self.workers:
-            eventually(lambda worker=worker: worker.ask("GET", "/health")[0] == 200, 90, f"{worker.id} is ready")
+        try:
+            for worker in self.workers:
+                worker.start()
+            for worker in self.workers:
+                eventually(lambda worker=worker: worker.ask("GET", "/health")[0] == 200, 90, f"{worker.id} is ready")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception):
