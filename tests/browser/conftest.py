@@ -58,7 +58,7 @@ class Seen:
 
     def go(self, path: str = "/") -> Any:
         self.page.goto(self.url + path)
-        self.page.wait_for_function("document.documentElement.dataset.ready === 'true'")
+        self.page.wait_for_function("() => document.documentElement.dataset.ready === 'true'")
         return self.page
 
     def axe(self) -> list[str]:

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from penstock.app import KafkaStreams
 from penstock.demo.connect_lines import ConnectLines
+from penstock.demo.console import shown_console
 from penstock.demo.counts import Comparison, TopicCounts, compare
 from penstock.demo.place import TopicPlace, embedded, own_broker, running_broker
 from penstock.demo.view import Figures, View
@@ -132,7 +133,9 @@ class _Job:
             open_log(place.bootstrap_servers, place.settings) as log,
             stop_on_signals(self._stopping),
             View(console) as view,
+            shown_console(log, self._home) as address,
         ):
+            self._figures.places = {**self._figures.places, "console": address}
             self._create_topics(log)
             source = ConnectLines(place, self._file, "access_log", on_note=view.note)
             counts = TopicCounts(log)

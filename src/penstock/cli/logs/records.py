@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.console.decoding import plain, serdes_of, text_of
 from penstock.errors import ConfigError, LogError, SerializationError
 from penstock.log.base import TopicLog, TopicPartition
-from penstock.log.formats import format_of
 from penstock.serde import Serdes
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
@@ -20,7 +20,6 @@ from penstock.terminal.words import span_of, time_of
 __all__ = ["ReadRange", "TextConsumer", "TextProducer", "append_records", "line_of"]
 
 _FLUSH_RECORDS = 10_000
-_TEXT = "string"
 _INTEGERS = ("long", "integer", "short")
 _FLOATS = ("double", "float")
 
@@ -105,20 +104,6 @@ def _encode(serde: Any, given: str | bytes | None, what: str) -> bytes | None:
     return encoded
 
 
-def _serdes(log: TopicLog, topic: str, key_format: str | None, value_format: str | None) -> tuple[Any, Any]:
-    """Return the named serdes; by default those stored by the application that writes the topic, else text."""
-    noted = None if key_format and value_format else format_of(log, topic)
-    registry = noted.registry if noted else ""
-
-    def serde(name: str) -> Any:
-        if registry and name in ("avro", "json_schema"):
-            return (Serdes.avro if name == "avro" else Serdes.json_schema)(registry=registry)
-        return Serdes.of(name)
-
-    names = (key_format or (noted.key if noted else _TEXT), value_format or (noted.value if noted else _TEXT))
-    return serde(names[0]), serde(names[1])
-
-
 @dataclass(frozen=True, slots=True)
 class ReadRange:
     """The part of a topic to read.
@@ -150,7 +135,7 @@ class TextConsumer:
     ) -> None:
         partition = wanted.partition
         self._log, self._topic, self._span = log, topic, wanted.times
-        self._key, self._value = _serdes(log, topic, key_format, value_format)
+        self._key, self._value = serdes_of(log, topic, key_format, value_format)
         count = log.partitions(topic)
         if partition is not None and not 0 <= partition < count:
             raise LogError(f"{topic} has no partition {partition}", hint=f"It has {count}, from 0 on.")
@@ -221,8 +206,8 @@ class TextConsumer:
 def line_of(record: dict[str, Any], *, headers: bool, as_json: bool) -> str:
     """Format a record as one line: JSON, or ``partition@offset  time  key  value``."""
     if as_json:
-        shown = {**record, "key": _plain(record["key"]), "value": _plain(record["value"])}
-        shown["headers"] = [[name, None if value is None else _text(value)] for name, value in record["headers"]]
+        shown = {**record, "key": plain(record["key"]), "value": plain(record["value"])}
+        shown["headers"] = [[name, None if value is None else text_of(value)] for name, value in record["headers"]]
         return json.dumps(shown, ensure_ascii=False)
     parts = [
         f"{record['partition']}@{record['offset']}",
@@ -235,28 +220,11 @@ def line_of(record: dict[str, Any], *, headers: bool, as_json: bool) -> str:
     return "  ".join(parts)
 
 
-def _plain(value: Any) -> Any:
-    """Convert a value to JSON's types."""
-    if isinstance(value, bytes):
-        return _text(value)
-    if isinstance(value, Windowed):
-        return {"key": _plain(value.key), "start": value.window.start, "end": value.window.end}
-    try:
-        json.dumps(value)
-    except TypeError:
-        return str(value)
-    return value
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")
-
-
 def _shown(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bytes):
-        return _text(value)
+        return text_of(value)
     if isinstance(value, Windowed):
         return f"{_shown(value.key)} {span_of(value.window.start, value.window.end)}"
     if isinstance(value, dict | list):

@@ -178,6 +178,9 @@ def consume(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")] = False,
     key_format: NotedKeyFormat = None,
     value_format: NotedValueFormat = None,
+    wanted: Annotated[
+        str, typer.Option("--filter", metavar="FILTER", help='Only such records: value.total > 100 and key ~ "u1".')
+    ] = "",
     headers: Annotated[bool, typer.Option(help="Print headers too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     where: LogOptions,
@@ -187,7 +190,9 @@ def consume(
     Keys and values are decoded with the serdes of the application that writes the topic; those of other topics as text.
     """
     from penstock.cli.logs.records import ReadRange, TextConsumer, line_of
+    from penstock.console.filtering import Selection
 
+    only = Selection.of(wanted)
     if re.match(r"\d+-", start):
         start, from_time = "beginning", start
     span = (instant_ms(from_time, "--from-time"), instant_ms(to or to_time, "--to"))
@@ -198,7 +203,7 @@ def consume(
         total = None if follow else consumer.waiting() if maximum is None else min(maximum, consumer.waiting())
         with working("reading", total, prints=True) as bar:
             while True:
-                for record in consumer.poll():
+                for record in only.among(consumer.poll()):
                     if maximum is not None and shown >= maximum:
                         return
                     print(line_of(record, headers=headers, as_json=as_json), flush=follow)

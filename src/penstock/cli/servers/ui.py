@@ -61,7 +61,7 @@ class ConsoleOptions:
         """Return what visitors may see and do."""
         from penstock.console.web.site import Permissions
 
-        return Permissions(needs_token=not self.no_token)
+        return Permissions(not self.no_messages, tuple(self.mask), needs_token=not self.no_token)
 
 
 @grouped

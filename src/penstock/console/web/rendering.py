@@ -16,7 +16,15 @@ from penstock.version import __version__
 __all__ = ["Renderer"]
 
 # Path, title and key (after g) of the pages in the head.
-MENU = (("/", "Overview", "o"),)
+MENU = (
+    ("/", "Overview", "o"),
+    ("/topology", "Topology", "t"),
+    ("/batches", "Batches", "b"),
+    ("/topics", "Topics", "p"),
+    ("/groups", "Groups", "g"),
+    ("/stores", "Stores", "s"),
+    ("/errors", "Errors", "e"),
+)
 
 
 class Renderer:

@@ -6,12 +6,29 @@ import re
 
 from penstock.console.web.page import Page
 from penstock.console.web.pages.application_pages import application_stamp
+from penstock.console.web.pages.batches import batches, errors
+from penstock.console.web.pages.log_pages import group, groups, message, topic, topic_stamp, topics
 from penstock.console.web.pages.overview import overview
+from penstock.console.web.pages.stores import store, stores
+from penstock.console.web.pages.topology import topology
 
 __all__ = ["PAGES"]
 
-_NAME = r"[^/]{1,249}"
+_NAME = r"(?P<name>[^/]{1,249})"
 
 PAGES: tuple[tuple[re.Pattern[str], Page], ...] = tuple(
-    (re.compile(form), page) for form, page in (("/", Page("overview", "Overview", overview, 0.5, application_stamp)),)
+    (re.compile(form), page)
+    for form, page in (
+        ("/", Page("overview", "Overview", overview, 0.5, application_stamp)),
+        ("/topology", Page("topology", "Topology", topology, 0.5, application_stamp)),
+        ("/batches", Page("batches", "Batches", batches, 0.5, application_stamp)),
+        ("/errors", Page("errors", "Errors", errors, 1.0, application_stamp)),
+        ("/stores", Page("stores", "Stores", stores)),
+        (f"/stores/{_NAME}", Page("store", "Store", store, 5.0)),
+        ("/topics", Page("topics", "Topics", topics)),
+        (f"/topics/{_NAME}", Page("topic", "Messages", topic, 1.0, topic_stamp)),
+        (rf"/topics/{_NAME}/(?P<number>\d{{1,9}})/(?P<offset>\d{{1,18}})", Page("message", "Message", message, 3600.0)),
+        ("/groups", Page("groups", "Groups", groups)),
+        (f"/groups/{_NAME}", Page("group", "Group", group)),
+    )
 )

@@ -5,7 +5,7 @@ const body = document.getElementById("body");
 const root = document.body.dataset.root;
 const connection = document.getElementById("connection");
 const freeze = document.getElementById("freeze");
-const MODULES = { topology: "./topology.js", batches: "./batches.js", messages: "./messages.js", overview: null };
+const MODULES = { topology: "./topology.js", batches: "./batches.js" };
 let updated = () => {};
 
 // Times

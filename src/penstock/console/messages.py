@@ -1,0 +1,199 @@
+"""Messages of a topic, a bounded part at a time, with how far it has been searched."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.console.decoding import plain, serdes_of
+from penstock.console.filtering import Selection
+from penstock.errors import ConfigError, SerializationError
+from penstock.log.base import TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+
+__all__ = ["MessageQuery", "Messages", "one_message", "read_messages"]
+
+_CHUNK = 2_000
+_SECONDS = 2.0
+_RECORDS = 100_000
+_CELL = 2_000  # characters of a value in a list
+HIDDEN = "(hidden)"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """What to read.
+
+    Attributes:
+        topic: The topic.
+        start: "newest", "oldest", an offset, or ``time:`` and milliseconds.
+        partition: The only partition; None: all.
+        limit: The most messages.
+        wanted: The filter; empty: all.
+        key_format: The serde of keys; empty: the noted one, else text.
+        value_format: The serde of values.
+        cursor: Where the last answer ended, from `Messages.cursor`.
+        masked: Paths that are hidden, such as ``value.card``.
+    """
+
+    topic: str
+    start: str = "newest"
+    partition: int | None = None
+    limit: int = 50
+    wanted: str = ""
+    key_format: str = ""
+    value_format: str = ""
+    cursor: str = ""
+    masked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """A part of a topic.
+
+    Attributes:
+        rows: The messages, the newest first if that was asked for, else the oldest first.
+        searched: Offsets that have been looked at.
+        total: Offsets that the topic has, between those asked for.
+        cursor: Where to go on; empty at the end.
+    """
+
+    rows: list[dict[str, Any]]
+    searched: int
+    total: int
+    cursor: str
+
+
+def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
+    """Read messages until there are enough, two seconds have passed, or the range ends: it never waits for new ones.
+
+    Raises:
+        UnknownTopicError: There is no such topic.
+        ConfigError: The filter, the start or a format is wrong.
+    """
+    partitions = log.partitions(query.topic)
+    if query.partition is not None and query.partition >= partitions:
+        raise ConfigError(f"{query.topic} has no partition {query.partition}", hint=f"It has {partitions}, from 0 on.")
+    only = Selection.of(query.wanted)
+    serdes = serdes_of(log, query.topic, query.key_format or None, query.value_format or None)
+    numbers = range(partitions) if query.partition is None else [query.partition]
+    ends, firsts = log.end_offsets([query.topic]), log.beginning_offsets([query.topic])
+    backwards = query.start == "newest"
+    spans = {n: (firsts[TopicPartition(query.topic, n)], ends[TopicPartition(query.topic, n)]) for n in numbers}
+    if not backwards:
+        spans = {n: (_start(log, query, n, span), span[1]) for n, span in spans.items()}
+    total = sum(max(0, end - start) for start, end in spans.values())
+    places = _places(query.cursor) or {n: (span[1] if backwards else span[0]) for n, span in spans.items()}
+    places = {n: min(max(at, spans[n][0]), spans[n][1]) for n, at in places.items() if n in spans}
+    deadline, read, rows = time.monotonic() + _SECONDS, 0, list[dict[str, Any]]()
+    chunk = _CHUNK if only.wanted is not None else max(query.limit, 1)
+    while read < _RECORDS and time.monotonic() < deadline and len(rows) < query.limit:
+        open_ones = [n for n, at in places.items() if (at > spans[n][0] if backwards else at < spans[n][1])]
+        if not open_ones:
+            break
+        found: list[dict[str, Any]] = []
+        for n in open_ones:
+            start = max(spans[n][0], places[n] - chunk) if backwards else places[n]
+            fetched = log.read(query.topic, n, start, chunk)
+            found += [
+                _message(record, n, serdes, query.masked)
+                for record in fetched.records.to_pylist()
+                if not backwards or record["offset"] < places[n]
+            ]
+            read += fetched.records.num_rows
+            places[n] = start if backwards else max(fetched.next_offset, start + 1)
+        rows += filter(only.holds, found)
+    rows.sort(key=lambda each: (each["timestamp"], each["partition"], each["offset"]), reverse=backwards)
+    kept = rows[: query.limit]
+    for n in places:  # go on behind the last one that is shown
+        left = [each["offset"] for each in rows[query.limit :] if each["partition"] == n]
+        if left:
+            places[n] = max(left) + 1 if backwards else min(left)
+    at_end = all(at <= spans[n][0] if backwards else at >= spans[n][1] for n, at in places.items())
+    searched = sum((spans[n][1] - at) if backwards else (at - spans[n][0]) for n, at in places.items())
+    cursor = "" if at_end else ".".join(f"{n}-{at}" for n, at in places.items())
+    return Messages([_row(each) for each in kept], searched, total, cursor)
+
+
+def one_message(log: TopicLog, query: MessageQuery, partition: int, offset: int) -> dict[str, Any] | None:
+    """Return a whole message; None if the log has it no longer."""
+    serdes = serdes_of(log, query.topic, query.key_format or None, query.value_format or None)
+    records = log.read(query.topic, partition, offset, 1).records.to_pylist()
+    if not records or records[0]["offset"] != offset:
+        return None
+    found = _message(records[0], partition, serdes, query.masked)
+    return {**found, "key_text": _shown(found["key"], None), "value_text": _shown(found["value"], None)}
+
+
+def _start(log: TopicLog, query: MessageQuery, partition: int, span: tuple[int, int]) -> int:
+    if query.start in ("oldest", ""):
+        return span[0]
+    if query.start.startswith("time:") and query.start[5:].lstrip("-").isdecimal():
+        found = log.offset_for_time(query.topic, partition, int(query.start[5:]))
+        return span[1] if found is None else found.offset
+    if query.start.isdecimal():
+        return min(max(int(query.start), span[0]), span[1])
+    raise ConfigError(f"the start is {query.start[:40]!r}", hint="Use newest, oldest, an offset, or a time.")
+
+
+def _places(cursor: str) -> dict[int, int]:
+    """Parse a cursor: ``partition-offset`` joined by dots."""
+    try:
+        return {int(n): int(at) for n, _, at in (part.partition("-") for part in cursor.split(".") if part)}
+    except ValueError:
+        raise ConfigError("the cursor is not one of this console", hint="Search again.") from None
+
+
+def _message(
+    record: Mapping[str, Any], partition: int, serdes: tuple[Any, Any], masked: tuple[str, ...]
+) -> dict[str, Any]:
+    key, key_problem = _decoded(serdes[0], record["key"])
+    value, value_problem = _decoded(serdes[1], record["value"])
+    for path in masked:
+        root, *steps = path.split(".")
+        key = _masked(key, steps) if root == "key" else key
+        value = _masked(value, steps) if root == "value" else value
+    return {
+        "partition": partition,
+        "offset": record["offset"],
+        "timestamp": record["timestamp"],
+        "key": key,
+        "value": value,
+        "headers": [(each["key"], each["value"]) for each in record["headers"] or ()],
+        "bytes": len(record["key"] or b"") + len(record["value"] or b""),
+        "problem": key_problem or value_problem,
+    }
+
+
+def _decoded(serde: Any, data: bytes | None) -> tuple[Any, str]:
+    try:
+        return (None if data is None else plain(serde.deserialize(data))), ""
+    except (SerializationError, ValueError) as error:
+        return plain(data), f"not a {serde.name}: {getattr(error, 'message', error)}"[:300]
+
+
+def _masked(value: Any, steps: list[str]) -> Any:
+    if not steps:
+        return None if value is None else HIDDEN
+    if isinstance(value, dict) and steps[0] in value:
+        return {**value, steps[0]: _masked(value[steps[0]], steps[1:])}
+    if isinstance(value, list):
+        return [_masked(each, steps) for each in value]
+    return value
+
+
+def _row(message: dict[str, Any]) -> dict[str, Any]:
+    shown = {"key_text": _shown(message["key"], _CELL), "value_text": _shown(message["value"], _CELL)}
+    return {**message, **shown, "is_cut": len(shown["value_text"] or "") > _CELL}
+
+
+def _shown(value: Any, most: int | None) -> str | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=None if most else 2)
+    return text if most is None or len(text) <= most else text[:most] + "…"

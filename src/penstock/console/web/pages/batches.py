@@ -1,0 +1,90 @@
+"""Batches over time, the tasks of one of them, and the reasons for dropped records."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.console.batch_line import STEPS, UNKNOWN, step_of
+from penstock.console.web.page import Visit, whole
+from penstock.console.web.pages.application_pages import head_of
+
+__all__ = ["batches", "errors"]
+
+_TABLE = 40
+_DAY = 1440
+_WIDTH = 1000.0
+
+
+def batches(visit: Visit) -> Mapping[str, Any]:
+    """Return the last batches as columns for a chart, and the tasks of the chosen one as bars."""
+    picture, facts = head_of(visit)
+    application = visit.application
+    lines = picture.lines
+    columns = [
+        [round(line.end_ms / 1000, 3) for line in lines],
+        [line.seconds for line in lines],
+        [line.records_in for line in lines],
+        [None if line.lag == UNKNOWN else line.lag for line in lines],
+    ]
+    chosen = picture.batch(whole(visit.get("batch"), "batch", 0, 2**62) if visit.get("batch") else None)
+    minutes = [] if application is None else application.minutes()[-_DAY:]
+    return {
+        **facts,
+        "chart": json.dumps(columns),
+        "lines": lines[:-_TABLE:-1],
+        "kept": {each["batch"] for each in picture.get("tasks", ())},
+        "chosen": chosen,
+        "bars": [] if chosen is None else _bars(chosen["tasks"]),
+        "span": 0.0 if chosen is None else _span(chosen["tasks"]) / 1000,
+        "steps": [*STEPS, "other"],
+        "minutes": minutes[::-1],
+    }
+
+
+def _ends(task: Mapping[str, Any]) -> float:
+    return float(task["began_ms"] + 1000 * sum(task["seconds"].values()))
+
+
+def _span(tasks: list[Mapping[str, Any]]) -> float:
+    """Return the milliseconds from the begin of the first task to the end of the last."""
+    return max(map(_ends, tasks), default=0.0) - min((task["began_ms"] for task in tasks), default=0.0)
+
+
+def _bars(tasks: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    if not tasks:
+        return []
+    first, span = min(task["began_ms"] for task in tasks), max(_span(tasks), 1.0)
+    seconds = [sum(task["seconds"].values()) for task in tasks]
+    median = statistics.median(seconds)
+    found = []
+    for task, taken in zip(tasks, seconds, strict=True):
+        at, parts = (task["began_ms"] - first) / span * _WIDTH, []
+        for step, each in task["seconds"].items():
+            width = each * 1000 / span * _WIDTH
+            parts.append(
+                {
+                    "step": step_of(step),
+                    "name": step,
+                    "x": round(at, 1),
+                    "width": round(max(width, 0.5), 1),
+                    "seconds": each,
+                }
+            )
+            at += width
+        found.append({**task, "parts": parts, "taken": taken, "ratio": taken / median if median else 1.0})
+    return sorted(found, key=lambda each: [int(part) if part.isdecimal() else 0 for part in each["task"].split("_")])
+
+
+def errors(visit: Visit) -> Mapping[str, Any]:
+    """Return the reasons for dropped records, the most frequent first, and where dead letters are."""
+    picture, facts = head_of(visit)
+    settings = picture.get("facts", {}).get("settings", {})
+    return {
+        **facts,
+        "reasons": sorted(picture.get("reasons", ()), key=lambda row: -row[2]),
+        "letters": settings.get("errors.dead.letter.queue.topic.name"),
+        "lost": picture.get("lost", {}),
+    }

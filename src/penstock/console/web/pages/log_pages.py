@@ -1,0 +1,169 @@
+"""Topics, messages and groups of the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.console.messages import MessageQuery, one_message, read_messages
+from penstock.console.web.page import NotThereError, Visit, whole
+from penstock.durations import timestamp_ms
+from penstock.errors import LogError, PenstockError
+from penstock.groups.admin import GroupAdmin
+from penstock.groups.lag import seconds_behind
+from penstock.log.base import TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+
+__all__ = ["group", "groups", "message", "topic", "topic_stamp", "topics"]
+
+_MOST_TOPICS = 2_000
+_MOST_GROUPS = 200
+
+
+def log_of(visit: Visit) -> TopicLog:
+    """Return the console's log.
+
+    Raises:
+        PenstockError: It has none.
+    """
+    if visit.site.log is None:
+        raise PenstockError("this console has no log", hint="Start it with --bootstrap-servers.")
+    return visit.site.log
+
+
+def topics(visit: Visit) -> Mapping[str, Any]:
+    """Return the topics with their records, and the groups and applications that they belong to."""
+    log = log_of(visit)
+    found = log.topics()[:_MOST_TOPICS]
+    names = [each.name for each in found]
+    ends, firsts = log.end_offsets(names), log.beginning_offsets(names)
+    records = dict.fromkeys(names, 0)
+    for place, end in ends.items():
+        records[place.topic] += end - firsts[place]
+    owners = visit.site.applications.names()
+    rows = [
+        {
+            "name": each.name,
+            "partitions": each.partitions,
+            "records": records[each.name],
+            "policy": each.config.get("cleanup.policy", "delete"),
+            "owner": max((name for name in owners if each.name.startswith(f"{name}-")), key=len, default=""),
+        }
+        for each in found
+    ]
+    return {"rows": rows, "internal": sum(1 for row in rows if row["owner"])}
+
+
+def _start(visit: Visit) -> str:
+    at, kind = visit.get("at").strip(), visit.get("start", "newest")
+    if kind == "offset":
+        return str(whole(at, "the offset", 0, 2**62))
+    if kind == "time":
+        return f"time:{int(at) if at.lstrip('-').isdecimal() else timestamp_ms(at, 'the time')}"
+    return kind
+
+
+def _query(visit: Visit) -> MessageQuery:
+    partition = visit.get("partition")
+    return MessageQuery(
+        visit.get("name"),
+        _start(visit),
+        whole(partition, "the partition", 0, 1_000_000) if partition else None,
+        min(whole(visit.get("limit"), "the limit", 50, 500), 500),
+        visit.get("filter"),
+        visit.get("key_format"),
+        visit.get("value_format"),
+        visit.get("cursor"),
+        visit.site.permissions.masked,
+    )
+
+
+def topic_stamp(visit: Visit) -> object:
+    """Return a value that changes with the topic's end, if the page shows its newest messages."""
+    if visit.get("start", "newest") != "newest" or visit.get("cursor"):
+        return "stands"
+    return tuple(sorted(log_of(visit).end_offsets([visit.get("name")]).values()))
+
+
+def topic(visit: Visit) -> Mapping[str, Any]:
+    """Return a part of a topic's messages."""
+    log = log_of(visit)
+    name = visit.get("name")
+    if name not in {each.name for each in log.topics()}:
+        raise NotThereError(f"the log has no topic {name[:100]!r}", hint="The page of topics lists them.")
+    info = log.topic(name)
+    ends, firsts = log.end_offsets([name]), log.beginning_offsets([name])
+    facts: dict[str, Any] = {
+        "info": info,
+        "bounds": [(place.partition, firsts[place], end) for place, end in sorted(ends.items())],
+        "allowed": visit.site.permissions.messages,
+        "found": None,
+        "problem": None,
+    }
+    if not visit.site.permissions.messages:
+        return facts
+    try:
+        return {**facts, "found": read_messages(log, _query(visit))}
+    except (PenstockError, ValueError) as error:
+        shown = error if isinstance(error, PenstockError) else PenstockError(str(error))
+        return {**facts, "problem": shown}
+
+
+def message(visit: Visit) -> Mapping[str, Any]:
+    """Return one message whole."""
+    log = log_of(visit)
+    query = _query(visit)
+    if not visit.site.permissions.messages:
+        raise PenstockError("this console shows no messages", hint="It was started with --no-messages.")
+    partition, offset = (
+        whole(visit.get("number"), "the partition", 0, 1_000_000),
+        whole(visit.get("offset"), "the offset", 0, 2**62),
+    )
+    known = {each.name: each.partitions for each in log.topics()}
+    if partition >= known.get(query.topic, 0):
+        raise NotThereError(f"the log has no {query.topic[:100]}-{partition}", hint="The page of topics lists them.")
+    found = one_message(log, query, partition, offset)
+    if found is None:
+        raise NotThereError(
+            f"{query.topic}-{partition} has no message at offset {offset:,}",
+            hint="It was deleted or compacted, or a transaction's end stands there.",
+        )
+    return {"topic": query.topic, "found": found}
+
+
+def groups(visit: Visit) -> Mapping[str, Any]:
+    """Return all groups with their lag."""
+    admin = GroupAdmin(log_of(visit))
+    rows = []
+    for each in admin.groups()[:_MOST_GROUPS]:
+        lags = admin.lag(each.group)
+        rows.append({"summary": each, "lag": sum(row.lag for row in lags), "partitions": len(lags)})
+    return {"rows": rows}
+
+
+def group(visit: Visit) -> Mapping[str, Any]:
+    """Return a group's members, and its lag by partition in records and seconds."""
+    log, name = log_of(visit), visit.get("name")
+    try:
+        found = GroupAdmin(log).describe(name)
+    except LogError as error:
+        raise NotThereError(error.message, hint=error.hint) from error
+    waiting = {
+        TopicPartition(row.topic, row.partition): row.committed or log.beginning_offset(row.topic, row.partition)
+        for row in found.partitions
+        if row.lag
+    }
+    now = time.time_ns() // 1_000_000
+    behind = seconds_behind(log, waiting, now)
+    rows = [
+        {
+            "row": row,
+            "behind": 0.0 if not row.lag else behind.get(TopicPartition(row.topic, row.partition)),
+            "owner": found.owner(row.topic, row.partition),
+        }
+        for row in found.partitions
+    ]
+    return {"group": found, "rows": rows, "lag": sum(row.lag for row in found.partitions)}

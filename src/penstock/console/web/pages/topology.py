@@ -1,0 +1,61 @@
+"""The topology with rates, and what each operator does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.console.web.page import Visit
+from penstock.console.web.pages.application_pages import head_of
+
+__all__ = ["topology"]
+
+
+def topology(visit: Visit) -> Mapping[str, Any]:
+    """Return the drawing with the rates of now, and the same as a table."""
+    picture, facts = head_of(visit)
+    application = visit.application
+    drawing = None if application is None else application.topology()
+    if drawing is None:
+        return {**facts, "drawing": None}
+    rates = picture.get("rates", {}).get("nodes", {})
+    lag: dict[str, int] = {}
+    for each in picture.partitions:
+        topic = each.name.rpartition("-")[0]
+        lag[topic] = lag.get(topic, 0) + each.lag
+    dropped: dict[str, int] = {}
+    for node, _, count, *_ in picture.get("reasons", ()):
+        dropped[node] = dropped.get(node, 0) + count
+    rows = []
+    for box in drawing["boxes"]:
+        if box["kind"] == "node":
+            rate = rates.get(box["name"], [0.0, 0.0, 0.0])
+            total = picture.get("nodes", {}).get(box["name"], [0, 0, 0.0])
+            share = picture.shares.get(box["name"])
+            rows.append(
+                {
+                    **box,
+                    "in": rate[0],
+                    "out": rate[1],
+                    "total": total,
+                    "share": share,
+                    "dropped": dropped.get(box["name"], 0),
+                }
+            )
+    live = {
+        "nodes": {row["name"]: [row["in"], row["out"], row["share"] or 0.0] for row in rows},
+        "stores": picture.store_rows,
+        "lag": lag,
+    }
+    graph = {name: drawing[name] for name in ("groups", "boxes", "arrows", "touches")}
+    chosen = next((row for row in rows if row["name"] == visit.get("node")), None)
+    return {
+        **facts,
+        "drawing": drawing,
+        "rows": rows,
+        "graph": json.dumps(graph),
+        "live": json.dumps(live),
+        "chosen": chosen,
+        "reasons": [each for each in picture.get("reasons", ()) if chosen is not None and each[0] == chosen["name"]],
+    }

@@ -1,0 +1,165 @@
+// The topology as a graph: laid out once by a worker, then only its figures change.
+const SVG = "http://www.w3.org/2000/svg";
+const FOLD_FROM = 150; // boxes
+const root = document.body.dataset.root;
+let drawn = "";
+let folded = null;
+let scale = 1;
+let box = null;
+
+export function update() {
+  const figure = document.getElementById("graph");
+  if (!figure) return;
+  const source = figure.dataset.graph;
+  if (drawn !== source) {
+    drawn = source;
+    const graph = JSON.parse(source);
+    if (folded === null) folded = graph.boxes.length > FOLD_FROM;
+    lay(figure, folded ? fold(graph) : graph);
+  } else rates(figure);
+}
+
+// One box for each sub-topology, with the topics and stores that stay.
+function fold(graph) {
+  const of = new Map(graph.boxes.map((each) => [each.id, each.kind === "topic" ? each.id : `group_${each.group}`]));
+  const boxes = graph.boxes.filter((each) => each.kind === "topic");
+  for (const group of graph.groups) {
+    const inside = graph.boxes.filter((each) => each.group === group.id && each.kind === "node").length;
+    boxes.push({ id: `group_${group.id}`, kind: "group", name: group.title, operation: `${inside} nodes`, group: group.id });
+  }
+  const pairs = new Set(graph.arrows.map(([a, b]) => `${of.get(a)} ${of.get(b)}`));
+  const arrows = [...pairs].map((pair) => pair.split(" ")).filter(([a, b]) => a !== b);
+  return { groups: [], boxes, arrows, touches: [] };
+}
+
+function lay(figure, graph) {
+  document.getElementById("fold").setAttribute("aria-pressed", String(folded));
+  const sizes = graph.boxes.map((each) => ({ id: each.id, width: Math.max(110, each.name.length * 6.9 + 26), height: each.kind === "node" ? 46 : 36 }));
+  const worker = new Worker(`${root}/static/layout.js`);
+  worker.onmessage = ({ data }) => { worker.terminate(); draw(figure, graph, data); };
+  worker.onerror = () => { figure.textContent = "The graph could not be laid out; the table below has the same."; };
+  worker.postMessage({ boxes: sizes, arrows: [...graph.arrows, ...graph.touches] });
+}
+
+function element(name, attributes, parent, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  parent?.append(made);
+  return made;
+}
+
+function draw(figure, graph, places) {
+  box = { x: -12, y: -12, width: places.width + 24, height: places.height + 24 };
+  const svg = element("svg", { class: "topology", role: "group", "aria-label": "Topology" });
+  const heads = element("defs", {}, svg);
+  const head = element("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" }, heads);
+  element("path", { d: "M0 0L8 4L0 8z" }, head);
+  const touches = new Set(graph.touches.map(([a, b]) => `${a} ${b}`));
+  const byId = new Map(graph.boxes.map((each) => [each.id, each]));
+  for (const edge of places.edges) {
+    const d = edge.points.map((p, n) => `${n ? "L" : "M"}${p.x.toFixed(1)} ${p.y.toFixed(1)}`).join("");
+    const touch = touches.has(`${edge.from} ${edge.to}`);
+    element("path", { class: touch ? "touch" : "arrow", d, "data-from": byId.get(edge.from)?.name ?? "", ...(touch ? {} : { "marker-end": "url(#head)" }) }, svg);
+    if (!touch) {
+      const middle = edge.points[Math.floor(edge.points.length / 2)];
+      element("text", { class: "rate", "aria-hidden": "true", x: middle.x + 5, y: middle.y, "data-of": edge.from, "data-to": edge.to }, svg, "");
+    }
+  }
+  for (const place of places.boxes) {
+    const each = byId.get(place.id);
+    const x = place.x - place.width / 2;
+    const y = place.y - place.height / 2;
+    const group = element("g", { class: `box ${each.kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, tabindex: 0, role: "button", "data-id": each.id, "data-name": each.name }, svg);
+    element("title", {}, group, each.name);
+    element("rect", { width: place.width, height: place.height, rx: each.kind === "topic" ? 18 : each.kind === "store" ? 10 : 5 }, group);
+    if (each.kind === "node") {
+      element("rect", { class: "rail", x: 8, y: place.height - 8, width: place.width - 16, height: 3, rx: 1.5 }, group);
+      element("rect", { class: "time", x: 8, y: place.height - 8, width: 0, height: 3, rx: 1.5, "data-width": place.width - 16 }, group);
+    }
+    element("text", { class: "name", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" || each.kind === "group" ? 16 : place.height / 2 + (each.kind === "store" || each.kind === "topic" ? -2 : 4) }, group, each.name);
+    element("text", { class: "more", "aria-hidden": "true", x: place.width / 2, y: each.kind === "node" ? 30 : place.height / 2 + 11 }, group, each.operation ?? "");
+  }
+  figure.replaceChildren(svg);
+  scale = Math.min(1, Math.max(0.6, (figure.clientWidth - 20) / box.width));
+  shown(svg);
+  svg.addEventListener("click", choose);
+  svg.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(event); }
+    const step = { ArrowRight: [graph.arrows, 0, 1], ArrowDown: [graph.arrows, 0, 1], ArrowLeft: [graph.arrows, 1, 0], ArrowUp: [graph.arrows, 1, 0] }[event.key];
+    const at = event.target.dataset?.id;
+    if (!step || !at) return;
+    const next = step[0].find((pair) => pair[step[1]] === at)?.[step[2]];
+    if (next) { event.preventDefault(); svg.querySelector(`[data-id="${next}"]`)?.focus(); }
+  });
+  rates(figure);
+}
+
+function choose(event) {
+  const group = event.target.closest?.(".box");
+  if (!group) return;
+  const parameters = new URLSearchParams(location.search);
+  if (group.classList.contains("node")) { parameters.set("node", group.dataset.name); location.search = parameters; }
+  const app = parameters.get("app") ? `?app=${encodeURIComponent(parameters.get("app"))}` : "";
+  if (group.classList.contains("topic")) location.href = `${root}/topics/${encodeURIComponent(group.dataset.name)}${app}`;
+  if (group.classList.contains("store")) location.href = `${root}/stores/${encodeURIComponent(group.dataset.name)}${app}`;
+}
+
+function short(value) {
+  if (value >= 1e6) return `${(value / 1e6).toFixed(1)} M`;
+  if (value >= 1e4) return `${(value / 1e3).toFixed(1)} k`;
+  return value >= 10 || value === 0 ? value.toFixed(0) : value.toPrecision(2);
+}
+
+function rates(figure) {
+  const live = JSON.parse(figure.dataset.live);
+  const chosen = new URLSearchParams(location.search).get("node");
+  for (const group of figure.querySelectorAll(".box")) {
+    const name = group.dataset.name;
+    const [taken, given, share] = live.nodes[name] ?? [0, 0, 0];
+    const time = group.querySelector(".time");
+    if (time) time.setAttribute("width", (share * time.dataset.width).toFixed(1));
+    group.classList.toggle("hot", share >= 0.3);
+    group.classList.toggle("chosen", name === chosen);
+    const more = group.querySelector(".more");
+    let said = `${name}`;
+    if (group.classList.contains("store")) more.textContent = said = `${short(live.stores[name] ?? 0)} rows`;
+    else if (group.classList.contains("topic")) more.textContent = said = name in live.lag ? `lag ${short(live.lag[name])}` : "";
+    else said = `${short(taken)} rows a second in, ${short(given)} out, ${(share * 100).toFixed(0)} % of the time`;
+    group.querySelector("title").textContent = `${group.classList[1]} ${name}, ${said}`;
+  }
+  for (const label of figure.querySelectorAll(".rate")) {
+    const from = figure.querySelector(`[data-id="${label.dataset.of}"]`);
+    const to = figure.querySelector(`[data-id="${label.dataset.to}"]`);
+    const rate = live.nodes[from?.dataset.name]?.[1] ?? live.nodes[to?.dataset.name]?.[0] ?? 0;
+    label.textContent = rate ? `${short(rate)} /s` : "";
+  }
+  for (const arrow of figure.querySelectorAll(".arrow")) {
+    const rate = live.nodes[arrow.dataset.from]?.[1] ?? 0;
+    arrow.setAttribute("stroke-width", (1.2 + Math.log10(1 + rate) * 0.5).toFixed(2));
+  }
+}
+
+function fitting(figure) {
+  return Math.min(1, (figure.clientWidth - 20) / box.width, (figure.clientHeight - 20) / box.height);
+}
+
+function shown(svg) {
+  svg.setAttribute("viewBox", `${box.x} ${box.y} ${box.width} ${box.height}`);
+  svg.setAttribute("width", Math.round(box.width * scale));
+  svg.setAttribute("height", Math.round(box.height * scale));
+}
+
+document.addEventListener("click", (event) => {
+  const svg = document.querySelector("svg.topology");
+  const zoom = event.target.closest?.("[data-zoom]")?.dataset.zoom;
+  if (svg && zoom) {
+    scale = zoom === "fit" ? fitting(svg.parentElement) : Math.min(4, Math.max(0.1, scale * { in: 1.25, out: 0.8 }[zoom]));
+    shown(svg);
+  }
+  if (event.target.closest?.("#fold")) {
+    folded = !folded;
+    drawn = "";
+    update();
+  }
+});
