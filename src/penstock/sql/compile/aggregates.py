@@ -53,7 +53,7 @@ def aggregate(step: Aggregate, above: Any, compiling: Compiling) -> Any:
         table = groups.aggregate(states.initial, _Add(states, step.calls), states.undo, kept)
     else:
         if step.by_key:
-            groups = above.filter(_WholeKey()).map_values(values).group_by_key(grouped)
+            groups = above.filter(_WholeRow()).map_values(values).group_by_key(grouped)
         else:
             groups = above.select_key(key).map_values(values).group_by_key(grouped)
         table = _folded(groups, step, states, kept)
@@ -92,18 +92,17 @@ def _windows(times: WindowTimes) -> Any:
     return TimeWindows.of(times.size_ms, grace=times.grace_ms, advance=times.advance_ms)
 
 
-class _WholeKey(ColumnFunction):
-    """Whether no column of a key is null."""
+class _WholeRow(ColumnFunction):
+    """Whether there is a value and no column of the key is null: windows would take a record without a value."""
 
     def __call__(self, key: Any, value: Any) -> bool:
-        del value
-        return key is not None and None not in key
+        return value is not None and key is not None and None not in key
 
     def over_columns(self, *arguments: Column) -> Column | None:
-        keys = arguments[0]
+        keys, values = arguments
         if not isinstance(keys, RowColumn):
             return None
-        missing = [keys.null_mask(), *(column.null_mask() for column in keys.columns)]
+        missing = [values.null_mask(), keys.null_mask(), *(column.null_mask() for column in keys.columns)]
         return Column.of_series(pl.Series("", ~np.logical_or.reduce(missing)))
 
 
