@@ -19,7 +19,6 @@ from penstock.metrics.thread_definitions import (
     PUNCTUATE,
     PUNCTUATE_RATIO,
     RESTORE_CALLS,
-    TASK_CLOSED,
     TASK_CREATED,
     THREAD_PROCESS_LATENCY,
     THREAD_PROCESSED,
@@ -50,7 +49,7 @@ class LoopMetrics:
     def __init__(self, registry: MetricRegistry, thread_id: str) -> None:
         self._registry = registry
         tags = {"thread-id": thread_id}
-        meters = (THREAD_PROCESSED, POLLED, COMMIT, POLL, PUNCTUATE, BLOCKED, TASK_CREATED, TASK_CLOSED, RESTORE_CALLS)
+        meters = (THREAD_PROCESSED, POLLED, COMMIT, POLL, PUNCTUATE, BLOCKED, TASK_CREATED, RESTORE_CALLS)
         (
             self._processed,
             self._polled,
@@ -59,7 +58,6 @@ class LoopMetrics:
             self._punctuations,
             self._blocked,
             self._created,
-            self._closed,
             self._restores,
         ) = (registry.meter(definition, tags) for definition in meters)
         self._latency = registry.meter(THREAD_PROCESS_LATENCY, tags)
@@ -100,9 +98,9 @@ class LoopMetrics:
             self._punctuations.record_many(spread.total * _MS, spread.count, low, high)
             _one(self._ratios[-1], spread.total)
 
-    def record_moves(self, opened: int, closed: int, restored: int) -> None:
-        """Add tasks that workers have opened and closed, and catch-ups of replicas."""
-        for meter, number in ((self._created, opened), (self._closed, closed), (self._restores, restored)):
+    def record_moves(self, opened: int, restored: int) -> None:
+        """Add tasks that workers have opened, and catch-ups of replicas."""
+        for meter, number in ((self._created, opened), (self._restores, restored)):
             if meter is not None and number:
                 meter.record_many(number, number, 1, 1)
 

@@ -34,6 +34,8 @@ NOT_YET = {
     ("stream-state-updater-metrics", "restore-records-rate"),
     ("stream-task-metrics", "restore-rate"),
     ("stream-task-metrics", "restore-total"),
+    ("stream-thread-metrics", "task-closed-rate"),
+    ("stream-thread-metrics", "task-closed-total"),
 }
 OWN = {"penstock-metrics"}
 ONLY_HERE = {("stream-task-metrics", "function-errors-rate"), ("stream-task-metrics", "function-errors-total")}

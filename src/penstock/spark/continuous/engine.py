@@ -202,6 +202,8 @@ class ContinuousEngine:
         assert self._epoch is not None  # noqa: S101 - start() comes first
         return self._epoch.job
 
+    parallelism = property(lambda self: len(self.pids()), doc="The number of stream threads that have come.")
+
     def extend(self, job: ContinuousJob) -> None:
         """Go on with a plan that has more tasks or topics, within the present epoch."""
         assert self._epoch is not None  # noqa: S101 - it runs

@@ -67,8 +67,8 @@ class AppMetrics:
 
     Attributes:
         batches: The last batches.
-        parallelism: How many tasks run at a time.
-        restarts: How often the query has been started again after the loss of a process.
+        parallelism: How many tasks run at a time, or how many stream threads there are.
+        restarts: How often the query, or the threads, have been started again after the loss of a process.
         also: A further listener that takes every batch.
     """
 
@@ -146,7 +146,7 @@ class AppMetrics:
             if "restored" in report:
                 task.record_restore(seconds.get("state", 0.0))
             self._loop.record_punctuations(counts.punctuations)
-            self._loop.record_moves(report.get("opened", 0), report.get("closed", 0), "restored" in report)
+            self._loop.record_moves(report.get("opened", 0), "restored" in report)
 
     def _task(self, task_id: str) -> TaskMetrics:
         found = self._tasks.get(task_id)

@@ -128,6 +128,11 @@ class Engine:
                     _log.warning("%s was cut off, or deleted and made again: it is read on from where it is now", name)
             self._on_batch(progress)
 
+    @property
+    def parallelism(self) -> int:
+        """The most tasks that Spark runs at a time."""
+        return self._job.parallelism
+
     def is_running(self) -> bool:
         """Return whether the query is active."""
         return self._query is not None and bool(self._query.isActive)

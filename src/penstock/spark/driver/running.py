@@ -94,9 +94,7 @@ class Run:
         *,
         reads_nothing: bool = False,
     ) -> None:
-        self.topology = topology
-        self.config = config
-        self.session = session
+        self.topology, self.config, self.session = topology, config, session
         self.restore_listener: StateRestoreListener | None = None
         self.metrics: AppMetrics | None = None
         self._own: SparkSession | None = None
@@ -305,6 +303,8 @@ class Run:
 
     def recover(self) -> None:
         """Start the query again: it continues where it stopped, as at any start."""
+        if self.metrics:
+            self.metrics.restarts += 1
         self._begin_again()
 
     def _begin_again(self) -> None:
@@ -382,11 +382,10 @@ class Run:
             if "replica" in task:
                 host, batch = task["replica"]
                 self._replicas.setdefault(task["task"], {})[host] = batch
-        log, plan = self.log, self.plan
-        if log is None or plan is None:
+        if self.log is None or self.plan is None:
             return
         if self._listeners:
-            progress = replace(progress, lag=lag_behind(log, plan, self._positions, progress.batch))
+            progress = replace(progress, lag=lag_behind(self.log, self.plan, self._positions, progress.batch))
         for listener in [self._meter, *([self.metrics] if self.metrics else ()), *self._listeners]:
             try:
                 listener(progress)
@@ -397,4 +396,5 @@ class Run:
         """Look how far the application is behind, if so much time has passed since the last look."""
         if self.metrics and self.log and self.plan and time.monotonic() - self._measured >= every_s:
             self._measured = time.monotonic()
+            self.metrics.parallelism = self._engine.parallelism if self._engine else 0
             self._meter.behind(self.metrics.look(self.log, self.plan.external_topics, dict(self._positions)))
