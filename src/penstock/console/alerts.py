@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.console.picture import Picture
 from penstock.terminal.words import duration, time_of
 
@@ -188,6 +188,6 @@ def alerts_of(picture: Picture, now_ms: int | None = None) -> list[Alert]:
     >>> alerts_of(Picture({"state": "RUNNING"}), 0)
     []
     """
-    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    now = unix_ms() if now_ms is None else now_ms
     found = [alert for rule in RULES for alert in rule(picture, now)]
     return sorted(found, key=lambda alert: alert.severity != "error")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.clock import unix_ms
 from penstock.console.alert_log import AlertLog
 from penstock.console.alerts import alerts_of
 from penstock.console.batch_line import BatchLine, Minute
@@ -105,14 +106,14 @@ class Recorder:
     def __call__(self, progress: BatchProgress) -> None:
         """Take a batch; all else happens in the recorder's thread."""
         if self._thread is not None:
-            self._queue.put((_now_ms(), progress))
+            self._queue.put((unix_ms(), progress))
 
     def begin(self, watched: Watched) -> None:
         """Watch the application, going on with the history that its checkpoint has."""
         if not self._is_enabled:
             return
         self._watched = watched
-        self._started_ms = _now_ms()
+        self._started_ms = unix_ms()
         self._recall(watched.checkpoint)
         self._thread = threading.Thread(target=self._work, name="penstock-recorder", daemon=True)
         self._thread.start()
@@ -196,17 +197,17 @@ class Recorder:
         }
         lag = {names[place]: max(0, ends[place] - position) for place, position in places.items()}
         waiting = {place: position for place, position in places.items() if lag[names[place]]}
-        seconds = seconds_behind(log, waiting, _now_ms())
+        seconds = seconds_behind(log, waiting, unix_ms())
         self._behind = {
             "lag": lag,
             "seconds": {names[place]: found for place, found in seconds.items()},
             "beginnings": {names[place]: [beginnings[place], ends[place]] for place in places},
-            "as_of_ms": _now_ms(),
+            "as_of_ms": unix_ms(),
         }
 
     def _renew(self, *, force: bool) -> bool:
         """Make the document anew if something has happened; return whether it has."""
-        now_ms = _now_ms()
+        now_ms = unix_ms()
         behind, newest = self._behind, self._lines[-1].end_ms if self._lines else 0
         waiting, is_moving = sum(behind["lag"].values()), bool(self._totals.rates(now_ms)["in"])
         seen = (newest, self._totals.sums["batches"], waiting, is_moving)
@@ -286,7 +287,3 @@ def _task(report: Mapping[str, Any]) -> dict[str, Any]:
         "rows": sum(report.get("entries", {}).values()),
         "recovered": bool(report.get("recovered")),
     }
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.clock import unix_ms
 from penstock.console.messages import MessageQuery, one_message, read_messages
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.durations import timestamp_ms
@@ -156,7 +156,7 @@ def group(visit: Visit) -> Mapping[str, Any]:
         for row in found.partitions
         if row.lag
     }
-    now = time.time_ns() // 1_000_000
+    now = unix_ms()
     behind = seconds_behind(log, waiting, now)
     rows = [
         {
