@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.clock import unix_ms
 from penstock.console.applications import Applications, OwnApplication
 from penstock.console.batch_line import BatchLine
 from penstock.console.documents import HISTORY, NOW, write_facts
@@ -24,7 +25,10 @@ from penstock.errors import StateError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.formats import TopicFormat, note_formats
 from penstock.log.open import open_log
+from penstock.metrics import PartitionLag
+from penstock.metrics.lag import LagWatch
 from penstock.spark.batch.progress import BatchProgress
+from penstock.spark.driver.lags import beginnings_of, ends_of, time_at
 
 APPLICATION = config["application.id"]
 PROGRESS = [BatchProgress(**each) for each in json.loads((Path(__file__).parent / "progress.json").read_text())]
@@ -88,12 +92,14 @@ class Recorded:
     log: TopicLog
     recorder: Recorder
     root: Path
+    positions: dict[str, int]
     batches: int = 400
 
     def batch(self, **changes: Any) -> int:
         """Report one more batch."""
         source = PROGRESS[self.batches % len(PROGRESS)]
         facts = {name: getattr(source, name) for name in source.__slots__} | {"batch": self.batches} | changes
+        self.positions |= {name: end for task in facts["tasks"] for name, end in task.get("ends", {}).items()}
         self.recorder(BatchProgress(**facts))
         self.batches += 1
         return self.batches - 1
@@ -101,7 +107,7 @@ class Recorded:
 
 @contextmanager
 def recorded(root: Path, **permissions: Any) -> Iterator[Recorded]:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = unix_ms()
     log = open_log(f"sqlite:///{root / 'log.db'}")
     if not log.topics():
         fill(log, now_ms)
@@ -116,14 +122,23 @@ def recorded(root: Path, **permissions: Any) -> Iterator[Recorded]:
         "mode": "micro_batch", "version": "0", "host": "worker-1", "pid": 1, "epoch": 3,
         "guarantee": "exactly_once_v2", "log": log.url, "settings": {"application.id": APPLICATION}, "tasks": {"0": 4},
     }  # fmt: skip
-    recorder.begin(Watched(str(checkpoint), log, ("access_log",), facts, lambda: drawing_of(topology)))
+    positions: dict[str, int] = {}
+    watch, topics = LagWatch(unix_ms), ("access_log",)
+
+    def lags() -> tuple[PartitionLag, ...]:
+        watch.look(positions, ends_of(log, topics), partial(time_at, log))
+        return watch.lags()
+
+    recorder.begin(
+        Watched(str(checkpoint), lags, lambda: beginnings_of(log, topics), facts, lambda: drawing_of(topology))
+    )
 
     def queries() -> Any:
         raise StateError("the figures are recorded: there is no state", hint="Run the application.")
 
     own = OwnApplication(APPLICATION, recorder, queries)
     applications = Applications(log, {"bootstrap.servers": log.url, "state.dir": str(root / "state")}, own=own)
-    found = Recorded(Site(applications, log, Permissions(**permissions)), log, recorder, root)
+    found = Recorded(Site(applications, log, Permissions(**permissions)), log, recorder, root, positions)
     for _ in range(len(PROGRESS)):
         found.batch()
     try:

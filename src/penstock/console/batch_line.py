@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from penstock.spark.batch.progress import BatchProgress
 
-__all__ = ["STEPS", "BatchLine", "Minute", "skew_of", "step_of"]
+__all__ = ["STEPS", "UNKNOWN", "BatchLine", "Minute", "skew_of", "step_of"]
 
 UNKNOWN = -1
 # Names of the shown steps, and the steps of task reports that they sum up.
@@ -52,8 +52,8 @@ class BatchLine:
     steps: Mapping[str, float]
 
     @classmethod
-    def of_progress(cls, progress: BatchProgress, end_ms: int) -> Self:
-        """Return the line of a batch that ended at this time."""
+    def of_progress(cls, progress: BatchProgress, end_ms: int, lag: int = UNKNOWN) -> Self:
+        """Return the line of a batch that ended at this time, with the lag as of the last look."""
         steps: dict[str, float] = {}
         for task in progress.tasks:
             for name, seconds in task.get("seconds", {}).items():
@@ -65,7 +65,7 @@ class BatchLine:
             progress.records_in,
             progress.records_out,
             progress.dropped,
-            sum(progress.lag.values()) if progress.lag else UNKNOWN,
+            sum(progress.lag.values()) if progress.lag else lag,
             round(skew_of(progress.tasks), 2),
             progress.segment_bytes,
             steps,

@@ -26,8 +26,8 @@ _log = logging.getLogger(__name__)
 
 def watched(run: Run) -> Watched:
     """Return what a recorder needs of a launched run."""
-    log, plan, places, lease = run.log, run.plan, run.places, run.lease
-    assert log is not None and plan is not None and places is not None  # noqa: S101, PT018 - launched
+    log, plan, places, lease, metrics = run.log, run.plan, run.places, run.lease, run.metrics
+    assert log and plan and places and metrics  # noqa: S101, PT018 - launched
     facts = {
         "mode": run.config["processing.mode"],
         "version": __version__,
@@ -40,8 +40,13 @@ def watched(run: Run) -> Watched:
         "settings": {name: str(value) for name, value in sorted(run.config.masked().items())},
         "tasks": {str(sub.id): sub.tasks for sub in plan.subtopologies},
     }
-    topics = tuple(plan.external_topics)
-    return Watched(places.checkpoint, log, topics, facts, lambda: drawing_of(run.topology, plan, _sliced(run, plan)))
+    return Watched(
+        places.checkpoint,
+        metrics.lags,
+        metrics.beginnings,
+        facts,
+        lambda: drawing_of(run.topology, plan, _sliced(run, plan)),
+    )
 
 
 def _sliced(run: Run, plan: PhysicalPlan) -> Mapping[int, str | None]:

@@ -1,7 +1,7 @@
 """The recorder of a running application: what it does, in memory for its own console and in its checkpoint for others.
 
-A batch pays for one put into a queue. A thread adds the batches up, asks the log how far the application is behind,
-judges the alerts, and writes the documents of `penstock.console.documents`.
+A batch pays for one put into a queue. A thread adds the batches up, takes over how far the application is behind from
+its metrics, judges the alerts, and writes the documents of `penstock.console.documents`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.clock import unix_ms
 from penstock.console.alert_log import AlertLog
 from penstock.console.alerts import alerts_of
-from penstock.console.batch_line import BatchLine, Minute
+from penstock.console.batch_line import UNKNOWN, BatchLine, Minute
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts, write_facts
 from penstock.console.picture import Picture
 from penstock.console.totals import Totals
 from penstock.errors import PenstockError
-from penstock.groups.lag import seconds_behind
-from penstock.log.base import TopicPartition
 from penstock.state.documents import local_directory
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
-    from penstock.log.base import TopicLog
+    from penstock.metrics import PartitionLag
     from penstock.spark.batch.progress import BatchProgress
 
 __all__ = ["Recorder", "Watched"]
@@ -40,7 +38,7 @@ _LINES = 600
 _MINUTES = 1440
 _LOOK_S = 1.0
 _RENEW_S = 0.25  # documents of faster batches would cost more than they show
-_MEASURE_S = 5.0
+_IDLE_WRITE_S = 5.0
 _WRITE_S = 2.0
 _WRITE_REMOTE_S = 15.0
 _HISTORY_S = 60.0
@@ -54,15 +52,15 @@ class Watched:
 
     Attributes:
         checkpoint: Its checkpoint location.
-        log: Its log, open until the recorder is closed.
-        topics: Its source topics.
+        lags: Returns how far it is behind in each partition, as of the last look.
+        beginnings: Returns the first offset that each ``topic-partition`` still has.
         facts: Facts that do not change while it runs: host, mode, version, settings with secrets masked.
         describe: Returns its topology for the console; called once, in the recorder's thread.
     """
 
     checkpoint: str
-    log: TopicLog
-    topics: Sequence[str]
+    lags: Callable[[], Sequence[PartitionLag]]
+    beginnings: Callable[[], Mapping[str, int]]
     facts: Mapping[str, Any]
     describe: Callable[[], Mapping[str, Any]]
 
@@ -139,20 +137,18 @@ class Recorder:
     def _work(self) -> None:
         assert self._watched is not None  # noqa: S101 - begin() sets it
         self._guarded(self._describe)
-        measured = written = kept = renewed = float("-inf")
+        written = kept = renewed = float("-inf")
         changed = False
         pause = _WRITE_S if local_directory(self._watched.checkpoint) is not None else _WRITE_REMOTE_S
         last_state = ""
         while self._take():
             now = time.monotonic()
-            if now - measured >= _MEASURE_S:
-                measured = now
-                self._guarded(self._measure)
             if now - renewed >= _RENEW_S:
                 renewed = now
+                self._behind = self._measured()
                 changed |= self._renew(force=last_state != self._state())
                 last_state = self._state()
-            if now - written >= pause and (changed or now - written >= _MEASURE_S):
+            if now - written >= pause and (changed or now - written >= _IDLE_WRITE_S):
                 written, changed = now, False
                 self._guarded(self._write)
             if now - kept >= _HISTORY_S:
@@ -175,34 +171,26 @@ class Recorder:
 
     def _add(self, now_ms: int, progress: BatchProgress) -> None:
         self._totals.add(progress, now_ms)
-        line = BatchLine.of_progress(progress, now_ms)
+        waiting = sum(self._behind["lag"].values()) if self._behind["as_of_ms"] else UNKNOWN
+        line = BatchLine.of_progress(progress, now_ms, waiting)
         self._lines.append(line)
         tasks = [_task(task) for task in progress.tasks[:_TASKS]]
         self._tasks.append({"batch": progress.batch, "end_ms": now_ms, "tasks": tasks})
-        if progress.lag:
-            self._behind["lag"] = {**self._behind["lag"], **progress.lag}
         start = now_ms - now_ms % 60_000
         if not self._minutes or self._minutes[-1].start_ms != start:
             self._minutes.append(Minute(start))
         self._minutes[-1] = self._minutes[-1].plus(line)
 
-    def _measure(self) -> None:
-        """Ask the log for ends and beginnings, and for the first records that wait."""
+    def _measured(self) -> dict[str, Any]:
+        """Return how far the application is behind."""
         assert self._watched is not None  # noqa: S101 - begin() sets it
-        log, topics = self._watched.log, list(self._watched.topics)
-        ends, beginnings = log.end_offsets(topics), log.beginning_offsets(topics)
-        names = {place: f"{place.topic}-{place.partition}" for place in ends}
-        places: dict[TopicPartition, int] = {
-            place: self._totals.positions[name] for place, name in names.items() if name in self._totals.positions
-        }
-        lag = {names[place]: max(0, ends[place] - position) for place, position in places.items()}
-        waiting = {place: position for place, position in places.items() if lag[names[place]]}
-        seconds = seconds_behind(log, waiting, unix_ms())
-        self._behind = {
-            "lag": lag,
-            "seconds": {names[place]: found for place, found in seconds.items()},
-            "beginnings": {names[place]: [beginnings[place], ends[place]] for place in places},
-            "as_of_ms": unix_ms(),
+        lags = {f"{lag.topic}-{lag.partition}": lag for lag in self._watched.lags()}
+        beginnings = self._watched.beginnings()
+        return {
+            "lag": {name: lag.records for name, lag in lags.items()},
+            "seconds": {name: lag.seconds for name, lag in lags.items() if lag.seconds is not None},
+            "beginnings": {name: [beginnings[name], lag.end] for name, lag in lags.items() if name in beginnings},
+            "as_of_ms": max((lag.as_of_ms for lag in lags.values()), default=0),
         }
 
     def _renew(self, *, force: bool) -> bool:

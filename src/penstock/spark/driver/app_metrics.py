@@ -131,6 +131,10 @@ class AppMetrics:
         """Return the lag of each partition as of the last look."""
         return self._watch.lags()
 
+    def beginnings(self) -> Mapping[str, int]:
+        """Return the first offset of each ``<topic>-<partition>``, as of one of the last looks."""
+        return self._beginnings
+
     def _count(self, at_ms: int, progress: BatchProgress) -> None:
         batch = batch_record(progress, at_ms, self._watch.lags())
         self.batches.add(batch)
