@@ -58,7 +58,7 @@ def rust_regex(pattern: str) -> RustRegex | None:
     r"""The same expression for Polars; None if there could be a difference, or it is wrong.
 
     >>> rust_regex(r"(a|\d+)$")
-    RustRegex(text='((\\x{61}|[0-9]+)\\z)', groups=1, ends_lines=True)
+    RustRegex(text='(((?:\\x{61}|[0-9]+))\\z)', groups=1, ends_lines=True)
     >>> rust_regex("(a*)*") is None
     True
     """
