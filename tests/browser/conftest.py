@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
-from recorded import Recorded, recorded
+
+from .recorded import Recorded, recorded
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -23,7 +24,7 @@ def _browser() -> str | None:
     return given or next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright keeps an event loop running, in which other tests cannot run theirs
 def chromium() -> Iterator[Any]:
     place = _browser()
     if place is None:
@@ -81,7 +82,7 @@ class Console:
         self.url = f"http://127.0.0.1:{self.server.port}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[Console]:
     with recorded(tmp_path_factory.mktemp("console")) as data:
         running = Console(data)

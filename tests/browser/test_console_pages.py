@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
-from recorded import PROGRESS, records
+
+from .recorded import PROGRESS, records
 
 PAGES = [
     "/", "/topology?node=KSTREAM-MAPVALUES-0000000001", "/batches", "/topics", "/topics/orders", "/topics/orders/0/5",

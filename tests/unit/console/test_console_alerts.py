@@ -108,7 +108,7 @@ def test_an_alert_is_logged_after_two_minutes_then_at_doubled_times_and_when_it_
         assert seen.since_ms == 0
     assert len(caplog.records) == 2  # after 120 and 360 seconds; the next would be after 1,080
     log.seen([], 1_000_000)
-    assert "recovered" in caplog.records[-1].message
+    assert "recovered" in caplog.records[-1].getMessage()
     assert len(caplog.records) == 3
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from recorded import APPLICATION, Recorded, recorded
 
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.tokens import kept_token
-from recorded import APPLICATION, Recorded, recorded
 
 TOKEN = "t" * 43
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from recorded import fill
 
 from penstock.console.messages import MessageQuery, Messages, read_messages
 from penstock.errors import ConfigError, UnknownTopicError
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
-from recorded import fill
 
 NOW = 1_790_000_000_000
 

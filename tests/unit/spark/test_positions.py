@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import pytest
 
 from penstock.log.base import OffsetAndTime, TopicPartition
+from penstock.spark.offsets import start_positions
 from penstock.spark.offsets.reading_settings import ReadSettings
 from penstock.spark.offsets.start_positions import added_positions, first_positions
 
@@ -35,7 +35,7 @@ def test_a_start_time_is_one_question() -> None:
 
 
 def test_policies_go_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1.0)
+    monkeypatch.setattr(start_positions, "unix_ms", lambda: 1000)
     times, other = Times({PLACES[0]: OffsetAndTime(6, 950)}), TopicPartition("u", 0)
     reading = ReadSettings(offset_reset={"t": "by_duration:100"})
     found = first_positions(reading, [*PLACES[:2], other], {**BOUNDS, other: (1, 3)}, {}, times)

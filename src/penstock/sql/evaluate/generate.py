@@ -239,9 +239,12 @@ class Generator:
         return f"like({operand}, {self.value(pattern, block)}, {node.escape!r})"
 
     def is_null(self, node: n.IsNull, block: Block) -> str:
-        if isinstance(node.operand, n.Constant):
-            return repr(node.operand.value is None)  # Python warns of `1 is None`
-        return f"({self.value(node.operand, block)} is None)"
+        operand = self.value(node.operand, block)
+        if (
+            not operand.isidentifier()
+        ):  # Python warns of `1 is None`, and of `1 + 1 is None`, which it knows as a number
+            operand = f"({self.module.fresh('t')} := {operand})"
+        return f"({operand} is None)"
 
     def not_(self, node: n.Not, block: Block) -> str:
         return f"(not {self.condition(node.operand, block)})"
