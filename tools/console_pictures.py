@@ -15,12 +15,15 @@ import tempfile
 import time
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urljoin
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 PENSTOCK = str(Path(sys.executable).with_name("penstock"))
-PAGES = {"overview": "", "topology": "topology", "batches": "batches", "messages": "topics/os-check"}
-SCHEMES = ("light", "dark")
+PAGES = {  # colour scheme -> picture -> path
+    "light": {"overview": "", "topology": "topology", "messages": "topics/os-check"},
+    "dark": {"overview": "", "batches": "batches"},
+}
 SECONDS, SHOWN_AFTER_S = 90, 60.0
 SIZE = {"width": 1280, "height": 800}
 
@@ -34,11 +37,12 @@ def address_of(output: IO[str]) -> str:
 
 
 def take(browser: Any, address: str, scheme: str) -> None:
-    """Take a picture of each page in a colour scheme."""
+    """Take the pictures of a colour scheme."""
     context = browser.new_context(color_scheme=scheme, viewport=SIZE, device_scale_factor=1)
     page = context.new_page()
-    for name, path in PAGES.items():
-        page.goto(address + path)
+    page.goto(address)  # with the token, which becomes a cookie
+    for name, path in PAGES[scheme].items():
+        page.goto(urljoin(address, f"/{path}"))
         page.wait_for_timeout(1500)  # live figures and the layout of the graph come after the page
         page.screenshot(path=PICTURES / f"console-{name}-{scheme}.png")
     context.close()
@@ -56,13 +60,13 @@ def main() -> None:
             time.sleep(SHOWN_AFTER_S)
             state = str(Path(folder) / "demo" / "state")
             of_demo = ["--bootstrap-servers", "demo/topics.db", "--state-dir", state]
-            command = [PENSTOCK, "ui", *of_demo, "--port", "0", "--no-token"]
+            command = [PENSTOCK, "ui", *of_demo, "--port", "0", "--token", "pictures"]
             with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as console:
                 assert console.stderr is not None
                 address = address_of(console.stderr)
                 with sync_playwright() as playwright:
                     browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-                    for scheme in SCHEMES:
+                    for scheme in PAGES:
                         take(browser, address, scheme)
                     browser.close()
                 console.terminate()

@@ -109,6 +109,10 @@ def test_the_graph_has_a_box_for_each_node_topic_and_store_that_keys_walk_along(
     page.wait_for_selector(".box.node")
     assert page.locator(".box.node").count() == 9
     assert page.locator(".box.topic").count() == 3
+    fills = page.evaluate(
+        "[...document.querySelectorAll('.box')].map(b => getComputedStyle(b.querySelector('rect')).fill)"
+    )
+    assert len(set(fills)) == 3 and "rgb(0, 0, 0)" not in fills  # noqa: PT018 - nodes, topics, stores
     assert "rows" in page.locator(".box.store title").text_content()
     page.wait_for_function(
         "() => [...document.querySelectorAll('.rate')].some(each => each.textContent.endsWith('/s'))"

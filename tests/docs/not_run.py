@@ -19,6 +19,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("README.md", "make demo"): MINUTES,
     ("README.md", "make test"): MINUTES,
     ("README.md", "penstock run app.py:topology"): SPARK,
+    ("README.md", "penstock ui"): SERVER,
     ("README.md", "penstock connect file"): SERVER,
     ("README.md", "penstock broker start"): BROKER,
     ("README.md", "penstock registry start"): SERVER,

@@ -74,11 +74,16 @@ def test_the_counts_of_recorded_cases_are_those_of_the_archive():
     assert f"{families.total()} cases were recorded" in PAGES["docs/parity.md"].read_text()
 
 
-@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "pictures").iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "pictures").glob("*.svg")), ids=lambda path: path.name)
 def test_pictures_are_whole_and_load_nothing_from_elsewhere(picture):
     text = picture.read_text()
     assert ET.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
     assert not re.findall(r"""(?:url\(|href=)["']?https?://[^"')]*""", text)
+
+
+def test_each_picture_is_on_a_page():
+    text = "".join(page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    assert [path.name for path in (ROOT / "docs" / "pictures").iterdir() if f"pictures/{path.name})" not in text] == []
 
 
 def test_the_picture_of_the_demo_shows_a_run_that_was_verified():

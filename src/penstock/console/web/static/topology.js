@@ -53,7 +53,7 @@ function draw(figure, graph, places) {
   box = { x: -12, y: -12, width: places.width + 24, height: places.height + 24 };
   const svg = element("svg", { class: "topology", role: "group", "aria-label": "Topology" });
   const heads = element("defs", {}, svg);
-  const head = element("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" }, heads);
+  const head = element("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, heads);
   element("path", { d: "M0 0L8 4L0 8z" }, head);
   const touches = new Set(graph.touches.map(([a, b]) => `${a} ${b}`));
   const byId = new Map(graph.boxes.map((each) => [each.id, each]));
