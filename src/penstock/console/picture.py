@@ -49,10 +49,12 @@ class Picture:
 
     Args:
         document: The document of a `penstock.console.recorder.Recorder`.
+        lines: The newest batches, oldest first, where they are at hand; else they are read from the document.
     """
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document: Mapping[str, Any], lines: Sequence[BatchLine] | None = None) -> None:
         self._document = document
+        self._lines = lines
 
     @property
     def application(self) -> str:
@@ -77,8 +79,10 @@ class Picture:
         return self._document.get(name, default)
 
     @cached_property
-    def lines(self) -> list[BatchLine]:
+    def lines(self) -> Sequence[BatchLine]:
         """The newest batches, oldest first."""
+        if self._lines is not None:
+            return self._lines
         return [BatchLine.of_row(row) for row in self.get("lines", ())]
 
     @property
@@ -87,7 +91,7 @@ class Picture:
         return self.lines[-1] if self.lines else None
 
     @cached_property
-    def recent(self) -> list[BatchLine]:
+    def recent(self) -> Sequence[BatchLine]:
         """The last sixty batches."""
         return self.lines[-_RECENT:]
 

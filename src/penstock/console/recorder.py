@@ -200,6 +200,7 @@ class Recorder:
         waiting, is_moving = sum(behind["lag"].values()), bool(self._totals.rates(now_ms)["in"])
         seen = (newest, self._totals.sums["batches"], waiting, is_moving)
         is_new = force or seen != self._document.get("seen")
+        lines = list(self._lines)
         document = {
             "seen": seen,
             "application": self._application,
@@ -209,10 +210,10 @@ class Recorder:
             "facts": {} if self._watched is None else dict(self._watched.facts),
             **self._totals.document(now_ms),
             "behind": self._behind,
-            "lines": [line.row() for line in self._lines],
+            "lines": [line.row() for line in lines],
             "tasks": list(self._tasks),
         }
-        found = alerts_of(Picture(document), now_ms)
+        found = alerts_of(Picture(document, lines), now_ms)
         document["alerts"] = [alert.document() for alert in self._alert_log.seen(found, now_ms)]
         is_new = is_new or document["alerts"] != self._document.get("alerts")
         with self._lock:

@@ -55,8 +55,7 @@ class ActiveTask:
         self._sub = app.subtopology(task)
         self._logical = {place: app.logical(place.topic) for place in positions}
         self._sensor = surroundings.sensor
-        self._counts_calls = str(app.config["metrics.recording.level"]).upper() != "INFO"
-        if self._counts_calls:
+        if self._sensor.detailed:
             count_calls(replica.state)
         part = TaskPart(str(task), app.plan.partitions, self._sub.nodes)
         self._task = StreamTask(app.topology, app.config, part, replica.state, surroundings)
@@ -91,7 +90,7 @@ class ActiveTask:
         began = time.perf_counter()
         output = self._task.process(batch, now_ms, depth_first=self._depth_first and count <= 1)
         self._size.note(count, time.perf_counter() - began)
-        if self._counts_calls:
+        if self._sensor.detailed:
             self._sensor.on_store_calls(str(self.id), take_calls(self.replica.state))
         if self._ticks_at_ms is not None:
             self._ticks_at_ms = now_ms + self._tick_ms

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.clock import unix_ms
 from penstock.runtime.counting import CountingSensor
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ class ThreadCounts:
     """
 
     def __init__(self, level: str) -> None:
-        self.sensor = CountingSensor(unix_ms, detailed=level.upper() != "INFO")
+        self.sensor = CountingSensor.at_level(level)
         self._totals: dict[str, TaskCounts] = {}
         self._was_sent = False
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.time_range import timestamp_at
 
 __all__ = ["PartitionLag", "lag", "seconds_behind"]
 
@@ -72,7 +73,7 @@ def seconds_behind(log: TopicLog, waiting: Mapping[TopicPartition, int], now_ms:
     """
     found = {}
     for place, offset in sorted(waiting.items())[:_MOST_PARTITIONS]:
-        records = log.read(place.topic, place.partition, offset, 1).records
-        if records.num_rows:
-            found[place] = max(0.0, (now_ms - records.column("timestamp")[0].as_py()) / 1000)
+        timestamp = timestamp_at(log, place.topic, place.partition, offset)
+        if timestamp is not None:
+            found[place] = max(0.0, (now_ms - timestamp) / 1000)
     return found

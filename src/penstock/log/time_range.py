@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from penstock.durations import TimestampLike, timestamp_ms
 from penstock.errors import ConfigError
-from penstock.log.base import OffsetAndTime, TopicPartition
+from penstock.log.base import OffsetAndTime, TopicLog, TopicPartition
 from penstock.log.consumer_interface import LogConsumer
 
-__all__ = ["first_from", "offsets_of", "span_of", "within"]
+__all__ = ["first_from", "timestamp_at", "offsets_of", "span_of", "within"]
 
 Offsets = dict[TopicPartition, int]
 
@@ -47,6 +47,12 @@ def first_from(batch: pa.RecordBatch, timestamp: int) -> OffsetAndTime | None:
     """Find the first record that is not older than a timestamp; None if all are older."""
     at = pc.index(pc.greater_equal(batch.column("timestamp"), timestamp), value=True).as_py()
     return None if at < 0 else OffsetAndTime(batch.column("offset")[at].as_py(), batch.column("timestamp")[at].as_py())
+
+
+def timestamp_at(log: TopicLog, topic: str, partition: int, offset: int) -> int | None:
+    """Return the timestamp of the first record from an offset on; None if there is none."""
+    records = log.read(topic, partition, offset, 1).records
+    return int(records.column("timestamp")[0].as_py()) if records.num_rows else None
 
 
 def within(batch: pa.RecordBatch, span: tuple[int, int]) -> pa.RecordBatch:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.clock import unix_ms
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task_counts import FLUSH, Spread, TaskCounts
 from penstock.serde.buffers import LARGE_BINARY, parts
@@ -37,6 +38,11 @@ class CountingSensor(Sensor):
         self._clock = clock
         self.detailed = detailed
         self._counts: dict[str, TaskCounts] = {}
+
+    @classmethod
+    def at_level(cls, level: str) -> Self:
+        """Return a sensor for ``metrics.recording.level``, with the machine's clock."""
+        return cls(unix_ms, detailed=level.upper() != "INFO")
 
     def take(self) -> dict[str, TaskCounts]:
         """Return the counts of each task since the last call."""

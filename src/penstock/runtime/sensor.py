@@ -20,7 +20,13 @@ __all__ = ["Sensor", "SensorGroup"]
 
 
 class Sensor:
-    """Base of sensors: override the events of interest. Times are in seconds unless the name says otherwise."""
+    """Base of sensors: override the events of interest. Times are in seconds unless the name says otherwise.
+
+    Attributes:
+        detailed: Whether it takes what only metrics above the recording level INFO show, such as the calls of stores.
+    """
+
+    detailed = False
 
     def on_batch_start(self, task_id: str, records: int) -> None:
         """Called when a batch of so many input records starts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.connect.config import Importance, Kind, OneOf, Password, Range, Setting
 from penstock.connect.data import Moment, RetriableError, SinkRecord, Struct
@@ -12,7 +12,10 @@ from penstock.connect.functions.decorators import sink
 from penstock.connect.functions.settings import Settings
 from penstock.errors import ConnectError
 
-__all__ = ["plain", "webhook"]
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["AGAIN", "may_pass", "plain", "webhook"]
 
 AGAIN = (408, 425, 429)
 
@@ -48,13 +51,18 @@ def webhook(settings: Settings, batch: list[SinkRecord]) -> None:
             )
         except httpx.TransportError as error:
             raise RetriableError(f"{settings.url} cannot be reached: {error}") from error
-        if answer.status_code in AGAIN or answer.is_server_error:
+        if may_pass(answer):
             raise RetriableError(f"{settings.url} answers {answer.status_code}")
         if not answer.is_success:
             raise ConnectError(
                 f"{settings.url} answers {answer.status_code}: {answer.text[:200]}",
                 hint="Correct the settings or the records: the same request would fail again.",
             )
+
+
+def may_pass(answer: httpx.Response) -> bool:
+    """Whether the same request may succeed later."""
+    return answer.status_code in AGAIN or answer.is_server_error
 
 
 def plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.config import Importance, Kind, OneOf, Password, Range, Setting
+from penstock.connect.connectors.http import may_pass
 from penstock.connect.functions.decorators import source
 from penstock.connect.functions.record import Offsets, Record
 from penstock.connect.functions.settings import Settings
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Page", "field_at", "http_poll"]
 
-AGAIN = (408, 425, 429)
 NOT_MODIFIED = 304
 MOST_BYTES = 64 << 20
 MOST_IDS = 10_000
@@ -246,7 +246,7 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> Page | None
         with client.stream("GET", url, headers=headers) as answer:
             if answer.status_code == NOT_MODIFIED:
                 return None
-            if answer.status_code in AGAIN or answer.is_server_error:
+            if may_pass(answer):
                 raise _AgainError(_retry_after(answer.headers.get("Retry-After")))
             data = _body(answer)
     except httpx.TransportError as error:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.connect.api import SinkConnector, SinkTask
+from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Password, Range, Setting
-from penstock.connect.connectors.http import AGAIN, plain
+from penstock.connect.connectors.alike_tasks import AlikeTasksSink
+from penstock.connect.connectors.http import AGAIN, may_pass, plain
 from penstock.connect.data import DataError, RetriableError, SinkRecord, Struct
 from penstock.errors import ConnectError
 
@@ -203,7 +204,7 @@ class SearchSinkTask(SinkTask):
         except httpx.TransportError as error:
             away, self._url = self._url, next(self._urls)
             raise RetriableError(f"{away} cannot be reached: {error}") from error
-        if answer.status_code in AGAIN or answer.is_server_error:
+        if may_pass(answer):
             away, self._url = self._url, next(self._urls)
             raise RetriableError(f"{away} answers {answer.status_code}")
         if not answer.is_success:
@@ -218,7 +219,7 @@ class SearchSinkTask(SinkTask):
         return found if isinstance(found, dict) else {}
 
 
-class SearchSinkConnector(SinkConnector):
+class SearchSinkConnector(AlikeTasksSink):
     """Records as documents of OpenSearch or Elasticsearch, under the names of Confluent's sink to the latter.
 
     Documents have the record's key as id and its offset as external version, so what is written again, or late, does
@@ -230,13 +231,6 @@ class SearchSinkConnector(SinkConnector):
     java_class: ClassVar[str] = "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector"
     config: ClassVar[ConfigDef] = CONFIG
     task_class: ClassVar[type[SinkTask]] = SearchSinkTask
-
-    def start(self, settings: Mapping[str, str]) -> None:
-        self._settings = dict(settings)
-        CONFIG.parse(settings)
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._settings] * max_tasks
 
 
 def _line(value: Any) -> bytes:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.connect.api import SinkConnector, SinkTask
+from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Setting
+from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.sql_values import CONNECTION, open_engine, sql_type, sql_value
 from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord, Struct
 from penstock.errors import ConnectError
@@ -259,7 +260,7 @@ def _place(record: SinkRecord) -> str:
     return f"{record.topic}-{record.partition}, offset {record.offset}"
 
 
-class SqlSinkConnector(SinkConnector):
+class SqlSinkConnector(AlikeTasksSink):
     """Records as rows of tables, under the name and the settings of Confluent's JDBC sink.
 
     Each batch is one transaction with the offsets that follow it (`penstock_sink_offsets`): after a crash it goes on
@@ -270,10 +271,3 @@ class SqlSinkConnector(SinkConnector):
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSinkConnector"
     config: ClassVar[ConfigDef] = CONFIG
     task_class: ClassVar[type[SinkTask]] = SqlSinkTask
-
-    def start(self, settings: Mapping[str, str]) -> None:
-        self._settings = dict(settings)
-        CONFIG.parse(settings)
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._settings] * max_tasks

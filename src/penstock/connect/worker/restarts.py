@@ -7,13 +7,45 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from penstock.connect.config import AnyCase, ConfigDef, Kind, Range, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.storage.config_store import TaskId
 
 __all__ = ["RestartPolicy", "TaskRestarts"]
 
-POLICIES = ("none", "on-failure")
 FOREVER = -1
+SETTINGS = ConfigDef(
+    [
+        Setting(
+            name="restart.policy",
+            kind=Kind.STRING,
+            default="none",
+            rule=AnyCase(("NONE", "ON-FAILURE")),
+            doc="Whether failed tasks start again: none or on-failure.",
+        ),
+        Setting(
+            name="restart.delay.ms",
+            kind=Kind.LONG,
+            default=1000,
+            rule=Range(1),
+            doc="The wait before the first restart, doubled each time.",
+        ),
+        Setting(
+            name="restart.delay.max.ms",
+            kind=Kind.LONG,
+            default=60_000,
+            rule=Range(1),
+            doc="The longest wait. A task that runs longer than this has recovered.",
+        ),
+        Setting(
+            name="restart.max.attempts",
+            kind=Kind.LONG,
+            default=FOREVER,
+            rule=Range(FOREVER),
+            doc="How often in a row; -1: for ever.",
+        ),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +75,15 @@ class RestartPolicy:
         Raises:
             SettingError: One is wrong.
         """
-        word = (config.get("restart.policy") or "none").strip().lower()
-        if word not in POLICIES:
-            raise SettingError.invalid("restart.policy", word, f"String must be one of: {', '.join(POLICIES)}")
-        delay, most = _number(config, "restart.delay.ms", 1000, 1), _number(config, "restart.delay.max.ms", 60_000, 1)
-        attempts = _number(config, "restart.max.attempts", FOREVER, FOREVER)
-        return cls(word != "none", attempts, delay / 1000, most / 1000)
+        given = {name: value for name, value in config.items() if value is not None}
+        given["restart.policy"] = given.get("restart.policy") or "none"
+        parsed = SETTINGS.parse(given)
+        return cls(
+            parsed["restart.policy"].lower() != "none",
+            parsed["restart.max.attempts"],
+            parsed["restart.delay.ms"] / 1000,
+            parsed["restart.delay.max.ms"] / 1000,
+        )
 
     def delay(self, attempt: int) -> float:
         """The seconds to wait before an attempt, the first being 1."""
@@ -104,14 +139,3 @@ class TaskRestarts:
         for task in found:
             self._tasks[task].due = None
         return found
-
-
-def _number(config: Mapping[str, str | None], name: str, default: int, least: int) -> int:
-    text = config.get(name)
-    try:
-        number = default if text is None else int(text)
-    except ValueError as error:
-        raise SettingError.invalid(name, text, "Not a number of type INT") from error
-    if number < least:
-        raise SettingError.invalid(name, text, f"Value must be at least {least}")
-    return number

@@ -178,13 +178,7 @@ class AppMetrics:
             ("failed-stream-threads", STREAMS, client, _FAILED, lambda: self.restarts),
             ("thread-start-time", THREAD, thread, "When the application object was made, in ms.", lambda: started),
             ("state", THREAD, thread, _THREAD_STATE, lambda: _thread_state(state())),
-            (
-                "thread-state",
-                THREAD,
-                {**thread, **process},
-                _THREAD_STATE,
-                lambda: _THREAD_STATES[_thread_state(state())],
-            ),
+            ("thread-state", THREAD, {**thread, **process}, _THREAD_STATE, lambda: _number_of_thread_state(state())),
             ("count", "kafka-metrics-count", {}, "How many metrics there are.", lambda: len(self.registry)),
         ]
         for name, group, tags, description, read in gauges:

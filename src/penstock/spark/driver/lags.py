@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import LogError, UnknownTopicError
+from penstock.log.time_range import timestamp_at
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
@@ -27,12 +28,11 @@ def lag_behind(log: TopicLog, plan: PhysicalPlan, positions: Mapping[str, int], 
         batch: The batch after which it is asked for, for messages.
     """
     try:
-        ends = log.end_offsets(list(plan.external_topics))
+        ends = _by_name(log.end_offsets(list(plan.external_topics)))
     except (LogError, UnknownTopicError) as error:  # the lag is for people: no batch fails without it
         _log.warning("the lag after batch %d is not known: %s", batch, error)
         return {}
-    names = {f"{tp.topic}-{tp.partition}": end for tp, end in ends.items()}
-    return {name: end - positions[name] for name, end in names.items() if name in positions}
+    return {name: end - positions[name] for name, end in ends.items() if name in positions}
 
 
 def ends_of(log: TopicLog, topics: Collection[str]) -> dict[str, int]:
@@ -47,18 +47,20 @@ def beginnings_of(log: TopicLog, topics: Collection[str]) -> dict[str, int]:
 
 def _offsets(ask: Callable[[Sequence[str]], dict[TopicPartition, int]], topics: Collection[str]) -> dict[str, int]:
     try:
-        found = ask(list(topics))
+        return _by_name(ask(list(topics)))
     except (LogError, UnknownTopicError) as error:
         _log.debug("the lag is not known: %s", error)
         return {}
-    return {f"{tp.topic}-{tp.partition}": offset for tp, offset in found.items()}
+
+
+def _by_name(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {f"{place.topic}-{place.partition}": offset for place, offset in offsets.items()}
 
 
 def time_at(log: TopicLog, topic: str, partition: int, offset: int) -> int | None:
     """Return the timestamp of the first record from an offset on; None if there is none, or the log does not answer."""
     try:
-        records = log.read(topic, partition, offset, 1).records
+        return timestamp_at(log, topic, partition, offset)
     except (LogError, UnknownTopicError) as error:
         _log.debug("the age of %s-%d is not known: %s", topic, partition, error)
         return None
-    return int(records.column("timestamp")[0].as_py()) if records.num_rows else None

@@ -230,7 +230,7 @@ class _Attempt:
 @cache
 def _counting(level: str) -> CountingSensor:
     """Return the counts of this process, whose tasks take turns, at a recording level."""
-    return CountingSensor(unix_ms, detailed=level.upper() != "INFO")
+    return CountingSensor.at_level(level)
 
 
 @cache

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from penstock.connect.api import SinkConnector, SinkTask
+from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
+from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.objects.formats import FORMATS, encode, json_line, suffix_of
 from penstock.connect.connectors.objects.names import ObjectName, fixed_part, folder_of
 from penstock.connect.data import DataError, RetriableError, Schema, SettingError, SinkRecord
@@ -249,7 +250,7 @@ class ObjectSinkTask(SinkTask):
         return last
 
 
-class ObjectSinkConnector(SinkConnector):
+class ObjectSinkConnector(AlikeTasksSink):
     """Records as Parquet, JSON lines or CSV in S3, Google Cloud Storage, Azure or a folder, each record once.
 
     An object holds records of one partition, of one schema, without gaps, and its name says which:
@@ -262,13 +263,6 @@ class ObjectSinkConnector(SinkConnector):
     java_class: ClassVar[str] = "ObjectSink"
     task_class: ClassVar[type[SinkTask]] = ObjectSinkTask
     config: ClassVar[ConfigDef] = CONFIG
-
-    def start(self, settings: Mapping[str, str]) -> None:
-        self._settings = dict(settings)
-        CONFIG.parse(settings)
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._settings] * max_tasks
 
 
 def _open_store(url: str, options: Sequence[str]) -> Any:

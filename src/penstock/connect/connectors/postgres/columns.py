@@ -35,7 +35,7 @@ from penstock.connect.data.logical import decimal_to_bytes
 __all__ = ["UNAVAILABLE", "ColumnForm", "Handling", "column_form"]
 
 UNAVAILABLE = "__debezium_unavailable_value"
-EPOCH, UTC_EPOCH = dt.datetime(1970, 1, 1), dt.datetime(1970, 1, 1, tzinfo=dt.UTC)  # noqa: DTZ001 - as the column says
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as the column says
 FIRST_DAY = dt.date(1970, 1, 1)
 VARIABLE = struct({"scale": INT32, "value": BYTES}, name="io.debezium.data.VariableScaleDecimal", version=1)
 INFINITE = {"infinity": 1, "-infinity": -1}
