@@ -16,6 +16,7 @@ from penstock.errors import ConfigError
 __all__ = ["AccessRules", "RefusedRequest", "parse_users"]
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+BY_BROWSERS = frozenset({"origin", "referer", "sec-fetch-site", "sec-fetch-mode", "cookie"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,14 @@ class AccessRules:
         hosts: Host names besides IP addresses, ``localhost`` and the machine's own names.
         users: Passwords by user name; None serves requests without a password.
         realm: The name that a browser shows when it asks for a password.
+        bodies: Content types of bodies besides JSON, in lower case, for clients that are no browsers; "" is none.
+            A browser names the page's site with each request that has a body.
     """
 
     hosts: frozenset[str] = frozenset()
     users: Mapping[str, str] | None = None
     realm: str = "penstock"
+    bodies: frozenset[str] = frozenset()
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> RefusedRequest | None:
         """Check the headers of a request (lower-case names); return None if it may be served.
@@ -59,7 +63,7 @@ class AccessRules:
         if self.users is not None and not _is_authenticated(headers.get("authorization", ""), self.users):
             return RefusedRequest(401, "Unauthorized", (("www-authenticate", f'Basic realm="{self.realm}"'),))
         if method not in _SAFE:
-            return _cross_site(host, headers)
+            return _cross_site(host, headers, self.bodies)
         return None
 
     def _is_known(self, name: str) -> bool:
@@ -123,7 +127,7 @@ def _is_authenticated(header: str, users: Mapping[str, str]) -> bool:
     return kind.lower() == "basic" and wanted is not None and matches
 
 
-def _cross_site(host: str, headers: Mapping[str, str]) -> RefusedRequest | None:
+def _cross_site(host: str, headers: Mapping[str, str], bodies: frozenset[str]) -> RefusedRequest | None:
     """Refuse a changing request that comes from another site, or whose body could be sent by an HTML form."""
     origin = headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
@@ -131,6 +135,7 @@ def _cross_site(host: str, headers: Mapping[str, str]) -> RefusedRequest | None:
         return RefusedRequest(403, "requests of other sites are refused")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if has_body and not (kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))):
+    is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    if has_body and not is_json and (kind not in bodies or not BY_BROWSERS.isdisjoint(headers)):
         return RefusedRequest(415, f"the content type {kind[:60]!r} is not JSON; send application/json")
     return None

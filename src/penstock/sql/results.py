@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.sql.frames import pandas_frame, polars_frame
+
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
@@ -66,18 +68,15 @@ class Rows(StatementResult):
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def to_polars(self) -> pl.DataFrame:
-        """The rows as a Polars frame."""
-        import polars as pl
-
-        if not self.rows:
-            return pl.DataFrame({name: [] for name in self.columns})
-        return pl.DataFrame(list(self.rows), schema=list(self.columns), orient="row", infer_schema_length=None)
+        """The rows as a Polars frame, with the dtypes of their SQL types: TIMESTAMP is a datetime in UTC."""
+        return polars_frame(self.columns, self._types(), self.rows)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a pandas frame."""
-        import pandas as pd
+        """The rows as a pandas frame; TIMESTAMP is a datetime in UTC."""
+        return pandas_frame(self.columns, self._types(), self.rows)
 
-        return pd.DataFrame(list(self.rows), columns=list(self.columns))
+    def _types(self) -> tuple[str, ...]:
+        return self.types or ("",) * len(self.columns)
 
     def _repr_html_(self) -> str:
         """The rows as a table of a notebook."""

@@ -75,6 +75,10 @@ def test_a_query_comes_as_lines_of_one_array(url: str) -> None:
     assert [json.loads(row) for row in rows][1:] == [["ann", 3], ["bob", 4]]
 
 
-def test_closing_an_unknown_query_is_400_and_without_a_content_type_415(url: str) -> None:
-    assert send(url, "close-query", {"queryId": "x"}, {"Content-Type": "application/json"}).status_code == 400
-    assert send(url, "close-query", {"queryId": "x"}, {}).status_code == 415
+@pytest.mark.parametrize(
+    "kind", ["application/json", "application/x-www-form-urlencoded", "application/vnd.ksqlapi.delimited.v1", ""]
+)
+def test_requests_of_clients_are_read_whatever_content_type_they_name(url: str, kind: str) -> None:
+    headers = {"Content-Type": kind} if kind else {}
+    assert send(url, "close-query", {"queryId": "x"}, headers).json()["message"] == "No query with id x"
+    assert send(url, "close-query", {"queryId": "x"}, {"Content-Type": "text/plain"}).status_code == 415

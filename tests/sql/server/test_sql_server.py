@@ -280,6 +280,12 @@ def test_users_have_passwords(session: SqlSession) -> None:
 def test_requests_of_other_sites_and_forms_are_refused(client: Client) -> None:
     foreign = client.http.post("/ksql", json={"ksql": "SHOW STREAMS;"}, headers={"origin": "https://evil.example"})
     assert foreign.status_code == 403
-    form = client.http.post("/ksql", content=b"x=1", headers={"content-type": "application/x-www-form-urlencoded"})
-    assert form.status_code == 415
-    assert form.json()["error_code"] == 41500
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    for page in (
+        {"origin": str(client.http.base_url)},
+        {"sec-fetch-site": "same-origin"},
+        {"referer": "https://a.example"},
+    ):
+        refused = client.http.post("/ksql", content=b'{"ksql": "SHOW STREAMS;"}', headers=form | page)
+        assert (refused.status_code, refused.json()["error_code"]) == (415, 41500)
+    assert client.http.post("/ksql", content=b'{"ksql": "SHOW STREAMS;"}', headers=form).status_code == 200

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +123,17 @@ def test_a_cell_of_a_notebook_shows_rows_and_keeps_them(
 def test_a_setting_of_a_notebook_session_without_a_value_is_refused() -> None:
     with pytest.raises(ConfigError, match="name=value"):
         SqlMagic(Shell()).connect("here")
+
+
+def test_frames_have_the_types_of_their_columns_also_without_rows(tmp_path: Path) -> None:
+    with SqlSession({"bootstrap.servers": f"memory://{tmp_path.name}"}, queries="wait") as session:
+        session.execute(
+            "CREATE STREAM s (id INT KEY, at TIMESTAMP, price DECIMAL(6, 2)) "
+            "WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+        )
+        empty = session.table("s").to_polars()
+        session.execute("INSERT INTO s VALUES (1, '2026-01-01T10:00', 1.5); INSERT INTO s (id) VALUES (2);")
+        frame = session.table("s").to_polars()
+        assert frame.schema == empty.schema
+        assert frame.rows() == [(1, datetime(2026, 1, 1, 10, tzinfo=UTC), Decimal("1.50")), (2, None, None)]
+        assert session.table("s").to_pandas()["AT"].dt.hour.to_list()[0] == 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from rich import box
@@ -13,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
+from penstock.sql.types.times import timestamp_text
 
 __all__ = ["Renderer", "cell_text"]
 
 LEAST_WIDTH = 6  # of a column: if there is less room for each, rows are shown one column a line
 TIMES = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+LEAST_MS, MOST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 
 
 class Renderer:
@@ -42,7 +45,7 @@ class Renderer:
             case Status():
                 self._console.print(Text(result.text))
             case Rows():
-                self._rows(result.columns, result.rows)
+                self._rows(result.columns, result.rows, result.types)
             case Described():
                 self._described(result)
             case Explained():
@@ -71,17 +74,19 @@ class Renderer:
                 facts = [list(fact) for fact in result.facts]
                 print(json.dumps({"name": result.name, "kind": result.kind, "columns": columns, "facts": facts}))
 
-    def _rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def _rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[str] = ()) -> None:
         if not rows:
             self._console.print(Text(f"no rows ({', '.join(columns)})", style="dim"))
             return
-        cells = [[cell_text(name, value) for name, value in zip(columns, row, strict=True)] for row in rows]
+        types = types or [""] * len(columns)
+        cells = [list(map(cell_text, columns, row, types)) for row in rows]
         if self._console.is_terminal and len(columns) * (LEAST_WIDTH + 3) > self._console.width:
             self._records(columns, cells)
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
         for place, name in enumerate(columns):
-            right = all(isinstance(row[place], int | float) and name not in TIMES for row in rows)
+            is_time = name in TIMES or types[place] == "TIMESTAMP"
+            right = not is_time and all(isinstance(row[place], int | float | Decimal) for row in rows)
             table.add_column(Text(name), justify="right" if right else "left", overflow="fold")
         for row in cells:
             table.add_row(*map(Text, row))
@@ -106,7 +111,7 @@ class Renderer:
         fits = self._console.is_terminal
         self._console.print(Text(_line(result.columns, width, fits=fits), style="bold"))
         for row in result:
-            texts = [cell_text(name, value) for name, value in zip(result.columns, row, strict=True)]
+            texts = list(map(cell_text, result.columns, row, result.types or [""] * len(row)))
             self._console.print(Text(_line(texts, width, fits=fits)))
 
     def _described(self, result: Described) -> None:
@@ -127,15 +132,24 @@ class Renderer:
             self._console.print(Text(f"{name}: {value}"))
 
 
-def cell_text(name: str, value: Any) -> str:
-    """A value as a cell: times of windows and records as UTC, structures as JSON, null as null.
+def cell_text(name: str, value: Any, kind: str = "") -> str:
+    """A value as a cell: times as in UTC, structures as JSON, null as null.
 
     >>> cell_text("ROWTIME", 0), cell_text("A", None), cell_text("B", [1, "x"]), cell_text("C", True)
     ('1970-01-01 00:00:00.000', 'null', '[1, "x"]', 'true')
+    >>> cell_text("AT", 1_500, "TIMESTAMP")
+    '1970-01-01T00:00:01.500'
+
+    Args:
+        name: The name of the column.
+        value: The value.
+        kind: The SQL type of the column, if it has one.
     """
     if value is None:
         return "null"
-    if name in TIMES and isinstance(value, int) and 0 <= value < 253_402_300_800_000:
+    if kind == "TIMESTAMP" and LEAST_MS <= value <= MOST_MS:
+        return timestamp_text(value)
+    if name in TIMES and isinstance(value, int) and 0 <= value <= MOST_MS:
         return f"{dt.datetime.fromtimestamp(value / 1000, dt.UTC):%Y-%m-%d %H:%M:%S}.{value % 1000:03d}"
     if isinstance(value, bool):
         return str(value).lower()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from penstock.sql.analyse.join_keys import with_own_key
 from penstock.sql.analyse.plans import (
     Expression,
     JoinStreams,
@@ -52,10 +53,8 @@ class Composite:
         Raises:
             SqlError: A side cannot have such a key.
         """
-        if self.join.kind == "FULL":
-            raise self._refused("A full join compares one pair of columns", "Compare structs: STRUCT(x := a.x, ...).")
         for pair in self.pairs:
-            if not (isinstance(pair.left, x.Column) or isinstance(pair.right, x.Column)):
+            if self.join.kind != "FULL" and not (isinstance(pair.left, x.Column) or isinstance(pair.right, x.Column)):
                 raise self._refused("Each condition of a join by several has a column on one side at least")
         if not self.right.is_table:
             return self._streams(prefix)
@@ -91,7 +90,8 @@ class Composite:
         found: list[str] = []
         for number, pair in enumerate(self.pairs):
             column = pair.left if isinstance(pair.left, x.Column) else pair.right
-            found.append(column.name if column.name not in found else f"KEY_{number}")
+            name = column.name if isinstance(column, x.Column) else f"KEY_{number}"
+            found.append(name if name not in found else f"KEY_{number}")
         return found
 
     def _by_key_of_table(self) -> tuple[Pair, ...]:
@@ -131,11 +131,16 @@ class Composite:
         return JoinTables(**self._result(pairs, self.left), is_table=True, left=self.left, right=self.right)
 
     def _result(self, pairs: Sequence[Pair], keyed: Step) -> dict[str, Any]:
+        fields = (*self.left.fields, *self.right.fields)
+        kinds = tuple(pair.left_typed.type for pair in pairs)
+        names: tuple[tuple[x.Expression, ...], ...] = tuple((pair.left, pair.right) for pair in pairs)
+        if self.join.kind == "FULL":
+            fields, names = with_own_key(fields, kinds)
         return {
-            "fields": (*self.left.fields, *self.right.fields),
-            "key": tuple(pair.left_typed.type for pair in pairs),
+            "fields": fields,
+            "key": kinds,
             "key_format": keyed.key_format,
-            "key_names": tuple((pair.left, pair.right) for pair in pairs),
+            "key_names": names,
             "key_word": "join expression",
             "kind": self.join.kind,
         }

@@ -9,6 +9,7 @@ from penstock.sql.analyse.composite import Pair
 from penstock.sql.analyse.expressions import Library, typed_expression
 from penstock.sql.analyse.fields import Field, Names, qualified
 from penstock.sql.analyse.formats import check_key_types
+from penstock.sql.analyse.join_keys import with_own_key
 from penstock.sql.analyse.plans import (
     Expression,
     JoinForeign,
@@ -243,16 +244,10 @@ class OneJoin:
         same = before if sides.left in before else (sides.left,)
         names = (*same, sides.right)
         if self.join.kind == "FULL" or not any(isinstance(side, x.Column) for side in names):
-            fields = tuple(_hidden(field) for field in fields)
-            taken = {field.name for field in fields}
-            name, number = "ROWKEY", 0
-            while name in taken:
-                number += 1
-                name = f"ROWKEY_{number}"
-            kind = Names(fields, "JOIN ON")
-            key = typed_expression(sides.right, kind, self.library).type
+            kind = typed_expression(sides.right, Names(fields, "JOIN ON"), self.library).type
+            fields, (own,) = with_own_key(fields, [kind])
             also = () if self.join.kind == "FULL" else names
-            return (*fields, Field(name, key, None, "COMPUTED")), ((x.Column(name), *also),), "join expression"
+            return fields, ((*own, *also),), "join expression"
         return fields, (names,), "join expression"
 
     def _keyed(self, step: Step, side: Any, expression: Expression, name: str) -> Step:
@@ -328,11 +323,6 @@ class OneJoin:
 
     def _condition(self, reason: str, sides: _Sides) -> Exception:
         return refusal(self.join.condition.at, f"Wrong join condition {sides.text}: {reason}.")
-
-
-def _hidden(field: Field) -> Field:
-    """The key that an earlier join made is no column behind a later one that makes its own."""
-    return replace(field, name=f"{field.name} of a join before") if field.role == "COMPUTED" else field
 
 
 def _first(step: Step) -> Read:

@@ -38,7 +38,7 @@ def joiner_of(step: p.JoinTables) -> Callable[[Any, Any, Any], Any]:
 
 def _joiner(step: Any, *, swapped: bool = False) -> Joiner:
     left, right = len(step.left.fields), len(step.right.fields)
-    return Joiner(left, right, keyed=len(step.fields) > left + right, swapped=swapped)
+    return Joiner(left, right, keys=len(step.fields) - left - right, swapped=swapped)
 
 
 def _streams(step: p.JoinStreams, left: Any, right: Any, compiling: Compiling) -> Any:

@@ -155,24 +155,24 @@ class Joiner(ColumnFunction):
     Args:
         left: The number of columns of the left row.
         right: The number of columns of the right row.
-        keyed: Whether the key follows as a column.
+        keys: The number of columns of the key that follow as columns.
         swapped: Whether the sides come in the other order.
     """
 
-    def __init__(self, left: int, right: int, *, keyed: bool = False, swapped: bool = False) -> None:
+    def __init__(self, left: int, right: int, *, keys: int = 0, swapped: bool = False) -> None:
         self._left = (None,) * left
         self._right = (None,) * right
-        self._keyed = keyed
+        self._no_key = (None,) * keys
         self._swapped = swapped
 
     def __call__(self, key: Any, left: Row | None, right: Row | None) -> Row:
         if self._swapped:
             left, right = right, left
         row = (*(self._left if left is None else left), *(self._right if right is None else right))
-        if not self._keyed:
+        if not self._no_key:
             return row
         plain = key.key if isinstance(key, Windowed) else key
-        return (*row, plain[0] if plain else None)
+        return (*row, *(plain or self._no_key))
 
     def over_columns(self, *arguments: Column) -> Column | None:
         keys, left, right = arguments
@@ -182,11 +182,11 @@ class Joiner(ColumnFunction):
         if one is None or two is None:
             return None
         columns = [*one, *two]
-        if self._keyed:
-            held = key_columns(keys, 1)
+        if self._no_key:
+            held = key_columns(keys, len(self._no_key))
             if held is None:
                 return None
-            columns.append(held[0])
+            columns += held
         return RowColumn(columns, len(left))
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["CONTENT_TYPE", "application", "server"]
 
 CONTENT_TYPE = "application/json"
+BODIES = frozenset({"application/x-www-form-urlencoded", DelimitedForm.content_type, ""})
+"""Content types of curl's -d and of clients that send rows, or none: what ksqlDB's documentation has clients send."""
 _BODY_BYTES = 8 << 20
 
 
@@ -186,7 +188,7 @@ def server(
     return HttpServer(
         app,
         listen(host, port, "SQL server"),
-        access=AccessRules(frozenset({host.lower()}), users, realm="penstock sql"),
+        access=AccessRules(frozenset({host.lower()}), users, "penstock sql", BODIES),
         limits=Limits(body_bytes=_BODY_BYTES),
         certificate=certificate,
         shown=shown_refusal,
