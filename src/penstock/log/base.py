@@ -5,12 +5,14 @@ Offsets are sparse: compaction and transactions leave gaps, so the next offset a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, Self
 
 import pyarrow as pa
+
+from penstock.log.lease import Lease
 
 __all__ = [
     "APPLICATION_INSTANCE",
@@ -132,21 +134,6 @@ class GroupState:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """The right to run an application; a higher epoch fences lower ones."""
-
-    application: str
-    owner: str
-    epoch: int
-    host: str
-    pid: int
-    since_ms: int
-    heartbeat_ms: int
-    ttl_ms: int
-    released: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Fetched:
     """Records in offset order (RECORD_SCHEMA), and the offset to read next."""
 
@@ -158,16 +145,23 @@ class LogTransaction(Protocol):
     """One atomic unit of writes: read_committed readers see all of it or nothing.
 
     ``already_written`` is True after the commit if the ledger shows that this very batch was written before: then
-    nothing is written again.
+    nothing is written again. ``first_offsets`` and ``following`` have after the commit, for each partition, the offset
+    of its first record and the one after its last, where they are known.
     """
 
     already_written: bool
+    first_offsets: dict[TopicPartition, int]
+    following: dict[TopicPartition, int]
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None:
         """Add records (RECORD_SCHEMA); the ``offset`` column may be absent and is ignored."""
         ...
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
+
+    def ask_before_repeating(self, is_written: Callable[[], bool]) -> None:
+        """Set a check for a transaction without a ledger entry, whose commit may have succeeded although it failed."""
+        ...
 
     def put_ledger(self, application: str, task: str, batch: int, inputs: str = "") -> None:
         """Record that this task has written batch ``batch``; the commit checks that it had not.

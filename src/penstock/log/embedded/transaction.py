@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from sqlite3 import Connection
 from typing import Protocol
@@ -81,6 +81,9 @@ class EmbeddedTransaction:
         """Like ``commit_offsets``, as a member; the commit fails if it does not own a partition (any more)."""
         self.commit_offsets(me.group, offsets)
         self._owners.append((me, tuple(offsets)))
+
+    def ask_before_repeating(self, is_written: Callable[[], bool]) -> None:
+        """Do nothing: a commit is one of SQLite's, and is never repeated."""
 
     def put_ledger(self, application: str, task: str, batch: int, inputs: str = "") -> None:
         """Record that this task has written batch ``batch``; the commit checks that it had not."""

@@ -7,10 +7,12 @@ import pyarrow as pa
 from penstock.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import TopicPartition
+from penstock.log.stored import StoredRecords
 
-__all__ = ["Part", "checked", "placed"]
+__all__ = ["AnyPart", "Part", "checked", "placed"]
 
 Part = tuple[str, int, pa.RecordBatch]  # topic, partition, records
+AnyPart = tuple[str, int, pa.RecordBatch | StoredRecords]
 _WANTED = {"timestamp": pa.int64(), "key": pa.large_binary(), "value": pa.large_binary()}
 
 
@@ -36,7 +38,7 @@ def checked(topic: str, partition: int, records: pa.RecordBatch) -> pa.RecordBat
     return records
 
 
-def placed(part: Part) -> tuple[TopicPartition, pa.RecordBatch]:
+def placed(part: AnyPart) -> tuple[TopicPartition, pa.RecordBatch | StoredRecords]:
     """Return a part in the form of the wire producers."""
     topic, partition, records = part
     return TopicPartition(topic, partition), records

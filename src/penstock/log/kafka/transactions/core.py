@@ -17,7 +17,9 @@ from penstock.log.kafka.transactions.fenced_producers import Producers
 from penstock.log.kafka.transactions.ledger import Ledger
 from penstock.log.kafka.transactions.presence import Presence
 from penstock.log.kafka.transactions.settling import settle_hanging
-from penstock.log.kafka.writing import Part, placed
+from penstock.log.kafka.wire.stored_batches import fetch_stored
+from penstock.log.kafka.writing import AnyPart, placed
+from penstock.log.stored import StoredRecords
 
 __all__ = ["KafkaCore"]
 
@@ -49,7 +51,7 @@ class KafkaCore:
         limit = int(self._topics.config(topic, everything=True)["max.message.bytes"])
         return min(self.clients.max_request_bytes, limit)
 
-    def write_plainly(self, parts: Sequence[Part]) -> dict[TopicPartition, int]:
+    def write_plainly(self, parts: Sequence[AnyPart]) -> dict[TopicPartition, int]:
         """Write idempotently outside transactions, and return the first offset of each partition."""
         doing = "writing to " + ", ".join(sorted({f"{topic}-{partition}" for topic, partition, _ in parts}))
         cluster = self.clients.cluster()
@@ -59,6 +61,23 @@ class KafkaCore:
 
         with self.producers.plain() as writer:
             return writer.write([placed(part) for part in parts], patiently).offsets
+
+    def stored(self, positions: Mapping[TopicPartition, int], most_bytes: int) -> dict[TopicPartition, StoredRecords]:
+        """Read the committed record batches behind these positions, as they are stored.
+
+        Args:
+            positions: The offset to read from, by partition; partitions without new records, and those whose position
+                is out of range, are left out of the result.
+            most_bytes: The limit of each partition, unless its first batch is larger.
+
+        Raises:
+            LogUnavailableError: No broker answers.
+            LogError: A batch is damaged.
+        """
+        clients, cluster = self.clients, self.clients.cluster()
+        action = partial(fetch_stored, cluster, positions, most_bytes)
+        doing = "reading " + ", ".join(sorted({place.topic for place in positions}))
+        return persist(action, doing, self.patience_s, clients.access, cluster.forget, operation="READ")
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", lease: Lease | None = None

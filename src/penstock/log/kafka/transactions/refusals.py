@@ -12,13 +12,14 @@ from confluent_kafka import KafkaError
 
 from penstock.errors import PenstockError, ProductionError
 from penstock.log.kafka.failures import error_of, failure
+from penstock.log.stored import StoredRecords
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.log.kafka.transactions.core import KafkaCore
     from penstock.log.kafka.wire.produce import NotWrittenError
-    from penstock.log.kafka.writing import Part
+    from penstock.log.kafka.writing import AnyPart
 
 __all__ = ["is_too_large", "refusal", "refused_rows"]
 
@@ -31,7 +32,7 @@ def is_too_large(code: int) -> bool:
     return code in _TOO_LARGE
 
 
-def refusal(log: KafkaCore, parts: Sequence[Part], error: NotWrittenError) -> PenstockError | None:
+def refusal(log: KafkaCore, parts: Sequence[AnyPart], error: NotWrittenError) -> PenstockError | None:
     """Return the error of refused records, which are listed in ``refused``.
 
     None if they may be written again: each record is small enough, but they were packed into batches that are not;
@@ -44,6 +45,8 @@ def refusal(log: KafkaCore, parts: Sequence[Part], error: NotWrittenError) -> Pe
     if isinstance(found, ProductionError):
         too_large = is_too_large(inner.code())
         limit_bytes = log.batch_limit_bytes(place.topic) if too_large else 0
+        if any(isinstance(records, StoredRecords) and name == place.topic for name, _, records in parts):
+            return found  # batches of another log, which are not cut here
         found.facts["refused"] = refused_rows(parts, place.topic, inner.code(), limit_bytes)
         if not found.facts["refused"] and too_large:
             log.clients.limit_batches(limit_bytes)
@@ -51,7 +54,7 @@ def refusal(log: KafkaCore, parts: Sequence[Part], error: NotWrittenError) -> Pe
     return found
 
 
-def refused_rows(parts: Sequence[Part], topic: str, code: int, limit_bytes: int) -> dict[int, list[int]]:
+def refused_rows(parts: Sequence[AnyPart], topic: str, code: int, limit_bytes: int) -> dict[int, list[int]]:
     """Return the refused rows by number of part; empty if each record alone is acceptable.
 
     Args:
@@ -62,7 +65,7 @@ def refused_rows(parts: Sequence[Part], topic: str, code: int, limit_bytes: int)
     """
     found = {}
     for number, (name, _, records) in enumerate(parts):
-        if name != topic:
+        if name != topic or isinstance(records, StoredRecords):
             continue
         if is_too_large(code):
             wrong = _sizes(records) + _OVERHEAD_BYTES > limit_bytes

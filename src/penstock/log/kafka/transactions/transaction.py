@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,14 @@ from penstock.log.kafka.transactions.ledger import LEASE, Entry, Ledger, entry_p
 from penstock.log.kafka.transactions.refusals import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
-from penstock.log.kafka.writing import Part, checked, placed
+from penstock.log.kafka.writing import AnyPart, checked, placed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.log.kafka.transactions.core import KafkaCore
     from penstock.log.kafka.transactions.fenced_producers import OwnProducer
+    from penstock.log.stored import StoredRecords
 
 __all__ = ["KafkaTransaction", "transaction"]
 
@@ -59,19 +60,25 @@ class KafkaTransaction:
 
     Attributes:
         already_written: True after the commit if the ledger shows that this very batch was written before.
+        first_offsets: After the commit, the offset of the first record of each partition.
+        following: After the commit, the offset after the last record of each partition, where it is known.
     """
 
     def __init__(self, log: KafkaCore, transactional_id: str, epoch: int | None) -> None:
         self._log = log
         self._id = transactional_id
         self._epoch = epoch
-        self._parts: list[Part] = []
+        self._parts: list[AnyPart] = []
+        self._may_be_written: Callable[[], bool] | None = None
+        self._attempts = 0
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self._entry: tuple[str, str, Entry] | None = None
         self._ended = False
         self._size_bytes = 0
         self._timeout_ms = 0
         self.already_written = False
+        self.first_offsets: dict[TopicPartition, int] = {}
+        self.following: dict[TopicPartition, int] = {}
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None:
         """Add records (RECORD_SCHEMA); the ``offset`` column may be absent and is ignored."""
@@ -79,6 +86,21 @@ class KafkaTransaction:
         if records.num_rows:
             self._parts.append((topic, partition, checked(topic, partition, records)))
             self._size_bytes += records.nbytes
+
+    def append_stored(self, topic: str, partition: int, records: StoredRecords) -> None:
+        """Add record batches as another log has stored them; their producers and offsets are replaced."""
+        self._check_open()
+        if records.batches:
+            self._parts.append((topic, partition, records))
+            self._size_bytes += records.nbytes
+
+    def ask_before_repeating(self, is_written: Callable[[], bool]) -> None:
+        """Set a check for a transaction without a ledger entry.
+
+        It is asked before the transaction is repeated: a commit whose answer was lost may have succeeded.
+        """
+        self._check_open()
+        self._may_be_written = is_written
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Add a group's next offsets, set right after the records."""
@@ -150,7 +172,9 @@ class KafkaTransaction:
                 application, task, entry = self._entry
                 topic, partition, record = entry_part(application, task, entry.pack())
                 parts = [*parts, (topic, partition, checked(topic, partition, record))]
-            own.writer.write([placed(part) for part in parts])
+            self._attempts += 1
+            batches = own.writer.write([placed(part) for part in parts])
+            self.first_offsets, self.following = batches.offsets, batches.following
         except TransactionTimedOutError:
             self._log.producers.drop(self._id)
             raise
@@ -182,7 +206,8 @@ class KafkaTransaction:
         """Return whether the batch is written; reads the ledger only if another producer may have written since."""
         own.initialise(max(self._timeout_ms, self._log.clients.timeouts.needed(self._size_bytes)))
         if self._entry is None:
-            return False
+            repeats = self._attempts > 0 and self._may_be_written is not None
+            return repeats and self._may_be_written is not None and self._may_be_written()
         application, task, wanted = self._entry
         if task not in own.written:
             with self._log.ledger_of(application) as ledger:

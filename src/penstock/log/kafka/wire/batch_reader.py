@@ -32,7 +32,16 @@ from penstock.log.kafka.wire.few_records import FEW, decode_few
 from penstock.log.kafka.wire.record_columns import FoundRecords, RecordRange, find_records, record_columns
 from penstock.log.kafka.wire.varints import read_unsigned
 
-__all__ = ["MOST_UNPACKED_BYTES", "BatchSource", "decode_batches", "end_of_batches"]
+__all__ = [
+    "MOST_UNPACKED_BYTES",
+    "AbortedRecords",
+    "BatchHead",
+    "BatchSource",
+    "check_batch",
+    "decode_batches",
+    "end_of_batches",
+    "whole_batches",
+]
 
 MOST_UNPACKED_BYTES = 128 << 20
 _LARGEST_OFFSET = (1 << 63) - 2
@@ -40,7 +49,7 @@ _EMPTY = pa.RecordBatch.from_pylist([], schema=RECORD_SCHEMA)
 _NOWHERE = TopicPartition("?", -1)
 
 
-class _Head(NamedTuple):
+class BatchHead(NamedTuple):
     """The header of a batch, by the fields of the format."""
 
     base: int
@@ -91,7 +100,7 @@ def decode_batches(
     """
     reader = _Reader(data, start, end, aborted, source.most_unpacked_bytes)
     try:
-        for head, begin, stop in _whole_batches(memoryview(data)):
+        for head, begin, stop in whole_batches(memoryview(data)):
             reader.at = head.base
             if not reader.add(head, begin, stop):
                 break
@@ -106,18 +115,18 @@ def decode_batches(
 def end_of_batches(data: bytes | memoryview, offset: int) -> int:
     """Return the offset after the last whole batch; ``offset`` if there is none."""
     try:
-        for head, _, _ in _whole_batches(memoryview(data)):
+        for head, _, _ in whole_batches(memoryview(data)):
             offset = max(offset, head.base + head.last + 1)
     except DamagedError:
         pass  # `decode_batches` raises it
     return offset
 
 
-def _whole_batches(data: memoryview) -> Iterator[tuple[_Head, int, int]]:
+def whole_batches(data: memoryview) -> Iterator[tuple[BatchHead, int, int]]:
     """Yield the header of each whole batch, and the positions where its records begin and end."""
     place = 0
     while place + HEADER.size <= len(data):
-        head = _Head._make(HEADER.unpack_from(data, place))
+        head = BatchHead._make(HEADER.unpack_from(data, place))
         begin, stop = place + HEADER.size, place + LENGTH_ENDS + head.length
         if stop > len(data):
             return
@@ -130,6 +139,47 @@ def _whole_batches(data: memoryview) -> Iterator[tuple[_Head, int, int]]:
             raise DamagedError(f"its length is {head.length}")
         yield head, begin, stop
         place = stop
+
+
+def check_batch(head: BatchHead, batch: bytes | memoryview, seen: int) -> None:
+    """Check a batch's checksum, and its offsets against ``seen``, the end of the batch before.
+
+    Raises:
+        DamagedError: They are wrong.
+    """
+    last = head.base + head.last
+    if crc32c(memoryview(batch)[CRC_ENDS:]) != head.crc:
+        raise DamagedError("its checksum is wrong")
+    if not (0 <= head.base <= last <= _LARGEST_OFFSET and 0 <= head.records <= head.last + 1):
+        raise DamagedError(f"{head.records} records at offsets from {head.base} to {last}")
+    if head.base <= seen:
+        raise DamagedError(f"the batch before it ends at offset {seen}")
+
+
+class AbortedRecords:
+    """The aborted transactions of a partition, batch by batch in the order of their offsets.
+
+    Args:
+        aborted: Aborted transactions, as (producer id, first offset). None keeps the records of all.
+    """
+
+    def __init__(self, aborted: Sequence[tuple[int, int]] | None) -> None:
+        self._keeps_all = aborted is None
+        self._open = sorted(aborted or (), key=lambda each: each[1])
+        self._dropping: set[int] = set()
+
+    def drops(self, head: BatchHead, data: bytes, begin: int, stop: int) -> bool:
+        """Return whether a batch belongs to an aborted transaction, or is a marker, which has no records for users."""
+        is_control = bool(head.attributes & CONTROL)
+        if self._keeps_all:
+            return is_control
+        while self._open and self._open[0][1] <= head.base + head.last:
+            self._dropping.add(self._open.pop(0)[0])
+        if is_control:
+            if head.attributes & TRANSACTIONAL and _marker(data[begin:stop]) == ABORT_MARKER:
+                self._dropping.discard(head.producer)
+            return True
+        return bool(head.attributes & TRANSACTIONAL) and head.producer in self._dropping
 
 
 class _Reader:
@@ -146,9 +196,7 @@ class _Reader:
         self.at = self.next_offset = start
         self._data = data
         self._range = (start, end)
-        self._keeps_all = aborted is None
-        self._open_aborts = sorted(aborted or (), key=lambda each: each[1])
-        self._dropping: set[int] = set()
+        self._aborted = AbortedRecords(aborted)
         self._most_bytes = most_bytes
         self._unpacked = 0
         self._seen = -1  # the end of the batch before
@@ -157,17 +205,17 @@ class _Reader:
         self._data_at: int | None = None  # where the data itself begins in these
         self._found = FoundRecords()
 
-    def add(self, head: _Head, begin: int, stop: int) -> bool:
+    def add(self, head: BatchHead, begin: int, stop: int) -> bool:
         """Add a batch; return False if it must wait, as it unpacks to too much together with others."""
         last = head.base + head.last
-        if crc32c(memoryview(self._data)[begin - HEADER.size + CRC_ENDS : stop]) != head.crc:
-            raise DamagedError("its checksum is wrong")
-        if not (0 <= head.base <= last <= _LARGEST_OFFSET and 0 <= head.records <= head.last + 1):
-            raise DamagedError(f"{head.records} records at offsets from {head.base} to {last}")
-        if head.base <= self._seen:
-            raise DamagedError(f"the batch before it ends at offset {self._seen}")
+        check_batch(head, memoryview(self._data)[begin - HEADER.size : stop], self._seen)
         start, end = self._range
-        if not self._is_dropped(head, begin, stop) and head.records and last >= start and head.base < end:
+        if (
+            not self._aborted.drops(head, self._data, begin, stop)
+            and head.records
+            and last >= start
+            and head.base < end
+        ):
             if head.attributes & CODEC:
                 body = decompress(head.attributes & CODEC, memoryview(self._data)[begin:stop], self._most_bytes)
                 if self._unpacked and self._unpacked + len(body) > self._most_bytes:
@@ -196,26 +244,13 @@ class _Reader:
         """Return the offset of the batch of a row of `records`."""
         return self._found.base_of(row)
 
-    def _is_dropped(self, head: _Head, begin: int, stop: int) -> bool:
-        """Return whether a batch belongs to an aborted transaction, or is a marker, which has no records for users."""
-        is_control = bool(head.attributes & CONTROL)
-        if self._keeps_all:
-            return is_control
-        while self._open_aborts and self._open_aborts[0][1] <= head.base + head.last:
-            self._dropping.add(self._open_aborts.pop(0)[0])
-        if is_control:
-            if head.attributes & TRANSACTIONAL and _marker(self._data[begin:stop]) == ABORT_MARKER:
-                self._dropping.discard(head.producer)
-            return True
-        return bool(head.attributes & TRANSACTIONAL) and head.producer in self._dropping
-
     def _part(self, data: bytes) -> int:
         at = self._filled
         self._parts.append(data)
         self._filled += len(data)
         return at
 
-    def _find(self, head: _Head, data: bytes, records: RecordRange, shift: int) -> None:
+    def _find(self, head: BatchHead, data: bytes, records: RecordRange, shift: int) -> None:
         if find_records(data, records, shift, self._found.starts) != records.stop:
             raise DamagedError(f"{head.records} records do not fill it")
         is_fixed = bool(head.attributes & LOG_APPEND_TIME)

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster
     from penstock.log.kafka.wire.connection import BrokerConnection
 
-__all__ = ["fetch_once", "fetch_range", "first_records", "partition_of", "stored_bytes"]
+__all__ = [
+    "aborted_of",
+    "fetch_once",
+    "fetch_range",
+    "fetch_request",
+    "first_records",
+    "partition_of",
+    "stored_bytes",
+]
 
 _FIRST_BYTES = 1 << 20
 _MOST_BYTES = 16 << 20
@@ -74,7 +82,7 @@ def fetch_range(
                 raise failed(TIMED_OUT, text)
             if after < end:
                 number = connection.send(_request(tp, after, size, isolation))
-            aborted = _aborted(answer, isolation)
+            aborted = aborted_of(answer, isolation)
             while True:
                 found = decode_batches(data, offset, end, aborted, source)
                 yield Fetched(found.records, min(found.next_offset, end))
@@ -92,7 +100,7 @@ def fetch_once(cluster: Cluster, tp: TopicPartition, offset: int, most_bytes: in
     connection = cluster.leader(tp)
     request = _request(tp, offset, most_bytes, isolation, wait_ms=0)
     answer = _received(connection, connection.send(request), tp, offset)
-    aborted = _aborted(answer, isolation)
+    aborted = aborted_of(answer, isolation)
     source = BatchSource(tp, cluster.most_unpacked_bytes)
     return decode_batches(answer.records or b"", offset, 1 << 62, aborted, source)
 
@@ -112,12 +120,12 @@ def first_records(
     found: dict[TopicPartition, pa.RecordBatch] = {}
     try:
         for connection, places in cluster.by_leader(offsets).items():
-            request = _request_for({tp: offsets[tp] for tp in places}, _SAMPLE_BYTES, isolation, 0)
+            request = fetch_request({tp: offsets[tp] for tp in places}, _SAMPLE_BYTES, isolation, 0)
             sent.append((connection, connection.send(request)))
         for connection, number in sent:
             for topic in connection.receive(number).responses:
                 for part in topic.partitions:
-                    tp, aborted = TopicPartition(topic.topic, part.partition_index), _aborted(part, isolation)
+                    tp, aborted = TopicPartition(topic.topic, part.partition_index), aborted_of(part, isolation)
                     if not part.error_code and part.records:
                         source = BatchSource(tp, cluster.most_unpacked_bytes)
                         read = decode_batches(part.records, offsets[tp], 1 << 62, aborted, source)
@@ -170,10 +178,10 @@ def _larger(size: int, most_bytes: int, tp: TopicPartition, offset: int) -> int:
 
 
 def _request(tp: TopicPartition, offset: int, size: int, isolation: Isolation, wait_ms: int = _WAIT_MS) -> Any:
-    return _request_for({tp: offset}, size, isolation, wait_ms)
+    return fetch_request({tp: offset}, size, isolation, wait_ms)
 
 
-def _request_for(offsets: Mapping[TopicPartition, int], size: int, isolation: Isolation, wait_ms: int) -> Any:
+def fetch_request(offsets: Mapping[TopicPartition, int], size: int, isolation: Isolation, wait_ms: int) -> Any:
     """Make a request for ``size`` bytes of each partition."""
     from kafka.protocol.consumer import FetchRequest
 
@@ -226,7 +234,8 @@ def partition_of(answer: Any, tp: TopicPartition, offset: int) -> Any:
     raise failed(NO_CONNECTION, f"the answer to a fetch lacks {tp.topic}-{tp.partition}")
 
 
-def _aborted(answer: Any, isolation: Isolation) -> list[tuple[int, int]] | None:
+def aborted_of(answer: Any, isolation: Isolation) -> list[tuple[int, int]] | None:
+    """Return the aborted transactions in a partition's answer, as (producer id, first offset); None keeps all."""
     if isolation == "read_uncommitted":
         return None
     return [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]

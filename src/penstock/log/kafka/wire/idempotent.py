@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.log.base import TopicPartition
     from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.stored import StoredRecords
 
 __all__ = ["IdempotentWriter", "new_producer_request"]
 
@@ -40,7 +41,9 @@ class IdempotentWriter:
         self._sequences: dict[TopicPartition, int] = {}
 
     def write(
-        self, parts: Iterable[tuple[TopicPartition, pa.RecordBatch]], patiently: Callable[[Callable[[], None]], None]
+        self,
+        parts: Iterable[tuple[TopicPartition, pa.RecordBatch | StoredRecords]],
+        patiently: Callable[[Callable[[], None]], None],
     ) -> Batches:
         """Write all parts and return them with their offsets; see `begin` and `finish`."""
         batches = self.begin(parts, patiently)
@@ -48,7 +51,9 @@ class IdempotentWriter:
         return batches
 
     def begin(
-        self, parts: Iterable[tuple[TopicPartition, pa.RecordBatch]], patiently: Callable[[Callable[[], None]], None]
+        self,
+        parts: Iterable[tuple[TopicPartition, pa.RecordBatch | StoredRecords]],
+        patiently: Callable[[Callable[[], None]], None],
     ) -> Batches:
         """Send all parts without waiting for the answers, which `finish` does; it must come before the next `begin`.
 

@@ -11,6 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches
+from penstock.log.kafka.wire.stamping import given_to
+from penstock.log.stored import StoredRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -86,7 +88,7 @@ class Batches:
 
     def __init__(
         self,
-        parts: Iterable[tuple[TopicPartition, pa.RecordBatch]],
+        parts: Iterable[tuple[TopicPartition, pa.RecordBatch | StoredRecords]],
         limits: ProduceLimits,
         state: ProducerState,
         sequences: MutableMapping[TopicPartition, int],
@@ -98,7 +100,7 @@ class Batches:
         self.following: dict[TopicPartition, int] = {}
         for place, records in parts:
             first = ProducerState(state.producer_id, state.epoch, sequences.get(place, 0), state.transactional)
-            for data, count in encode_batches(records, limits.batch_bytes, limits.codec, first):
+            for data, count in _encoded(records, limits, first):
                 if len(data) > limits.record_bytes:
                     raise NotWrittenError(KafkaError.MSG_SIZE_TOO_LARGE, place)
                 self._waiting.append(_Batch(place, data, count))
@@ -164,6 +166,14 @@ class Batches:
                     self.following[place] = each.base_offset + sent[place].count
                 else:
                     self.following.pop(place, None)
+
+
+def _encoded(
+    records: pa.RecordBatch | StoredRecords, limits: ProduceLimits, producer: ProducerState
+) -> Iterable[tuple[bytes, int]]:
+    if isinstance(records, StoredRecords):
+        return given_to(producer, records.batches)
+    return encode_batches(records, limits.batch_bytes, limits.codec, producer)
 
 
 class _Lane:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.log.kafka.wire.cluster import Cluster
+    from penstock.log.stored import StoredRecords
 
 __all__ = [
     "TransactionTimedOutError",
@@ -109,8 +110,8 @@ class TransactionalWriter:
         self._state = ProducerState(answer.producer_id, answer.producer_epoch, 0, transactional=True)
         self._sequences = {}
 
-    def write(self, parts: Sequence[tuple[TopicPartition, pa.RecordBatch]]) -> None:
-        """Write all parts in one transaction. After any error call `init` first.
+    def write(self, parts: Sequence[tuple[TopicPartition, pa.RecordBatch | StoredRecords]]) -> Batches:
+        """Write all parts in one transaction, and return them with their offsets. After any error call `init` first.
 
         Raises:
             KafkaException: Like librdkafka's producer. The transaction may have been committed if the error came
@@ -123,7 +124,8 @@ class TransactionalWriter:
         began = time.monotonic()
         try:
             self._add({tp for tp, _ in parts}, state)
-            Batches(parts, self._limits, state, self._sequences).send(self._cluster, self.transactional_id)
+            batches = Batches(parts, self._limits, state, self._sequences)
+            batches.send(self._cluster, self.transactional_id)
             self._end(state)
         except KafkaException as error:
             # Fencing by another producer has the same errors. But the time-out counts from the first added partition,
@@ -133,6 +135,7 @@ class TransactionalWriter:
                 raise TransactionTimedOutError(self.transactional_id, self.timeout_ms, seconds) from error
             raise
         self._state = state
+        return batches
 
     def end_without_records(self, places: Sequence[TopicPartition], *, committed: bool) -> None:
         """Write only markers to these partitions. After any error call `init` first."""

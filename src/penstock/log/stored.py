@@ -1,0 +1,86 @@
+"""Record batches as a cluster stores them, which go from one log to another without their records being decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from penstock.log.base import LogTransaction, TopicPartition
+
+__all__ = ["BatchLog", "BatchTransaction", "StoredBatch", "StoredRecords", "StoredStretch"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStretch:
+    """Records with consecutive offsets: the first offset, and how many there are."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A record batch.
+
+    Attributes:
+        data: The whole batch in Kafka's message format 2, its records compressed as they were.
+        count: The number of its records.
+        stretches: The offsets of its records.
+    """
+
+    data: bytes
+    count: int
+    stretches: tuple[StoredStretch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecords:
+    """Consecutive record batches of a partition, without those of aborted transactions.
+
+    Attributes:
+        batches: The batches.
+        next_offset: The offset to read next.
+    """
+
+    batches: tuple[StoredBatch, ...]
+    next_offset: int
+
+    @property
+    def num_rows(self) -> int:
+        """The number of records."""
+        return sum(batch.count for batch in self.batches)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the batches."""
+        return sum(len(batch.data) for batch in self.batches)
+
+
+class BatchTransaction(LogTransaction, Protocol):
+    """A transaction that takes record batches as they are, beside records as columns."""
+
+    def append_stored(self, topic: str, partition: int, records: StoredRecords) -> None:
+        """Add record batches; their producers and offsets are replaced."""
+        ...
+
+
+@runtime_checkable
+class BatchLog(Protocol):
+    """A log whose record batches can be read and written as they are stored: a Kafka cluster."""
+
+    def stored(self, positions: Mapping[TopicPartition, int], most_bytes: int) -> dict[TopicPartition, StoredRecords]:
+        """Read the committed record batches behind these positions, up to ``most_bytes`` of each partition.
+
+        Partitions without new records, and those whose position is out of range, are left out.
+
+        Raises:
+            LogUnavailableError: No broker answers.
+            LogError: A batch is damaged.
+        """
+        ...
+
+    def transaction(self, transactional_id: str, epoch: int | None = None) -> AbstractContextManager[BatchTransaction]:
+        """Begin a transaction, which commits when the block ends and writes nothing if it raises."""
+        ...
