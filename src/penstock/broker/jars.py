@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,32 +58,41 @@ def broker_jars() -> Path:
     return fetch_jars(f"kafka-{KAFKA_VERSION}", _COORDINATES)
 
 
-def fetch_jars(name: str, coordinates: Sequence[Coordinates], *, transitive: bool = True) -> Path:
+def fetch_jars(
+    name: str,
+    coordinates: Sequence[Coordinates],
+    *,
+    transitive: bool = True,
+    check: Callable[[Path], None] = check_jars,
+) -> Path:
     """Return the folder ``name`` of the cache with these jars and their dependencies; downloads missing ones.
 
     Args:
         name: The name of the folder; it should contain the version, as an existing folder is never downloaded again.
         coordinates: The jars.
         transitive: Whether to include their dependencies.
+        check: Checks the jars of the folder, each time; by default against the pins in ``jars.sha256``.
 
     Raises:
-        EnvironmentProblemError: They cannot be downloaded, or differ from the pins in ``jars.sha256``; checked each
-            time, as files in a cache can be changed later.
+        EnvironmentProblemError: They cannot be downloaded, or differ from the pins; checked each time, as files in a
+            cache can be changed later.
     """
     folder = cache_directory() / name
     if folder.is_dir():
-        check_jars(folder)
+        check(folder)
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder.parent / f"{name}.lock").open("w") as lock:
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of two processes that start at once, one downloads and the other waits
         if not folder.is_dir():
-            _fetch(folder, coordinates, transitive=transitive)
-    check_jars(folder)
+            _fetch(folder, coordinates, transitive=transitive, check=check)
+    check(folder)
     return folder
 
 
-def _fetch(folder: Path, coordinates: Sequence[Coordinates], *, transitive: bool) -> None:
+def _fetch(
+    folder: Path, coordinates: Sequence[Coordinates], *, transitive: bool, check: Callable[[Path], None]
+) -> None:
     """Download to a temporary folder, which is then renamed: a folder of this name is always complete."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as scratch:
         wanted = Path(scratch) / "ivy.xml"
@@ -110,7 +119,7 @@ def _fetch(folder: Path, coordinates: Sequence[Coordinates], *, transitive: bool
             errors = [line for line in done.stdout.splitlines() if "UNRESOLVED" in line or "ERROR" in line]
             reason = "; ".join(errors[:3]) or done.stderr.strip()[-300:] or f"exit code {done.returncode}"
             raise _not_fetched(folder, reason)
-        check_jars(jars)
+        check(jars)
         jars.rename(folder)
 
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from penstock.broker.certificates import make_certificates
+from penstock.broker.guard import guard
 from penstock.broker.jars import broker_jars, java_command
 from penstock.broker.settings import BrokerSettings, load_settings
 from penstock.errors import EnvironmentProblemError, InvalidStateError
@@ -121,7 +122,7 @@ class Broker:
             )
         self._pid_file.write_text(str(process.pid))
         if self._is_ours:
-            self._guard = _guard(process.pid)
+            self._guard = guard(process.pid)
         self._wait_until_up(process, offset)
         return self.status()
 
@@ -229,14 +230,6 @@ class Broker:
         )  # fmt: skip
         alive = not shown.stdout.lstrip().startswith("Z") and str(self._properties) in shown.stdout
         return pid if alive else None
-
-
-def _guard(pid: int) -> subprocess.Popen[bytes]:
-    """Start a process that kills the broker when this one ends for any reason, which closes the pipe."""
-    script = 'read -r _; kill -9 "$0"'
-    return subprocess.Popen(  # noqa: S603
-        ["/bin/sh", "-c", script, str(pid)], stdin=subprocess.PIPE, start_new_session=True
-    )
 
 
 def new_cluster_id() -> str:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
 
 from penstock.log.base import LogTransaction, TopicPartition
 
-__all__ = ["BatchLog", "BatchTransaction", "StoredBatch", "StoredRecords", "StoredStretch"]
+__all__ = ["BatchLog", "BatchTransaction", "StoredBatch", "StoredRecords", "StoredStretch", "stretches_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,20 @@ class StoredRecords:
         return sum(len(batch.data) for batch in self.batches)
 
 
+def stretches_of(records: pa.RecordBatch) -> tuple[StoredStretch, ...]:
+    """The stretches of the offsets of records, which are in order.
+
+    >>> [(each.first, each.count) for each in stretches_of(pa.record_batch({"offset": [3, 4, 7]}))]
+    [(3, 2), (7, 1)]
+    """
+    if not records.num_rows:
+        return ()
+    offsets = records.column("offset").to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
+    return tuple(StoredStretch(int(offsets[begin]), end - begin) for begin, end in pairwise(edges))
+
+
+@runtime_checkable
 class BatchTransaction(LogTransaction, Protocol):
     """A transaction that takes record batches as they are, beside records as columns."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.connect.rest import WorkerServer
     from penstock.connect.settings import Mode
 
-__all__ = ["register"]
+__all__ = ["Settings", "Verbose", "given_settings", "register"]
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _DISTRIBUTED = {
@@ -80,20 +80,31 @@ def standalone(
 def _server(properties: Path | None, defaults: dict[str, str], settings: list[str] | None, mode: Mode) -> WorkerServer:
     try:
         from penstock.connect.rest import WorkerServer
-        from penstock.connect.settings import WorkerConfig, read_properties
+        from penstock.connect.settings import WorkerConfig
     except ImportError as error:
         raise EnvironmentProblemError(
             f"a Connect worker needs an HTTP server, which is missing: {error}",
             hint='Install it: pip install "penstock[connect]".',
         ) from error
+    made = {**(defaults if properties is None else {}), **given_settings(properties, settings)}
+    return WorkerServer(WorkerConfig.of(made, mode))
+
+
+def given_settings(properties: Path | None, settings: list[str] | None) -> dict[str, str]:
+    """The settings of a worker's file, and those of ``--set`` in place of them.
+
+    Raises:
+        ConfigError: The file cannot be read, or an option is not NAME=VALUE.
+    """
+    from penstock.connect.settings.properties import read_properties
+
     given = {} if properties is None else read_properties(properties)
     for each in settings or ():
         name, separator, value = each.partition("=")
         if not separator or not name.strip():
             raise ConfigError(f"--set {each!r} is not NAME=VALUE", hint="For example --set rest.port=8084")
         given[name.strip()] = value.strip()
-    made = {**(defaults if properties is None else {}), **given}
-    return WorkerServer(WorkerConfig.of(made, mode))
+    return given
 
 
 def _run(server: WorkerServer, connectors: list[Path], *, verbose: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.connect import client as connect_client
+from penstock.cli.connect import java as connect_java
 from penstock.cli.connect import single as connect_single
 from penstock.cli.connect import worker as connect_worker
 from penstock.cli.option_groups import LogOptions, grouped
@@ -42,6 +43,7 @@ def register(app: typer.Typer) -> None:
     app.command()(grouped(datagen))
     connect_single.register(connectors)
     connect_worker.register(connectors)
+    connect_java.register(connectors)
     connect_client.register(connectors)
     app.add_typer(connectors, name="connect")
 

@@ -60,7 +60,7 @@ class MirrorConnector(SourceConnector):
     has_partition: ClassVar[bool] = True
     only_zero: ClassVar[bool] = True
     _logs: ClusterLogs | None = None
-    _thread: threading.Thread | None = None
+    _threads: tuple[threading.Thread, ...] = ()
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Open the clusters, and create what is missing in the target.
@@ -96,15 +96,16 @@ class MirrorConnector(SourceConnector):
                 except PenstockError as error:
                     _log.warning("%s looks again in %s s: %s", type(self).__name__, interval_s, error)
 
-        self._thread = threading.Thread(target=watching, name=type(self).__name__, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=watching, name=type(self).__name__, daemon=True)
+        self._threads += (thread,)
+        thread.start()
 
     def stop(self) -> None:
         """End the looking, and close the clusters."""
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join(_STOP_S)
-            self._thread = None
+        for thread in self._threads:
+            thread.join(_STOP_S)
+        self._threads = ()
         if self._logs is not None:
             self._logs.close()
             self._logs = None

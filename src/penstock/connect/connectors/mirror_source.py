@@ -10,6 +10,7 @@ from penstock.connect.config import ConfigValue
 from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector, MirrorTask, report_error
 from penstock.connect.data import BYTES, OPTIONAL_BYTES, SourceRecord
 from penstock.connect.data.headers import Header, Headers
+from penstock.connect.mirror.acls import AclSync
 from penstock.connect.mirror.connector_settings import SOURCE_CONFIG
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.reading import SourceReader, source_partition
@@ -52,7 +53,7 @@ class MirrorSourceTask(MirrorTask):
             fetched = self._reader.read(place, MOST)
             if fetched.records.num_rows:
                 records += [self._record(place, row) for row in fetched.records.to_pylist()]
-                self._reader.move(place, fetched)
+                self._reader.move(place, fetched.next_offset)
         return records or None
 
     def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:
@@ -123,6 +124,15 @@ class MirrorSourceConnector(MirrorConnector):
         look()
         if flow.setting("refresh.topics.enabled"):
             self.watch(look, flow.setting("refresh.topics.interval.seconds"))
+        if flow.setting("sync.topic.acls.enabled"):
+            acls = AclSync(flow, logs.source, logs.target)
+
+            def copy_acls() -> bool:
+                acls.sync()
+                return False  # the tasks stay as they are
+
+            copy_acls()
+            self.watch(copy_acls, flow.setting("sync.topic.acls.interval.seconds"))
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         """The partitions, dealt out to the tasks; no task without partitions."""

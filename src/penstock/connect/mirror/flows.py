@@ -26,7 +26,8 @@ NAMES = (
     "emit.heartbeats.enabled", "emit.heartbeats.interval.seconds", "heartbeats.replication.enabled",
     "emit.checkpoints.enabled", "emit.checkpoints.interval.seconds", "sync.group.offsets.enabled",
     "sync.group.offsets.interval.seconds", "refresh.groups.enabled", "refresh.groups.interval.seconds",
-    "sync.topic.configs.enabled", "refresh.topics.enabled", "refresh.topics.interval.seconds",
+    "sync.topic.configs.enabled", "sync.topic.acls.enabled", "sync.topic.acls.interval.seconds",
+    "refresh.topics.enabled", "refresh.topics.interval.seconds",
     "offset.lag.max", "offset-syncs.topic.location", "emit.offset-syncs.enabled",
 )  # fmt: skip
 

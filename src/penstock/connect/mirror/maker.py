@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Self
 
+from penstock.connect.mirror.acls import AclSync
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint
 from penstock.connect.mirror.flows import Cluster, Flow, read_flows
 from penstock.connect.mirror.replication import MirrorHeartbeat, MirrorSource
+from penstock.errors import LogUnavailableError, PenstockError
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
 
@@ -17,6 +20,9 @@ __all__ = ["Mirror"]
 
 Open = Callable[[Cluster], TopicLog]
 ALWAYS = 0.0
+_LOOK_S = 0.5
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_log = logging.getLogger(__name__)
 
 
 class Mirror:
@@ -55,14 +61,28 @@ class Mirror:
         return copied
 
     def run(self, stopped: threading.Event) -> None:
-        """Copy until it is stopped.
+        """Copy until it is stopped, each flow in a thread of its own. A cluster that does not answer is tried again.
 
         Raises:
-            LogError: A cluster refuses.
+            PenstockError: A cluster refuses, which ends all flows.
         """
-        while not stopped.is_set():
-            if not sum(flow.round(everything=False) for flow in self.flows):
-                stopped.wait(0.1)
+        errors: list[PenstockError] = []
+
+        def follow(flow: _Running) -> None:
+            try:
+                flow.follow(stopped)
+            except PenstockError as error:
+                errors.append(error)
+                stopped.set()
+
+        threads = [threading.Thread(target=follow, args=[flow], name=flow.name, daemon=True) for flow in self.flows]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(_LOOK_S)  # in steps: signals are handled between them
+        if errors:
+            raise errors[0]
 
     def close(self) -> None:
         """Close the logs."""
@@ -88,7 +108,29 @@ class _Running:
         self.checkpoint = None
         if self.source is not None and flow.setting("emit.checkpoints.enabled"):
             self.checkpoint = MirrorCheckpoint(flow, source, target)
+        self.acls = AclSync(flow, source, target) if enabled and flow.setting("sync.topic.acls.enabled") else None
+        self.name = f"{flow.source.alias}->{flow.target.alias}"
         self._due: dict[str, float] = {}
+
+    def follow(self, stopped: threading.Event) -> None:
+        """Copy until it is stopped."""
+        pause_s = _FIRST_PAUSE_S
+        while not stopped.is_set():
+            try:
+                copied = self.round(everything=False)
+                if self.source is not None and not copied:
+                    self.source.wait(_LOOK_S)
+            except LogUnavailableError as error:
+                _log.warning("%s goes on in %g s: %s", self.name, pause_s, error)
+                if self.source is not None:
+                    self.source.begin_anew()
+                self._due.clear()
+                stopped.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            else:
+                pause_s = _FIRST_PAUSE_S
+                if self.source is None:
+                    stopped.wait(_LOOK_S)
 
     def round(self, *, everything: bool) -> int:
         copied = 0
@@ -97,6 +139,8 @@ class _Running:
         if self.source is not None:
             if everything or self._is_due("refresh.topics.interval.seconds"):
                 self.source.refresh()
+            if self.acls is not None and (everything or self._is_due("sync.topic.acls.interval.seconds")):
+                self.acls.sync()
             while count := self.source.copy():
                 copied += count
                 if not everything:

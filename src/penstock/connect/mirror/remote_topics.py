@@ -54,6 +54,10 @@ class RemoteTopics:
             self._target.create_partitions(remote, info.partitions)
         if synced:
             present = self._target.topic(remote).config
-            changed = {name: value for name, value in config.items() if present.get(name) != value}
+            changed: dict[str, str | None] = {
+                name: value for name, value in config.items() if present.get(name) != value
+            }
+            gone = (name for name in present if self._properties.takes(name) and name not in config)
+            changed |= dict.fromkeys(gone)  # those of the source are at their defaults again
             if changed:
                 self._target.alter_config(remote, changed)

@@ -1,28 +1,34 @@
-"""Copying of records as columns, each record once, with offset syncs; heartbeats."""
+"""Copying of records, each once, with offset syncs; heartbeats."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from functools import partial
 
 from penstock.clock import unix_ms
 from penstock.connect.delivery.stored_offsets import StoredOffsets, ensure_topic
 from penstock.connect.mirror.flows import Flow
-from penstock.connect.mirror.reading import SourceReader, source_partition
+from penstock.connect.mirror.reading import Piece, SourceReader, as_columns, source_partition
 from penstock.connect.mirror.records import Heartbeat
 from penstock.connect.mirror.remote_topics import RemoteTopics
 from penstock.connect.mirror.sync_writer import COMPACTED, SyncWriter, append_pairs
-from penstock.log.base import TopicLog, TopicPartition
+from penstock.errors import FencedError, ProductionError
+from penstock.log.base import LogTransaction, TopicLog, TopicPartition
+from penstock.log.stored import BatchLog, BatchTransaction, StoredRecords
 
 __all__ = ["MirrorHeartbeat", "MirrorSource", "heartbeat_now"]
 
 CONNECTOR = "MirrorSourceConnector"  # as Java's driver names it
-MOST = 50_000
 
 
 class MirrorSource:
-    """The copy of one flow's topics. Records stay columns from one log to the other: no key or value is looked at.
+    """The copy of one flow's topics. No key or value is looked at.
 
-    The records of a batch and the position behind them are one transaction of the target, so each is copied once.
+    Between two Kafka clusters record batches are copied as they are stored: compressed, and not even decoded. To or
+    from an embedded log records stay columns.
+
+    The records of a round and the positions behind them are one transaction of the target for each topic, so each
+    record is copied once.
 
     Args:
         flow: The flow.
@@ -31,69 +37,111 @@ class MirrorSource:
     """
 
     def __init__(self, flow: Flow, source: TopicLog, target: TopicLog) -> None:
-        self._flow, self._target = flow, target
+        self._flow, self._source, self._target = flow, source, target
+        self._as_stored = isinstance(source, BatchLog) and isinstance(target, BatchLog)
         self._topics = RemoteTopics(flow, source, target)
-        self._reader = SourceReader(source)
         self._stored = StoredOffsets(target, CONNECTOR, f"mm2-offsets.{flow.source.alias}.internal")
         self._syncs = SyncWriter(flow, source, target)
+        self._reader = SourceReader(source)
+        self._written: dict[TopicPartition, int | None] = {}  # source offsets, as found or stored
         self.copied = 0
 
     def refresh(self) -> list[TopicPartition]:
         """Create what is missing in the target: topics and partitions; copy settings. Returns what is mirrored."""
         places = self._topics.refresh()
-        for place in places:
-            if place not in self._reader:
-                self._reader.begin(place, self._stored.offset(source_partition(self._flow, place)))
+        self._reader.keep(places)
+        new = [place for place in places if place not in self._reader]
+        for topic in sorted({place.topic for place in new}):  # fences an earlier mirror before its offsets are read
+            self._target.prepare_transactions([self._transaction(topic)], None)
+        for place in new:
+            stored = self._stored_offset(place)
+            self._written[place] = stored
+            self._reader.begin(place, None if stored is None else {"offset": stored})
         return places
+
+    def begin_anew(self) -> None:
+        """Forget all positions, after a failure: `refresh` finds what was written."""
+        self._reader.keep([])
 
     def copy(self) -> int:
         """Copy the next records of each partition, and return their number."""
         before = self.copied
-        for place in self._reader:
-            self._copy(place)
+        for topic, pieces in self._reader.pieces(as_stored=self._as_stored).items():
+            self._copy(topic, pieces)
         return self.copied - before
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for new records in the source."""
+        self._reader.wait(timeout_s)
 
     def behind(self) -> int:
         """The offsets of the source that are not copied yet."""
         return self._reader.behind()
 
-    def _copy(self, place: TopicPartition) -> None:
-        fetched = self._reader.read(place, MOST)
-        count = fetched.records.num_rows
-        if not count:
-            return
-        offsets = fetched.records.column("offset").to_numpy()
-        remote = self._topics.remote(place)
-        first = self._end(remote)
-        flow = f"{self._flow.source.alias}-{self._flow.target.alias}"
-        with self._target.transaction(f"mirror-{flow}-{place.topic}-{place.partition}") as transaction:
-            transaction.append(remote.topic, remote.partition, fetched.records.drop_columns(["offset"]))
-            self._stored.write(transaction, [(source_partition(self._flow, place), {"offset": int(offsets[-1])})])
-        self._reader.move(place, fetched)
-        self.copied += count
-        self._sync(place, offsets, self._written_at(remote, first, count))
-
-    def _written_at(self, remote: TopicPartition, first: int, count: int) -> int | None:
-        """The offset of the first copy; None if others have written too, so that it is not known."""
-        ends = self._end(remote)
-        return first if 0 <= ends - first - count <= 1 else None  # Kafka ends a transaction with a marker
-
-    def _end(self, remote: TopicPartition) -> int:
-        """The end of a partition of the target, with all that is committed already."""
-        return self._target.settled_ends([remote])[remote]
-
-    def _sync(self, place: TopicPartition, offsets: np.ndarray, first: int | None) -> None:
-        if first is None:
-            return  # translations stay where they were: groups read more again, and miss nothing
-        count = len(offsets)
-        if int(offsets[-1]) - int(offsets[0]) == count - 1:
-            rows = sorted({0, count - 1})  # without gaps the two ends say all
-        else:
-            rows = np.flatnonzero(np.diff(offsets, prepend=offsets[0] - 1) != 1).tolist()
-            rows = sorted({0, *rows, count - 1})
-        for row in rows:
-            self._syncs.note(place, int(offsets[row]), first + row)
+    def _copy(self, topic: str, pieces: Sequence[Piece]) -> None:
+        try:
+            done = self._write(topic, pieces)
+        except ProductionError:
+            if not any(isinstance(piece.records, StoredRecords) for piece in pieces):
+                raise
+            pieces = [as_columns(self._source, piece) for piece in pieces]  # in batches that the target accepts
+            done = self._write(topic, pieces)
+        for piece in pieces:
+            self._reader.move(piece.place, piece.next_offset)
+            self._written[piece.place] = piece.last
+            self.copied += piece.count
+            self._sync(piece, done)
         self._syncs.flush()
+
+    def _write(self, topic: str, pieces: Sequence[Piece]) -> LogTransaction:
+        with self._target.transaction(self._transaction(topic)) as transaction:
+            transaction.ask_before_repeating(partial(self._is_written, pieces))
+            for piece in pieces:
+                _append(transaction, self._topics.remote(piece.place), piece)
+            offsets = [(source_partition(self._flow, piece.place), {"offset": piece.last}) for piece in pieces]
+            self._stored.write(transaction, offsets)
+        return transaction
+
+    def _transaction(self, topic: str) -> str:
+        return f"mirror-{self._flow.source.alias}-{self._flow.target.alias}-{topic}"
+
+    def _is_written(self, pieces: Sequence[Piece]) -> bool:
+        """Whether these are written, as the source offsets show, which are part of the transaction.
+
+        Raises:
+            FencedError: Another mirror has copied more.
+        """
+        self._target.settled_ends([TopicPartition(self._stored.topic, 0)])
+        found = [self._stored_offset(piece.place) for piece in pieces]
+        if found == [piece.last for piece in pieces]:
+            return True
+        if found == [self._written[piece.place] for piece in pieces]:
+            return False
+        flow = f"{self._flow.source.alias}->{self._flow.target.alias}"
+        raise FencedError(
+            f"another mirror copies {pieces[0].place.topic} of {flow} too", hint="Run one mirror for each flow."
+        )
+
+    def _stored_offset(self, place: TopicPartition) -> int | None:
+        stored = self._stored.offset(source_partition(self._flow, place))
+        return None if stored is None else int(stored["offset"])
+
+    def _sync(self, piece: Piece, done: LogTransaction) -> None:
+        remote = self._topics.remote(piece.place)
+        first = done.first_offsets.get(remote, -1)
+        if first < 0 or done.following.get(remote) != first + piece.count:
+            return  # it is not known where the copies stand: groups read more again, and miss nothing
+        for stretch in piece.stretches:
+            self._syncs.note_stretch(piece.place, stretch, first)
+            first += stretch.count
+
+
+def _append(transaction: LogTransaction | BatchTransaction, remote: TopicPartition, piece: Piece) -> None:
+    if isinstance(piece.records, StoredRecords):
+        assert isinstance(transaction, BatchTransaction)  # noqa: S101 - so is each of a BatchLog
+        transaction.append_stored(remote.topic, remote.partition, piece.records)
+    else:
+        transaction.append(remote.topic, remote.partition, piece.records.drop_columns(["offset"]))
 
 
 class MirrorHeartbeat:

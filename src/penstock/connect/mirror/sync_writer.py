@@ -11,6 +11,7 @@ from penstock.connect.mirror.offset_syncs import SyncState
 from penstock.connect.mirror.records import OffsetSync
 from penstock.errors import LogError
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.stored import StoredStretch
 
 __all__ = ["COMPACTED", "SyncWriter", "append_pairs", "syncs_topic"]
 
@@ -50,6 +51,19 @@ class SyncWriter:
             self._last.pop(place, None)
         else:
             self._last[place] = sync
+
+    def note_stretch(self, place: TopicPartition, stretch: StoredStretch, downstream: int) -> None:
+        """Note records without gaps, whose first copy is at an offset of the target: few of many, most near the end.
+
+        A group is nearly always near the end, and of older syncs fewer are kept the older they are.
+        """
+        last = stretch.count - 1
+        rows, distance = {0, last}, self._max_lag + 1
+        while distance < last:
+            rows.add(last - distance)
+            distance *= 2
+        for row in sorted(rows):
+            self.note(place, stretch.first + row, downstream + row)
 
     def flush(self) -> None:
         """Write what is due.

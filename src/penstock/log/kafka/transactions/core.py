@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from penstock.log.acls import TopicAcl
 from penstock.log.base import Isolation, Lease, TopicPartition
+from penstock.log.kafka.acls import add_topic_acls, topic_acls
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import persist
 from penstock.log.kafka.reading import RangeReader
@@ -78,6 +80,14 @@ class KafkaCore:
         action = partial(fetch_stored, cluster, positions, most_bytes)
         doing = "reading " + ", ".join(sorted({place.topic for place in positions}))
         return persist(action, doing, self.patience_s, clients.access, cluster.forget, operation="READ")
+
+    def topic_acls(self) -> list[TopicAcl] | None:
+        """List the rights to single topics; None: the cluster asks for none."""
+        return topic_acls(self._topics, self.clients.admin())
+
+    def add_topic_acls(self, rules: Sequence[TopicAcl]) -> None:
+        """Add rights to topics; those that are there already stay."""
+        add_topic_acls(self._topics, self.clients.admin(), rules)
 
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", lease: Lease | None = None

@@ -8,11 +8,8 @@ from its first record on, and runs of tiny ones, each of which would take a requ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from penstock.log.base import TopicPartition
@@ -35,14 +32,14 @@ from penstock.log.kafka.wire.batch_reader import (
 from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.fetch import aborted_of, fetch_request
 from penstock.log.kafka.wire.record_batches import encode_batches
-from penstock.log.stored import StoredBatch, StoredRecords, StoredStretch
+from penstock.log.stored import StoredBatch, StoredRecords, StoredStretch, stretches_of
 
 if TYPE_CHECKING:
     from penstock.log.kafka.wire.cluster import Cluster
 
 __all__ = ["fetch_stored", "stored_batches"]
 
-_TINY_BYTES = 2 << 10
+_TINY_BYTES, _FEW = 2 << 10, 8
 _BATCH_BYTES = 900_000
 _DELETE_HORIZON = 0x40  # the base timestamp of such a batch is not that of a record
 _NOT_NOW = (KafkaError.OFFSET_OUT_OF_RANGE,)
@@ -129,7 +126,7 @@ def stored_batches(
             if drops.drops(head, data, begin, stop) or not head.records or seen < start:
                 flush()
                 continue
-            tiny = stop - first < _TINY_BYTES or not _copies(head, start)
+            tiny = (stop - first < _TINY_BYTES and head.records < _FEW) or not _copies(head, start)
             if not tiny or (rewritten and rewritten[-1][0].attributes & CODEC != head.attributes & CODEC):
                 flush()
             if tiny:
@@ -158,8 +155,7 @@ def _anew(data: bytes, start: int, head: BatchHead, source: BatchSource) -> Iter
         fetched = decode_batches(data, start, 1 << 62, None, source)
         row = 0
         for encoded, count in encode_batches(fetched.records, _BATCH_BYTES, head.attributes & CODEC):
-            offsets = fetched.records.column("offset").slice(row, count)
-            yield StoredBatch(encoded, count, _stretches(offsets))
+            yield StoredBatch(encoded, count, stretches_of(fetched.records.slice(row, count)))
             row += count
         after = fetched.next_offset
         if after >= end_of_batches(data, start):
@@ -168,9 +164,3 @@ def _anew(data: bytes, start: int, head: BatchHead, source: BatchSource) -> Iter
         data = data[
             next(begin - HEADER.size for each, begin, _ in whole_batches(memoryview(data)) if each.base >= after) :
         ]
-
-
-def _stretches(offsets: pa.Array) -> tuple[StoredStretch, ...]:
-    numbers = offsets.to_numpy()
-    begins = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
-    return tuple(StoredStretch(int(numbers[begin]), end - begin) for begin, end in pairwise(begins))

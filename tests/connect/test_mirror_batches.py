@@ -1,0 +1,193 @@
+"""The mirror over a real broker: record batches as they are stored, access control lists, an embedded log on one side."""
+
+import contextlib
+import json
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer as ClientProducer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from brokers import running_broker
+from penstock.connect.mirror.maker import Mirror
+from penstock.log import open_log
+from penstock.log.base import TopicPartition
+from penstock.log.kafka.wire.batch_format import CODEC, HEADER
+from penstock.log.kafka.wire.batch_reader import BatchHead
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    with running_broker(tmp_path_factory.mktemp("kafka"), acls=True) as broker:
+        yield broker.settings.bootstrap_servers
+
+
+def properties(a, b, topics, **more):
+    return {
+        "clusters": "a,b", "a.bootstrap.servers": a, "b.bootstrap.servers": b, "a->b.enabled": "true",
+        "a->b.topics": topics,
+        "heartbeats.replication.enabled": "false", **{name.replace("_", "."): value for name, value in more.items()},
+    }  # fmt: skip
+
+
+def produce(servers, topic, numbers, codec="none", transaction="", *, abort=False):
+    settings = {"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 50}
+    producer = ClientProducer({**settings, "transactional.id": transaction} if transaction else settings)
+    if transaction:
+        producer.init_transactions()
+        producer.begin_transaction()
+    for number in numbers:
+        value = None if number % 10 == 9 else b"v%d" % number * 30
+        headers = [("n", b"%d" % number), ("none", None)]
+        producer.produce(topic, value, b"k%d" % number, 0, timestamp=1_700_000_000_000 + number, headers=headers)
+    producer.flush()
+    if transaction:
+        producer.abort_transaction() if abort else producer.commit_transaction()
+
+
+def rows(log, topic):
+    first, end = log.beginning_offset(topic, 0), log.end_offset(topic, 0)
+    found = [row for batch in log.read_range(topic, 0, first, end) for row in batch.to_pylist()]
+    return [{name: row[name] for name in ("timestamp", "key", "value", "headers")} for row in found]
+
+
+def batches(log, topic):
+    """The codec, the number of records and the records' bytes of each batch that the broker has stored."""
+    found, at, end = [], log.beginning_offset(topic, 0), log.end_offset(topic, 0)
+    while at < end:
+        stored = log.stored({TopicPartition(topic, 0): at}, 1 << 20)[TopicPartition(topic, 0)]
+        for batch in stored.batches:
+            head = BatchHead._make(HEADER.unpack_from(batch.data))
+            found.append((head.attributes & CODEC, head.records, batch.data[HEADER.size :]))
+        at = stored.next_offset
+    return found
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_are_copied_with_their_compression_headers_and_times(servers, codec):
+    with open_log(servers) as log:
+        log.create_topic(f"plain-{codec}")
+        for part in range(3):
+            produce(servers, f"plain-{codec}", range(part * 500, part * 500 + 500), codec)
+        with Mirror(properties(servers, servers, f"plain-{codec}")) as mirror:
+            assert mirror.run_once() == 1500
+            assert mirror.run_once() == 0
+        assert rows(log, f"a.plain-{codec}") == rows(log, f"plain-{codec}")
+        copied = batches(log, f"a.plain-{codec}")
+        assert copied == batches(log, f"plain-{codec}")
+        assert {each for each, _, _ in copied} == {CODECS[codec]}
+
+
+def test_aborted_records_are_left_out_and_deleted_ones_passed_over(servers):
+    with open_log(servers) as log:
+        log.create_topic("mixed")
+        produce(servers, "mixed", range(100))
+        produce(servers, "mixed", range(100, 200), transaction="t1", abort=True)
+        produce(servers, "mixed", range(200, 300), transaction="t1")
+        log.delete_records("mixed", 0, 30)
+        with Mirror(properties(servers, servers, "mixed")) as mirror:
+            assert mirror.run_once() == 170
+            produce(servers, "mixed", range(300, 310))
+            assert mirror.run_once() == 10
+        assert rows(log, "a.mixed") == rows(log, "mixed")
+
+
+def test_batches_that_the_target_refuses_as_too_large_are_cut(servers):
+    with open_log(servers) as log:
+        log.create_topic("large")
+        log.create_topic("a.large", 1, {"max.message.bytes": "20000"})
+        produce(servers, "large", range(2000))
+        with Mirror(properties(servers, servers, "large", sync_topic_configs_enabled="false")) as mirror:
+            assert mirror.run_once() == 2000
+        assert rows(log, "a.large") == rows(log, "large")
+
+
+@pytest.mark.parametrize("kafka", ["source", "target"])
+def test_an_embedded_log_is_mirrored_to_kafka_and_kafka_to_it(servers, tmp_path, kafka):
+    path, topic = str(tmp_path / "laptop.db"), f"laptop-{kafka}"
+    with open_log(servers) as broker, open_log(path) as file:
+        source, target = (broker, file) if kafka == "source" else (file, broker)
+        source.create_topic(topic, 1, {"retention.ms": "86400000"})
+        values = [b"1", None, b"3"]
+        headers = [[{"key": "h", "value": b"x"}], None, [{"key": "h", "value": None}]]
+        now = 1_900_000_000_000 if kafka == "source" else 1_700_000_000_000
+        columns = {"timestamp": [now] * 3, "key": [b"k"] * 3, "value": values, "headers": headers}
+        if kafka == "source":
+            columns["timestamp"] = [1_700_000_000_000] * 3
+        source.append(topic, 0, pa.RecordBatch.from_pydict(columns))
+        source.commit_offsets(f"app-{kafka}", {TopicPartition(topic, 0): 2})
+        given = (servers, path) if kafka == "source" else (path, servers)
+        with Mirror(properties(*given, topic, sync_group_offsets_enabled="true")) as mirror:
+            assert mirror.run_once() >= 3
+        with Mirror(properties(*given, topic, sync_group_offsets_enabled="true")) as again:
+            again.run_once()
+        assert rows(target, f"a.{topic}") == rows(source, topic)
+        assert target.topic(f"a.{topic}").config["retention.ms"] == "86400000"
+        assert 0 < target.committed_offsets(f"app-{kafka}")[TopicPartition(f"a.{topic}", 0)] <= 2
+
+
+def acl(topic, user, operation, permission="ALLOW"):
+    return AclBinding(
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*",
+        AclOperation[operation], AclPermissionType[permission],
+    )  # fmt: skip
+
+
+def test_rights_to_topics_are_copied_but_nobody_else_may_write(servers):
+    admin = AdminClient({"bootstrap.servers": servers})
+    given = [
+        acl("secret", "ann", "READ"), acl("secret", "bob", "ALL"), acl("secret", "cy", "WRITE"),
+        acl("secret", "dan", "WRITE", "DENY"), acl("other", "eve", "READ"),
+    ]  # fmt: skip
+    for future in admin.create_acls(given).values():
+        future.result(10)
+    with open_log(servers) as log:
+        log.create_topic("secret")
+        with Mirror(properties(servers, servers, "secret")) as mirror:
+            mirror.run_once()
+            mirror.run_once()
+        wanted = {("ann", "READ", "ALLOW"), ("bob", "READ", "ALLOW"), ("dan", "WRITE", "DENY")}
+        found = [each for each in log.topic_acls() if each.topic == "a.secret"]
+        assert {(each.principal.removeprefix("User:"), each.operation, each.permission) for each in found} == wanted
+        assert not [each for each in log.topic_acls() if each.topic == "a.other"]
+        any_of = AclBindingFilter(
+            ResourceType.TOPIC, "a.secret", ResourcePatternType.LITERAL, None, None, AclOperation.ANY,
+            AclPermissionType.ANY,
+        )  # fmt: skip
+        for future in admin.delete_acls([any_of]).values():
+            future.result(10)
+        with Mirror(properties(servers, servers, "secret", sync_topic_acls_enabled="false")) as mirror:
+            mirror.run_once()
+        assert not [each for each in log.topic_acls() if each.topic == "a.secret"]
+
+
+def test_two_mirrors_of_one_flow_write_each_record_once(servers):
+    with open_log(servers) as log, contextlib.ExitStack() as stack:
+        log.create_topic("shared")
+        first, second = (stack.enter_context(Mirror(properties(servers, servers, "shared"))) for _ in range(2))
+        produce(servers, "shared", range(100))
+        first.run_once()
+        second.run_once()
+        produce(servers, "shared", range(100, 200))
+        second.run_once()
+        assert first.run_once() == 100  # it finds them written
+        produce(servers, "shared", range(200, 250))
+        second.run_once()
+        produce(servers, "shared", range(250, 300))
+        with pytest.raises(Exception, match="another mirror copies shared of a->b too"):
+            first.run_once()
+        assert [json.loads(row["key"][1:]) for row in rows(log, "a.shared")] == list(range(250))
