@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.api.dataframes import dataframe_source
 from penstock.api.handle import GlobalTableHandle, TableHandle, check_kind, name_of, option
@@ -131,6 +132,30 @@ class StreamsBuilder:
         self._dataframes[name] = source
         options = replace(options, key_serde=source.key_serde, value_serde=source.value_serde, offset_reset="earliest")
         return KStream(read(self._graph, (source.topic,), None, options))
+
+    def sql(self, text: str, session: Any = None) -> KStream[Any, dict[str, Any]] | KTable[Any, dict[str, Any]]:
+        """Add a SELECT of Penstock SQL, and go on with its result in Python: see `penstock.sql.stream`.
+
+        >>> builder = StreamsBuilder()
+        >>> hits = builder.sql('''
+        ...     CREATE STREAM hits (page STRING, ms INT) WITH (kafka_topic='hits', value_format='JSON');
+        ...     SELECT page, ms FROM hits WHERE ms > 100;
+        ... ''')
+        >>> type(hits).__name__
+        'KStream'
+
+        Args:
+            text: A SELECT; before it there may be CREATE STREAM, TABLE and TYPE that declare what it reads.
+            session: A `SqlSession` whose streams and tables it may read too.
+
+        Returns:
+            A `KTable` if the query groups or reads a table, else a `KStream`; values are dictionaries by column.
+
+        Raises:
+            SqlError: A statement is refused, or the last one is no SELECT.
+        """
+        language: Any = import_module("penstock.sql")  # it stands above the DSL, which does without it
+        return cast("KStream[Any, dict[str, Any]]", language.stream(self, text, session))
 
     def table(
         self,

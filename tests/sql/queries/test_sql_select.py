@@ -57,6 +57,24 @@ def test_rows_of_a_stream_are_ordered_and_cut(session: SqlSession) -> None:
     assert rows(session, "SELECT user, ms FROM clicks ORDER BY ms DESC LIMIT 1 OFFSET 1;").rows == (("cem", 2),)
 
 
+@pytest.mark.parametrize(
+    ("order", "users"),
+    [
+        ("ORDER BY ms", "ann cem bob"),
+        ("ORDER BY clicks.ms DESC", "bob cem ann"),
+        ("ORDER BY ms % 2, ms DESC", "cem bob ann"),
+        ("ORDER BY 1 DESC", "cem bob ann"),
+        ("ORDER BY name DESC, ms LIMIT 2", "cem bob"),
+        ("WHERE ms < 3 ORDER BY ROWTIME DESC", "cem ann"),
+    ],
+)
+def test_rows_of_a_stream_are_ordered_by_what_select_has_not_too(session: SqlSession, order: str, users: str) -> None:
+    insert(session, ("ann", 1), ("bob", 3), ("cem", 2))
+    found = rows(session, f"SELECT UCASE(user) AS name FROM clicks {order};")
+    assert found.columns == ("NAME",)
+    assert found.rows == tuple((name,) for name in users.upper().split())
+
+
 def test_the_place_of_a_row_is_that_in_its_topic(session: SqlSession) -> None:
     insert(session, ("ann", 1), ("bob", 2), ("ann", 3))
     found = rows(session, "SELECT user, ROWPARTITION, ROWOFFSET, ROWTIME FROM clicks;").rows
@@ -110,6 +128,9 @@ def test_a_row_that_cannot_be_computed_has_a_null_and_the_query_goes_on(session:
         ("SELECT * FROM klicks;", "Did you mean CLICKS?"),
         ("SELECT COUNT(*) FROM clicks;", "aggregate functions: COUNT"),
         ("SELECT * FROM clicks ORDER BY nothing;", "ORDER BY names the column 'NOTHING'"),
+        ("SELECT user FROM clicks ORDER BY 2;", "SELECT has 1 columns"),
+        ("SELECT user FROM clicks ORDER BY usr;", "Did you mean USER?"),
+        ("SELECT user FROM clicks ORDER BY ARRAY[ms];", "have no order"),
         ("SELECT * FROM clicks ORDER BY ms EMIT CHANGES;", "ORDER BY is not supported"),
     ],
 )

@@ -11,6 +11,7 @@ from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Catalog, DataFormat, Source, SourceColumn
 from penstock.sql.catalog.source import RESERVED_COLUMNS, TimestampColumn
 from penstock.sql.evaluate import sql_type
+from penstock.sql.evaluate.refusals import meant
 from penstock.sql.formats import format_info
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.tokens import Position
@@ -230,7 +231,7 @@ def alter_source(statement: s.AlterSource, catalog: Catalog) -> Source:
     source = catalog.sources.get(statement.name)
     kind = statement.kind.lower()
     if source is None:
-        raise refusal(statement.at, f"Source {statement.name} does not exist.")
+        raise refusal(statement.at, f"Source {statement.name} does not exist.", meant(statement.name, catalog.sources))
     if source.kind != statement.kind:
         raise refusal(statement.at, f"Incompatible data source type is {source.kind}, but statement was ALTER {kind}")
     if source.read_only:

@@ -39,7 +39,9 @@ def check_formats(columns: Iterable[SourceColumn], key: DataFormat, value: DataF
         except SqlError as error:
             shown = ", ".join(f"{quoted(name)} {kind}" for name, kind in among)
             reason = f"The {part.lower()} columns {shown} do not fit the {part.lower()} format {form.name}: "
-            raise refusal(at, reason + error.message, error.hint) from None
+            several = part == "key" and len(among) > 1
+            hint = error.hint or ("Write KEY_FORMAT='JSON' into WITH: it holds several columns." if several else "")
+            raise refusal(at, reason + error.message, hint) from None
 
 
 def wrapping(given: bool | None, form: DataFormat, count: int, catalog: Catalog, at: Position) -> DataFormat:  # noqa: FBT001

@@ -11,6 +11,7 @@ from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Source
 from penstock.sql.catalog.source import PSEUDO
 from penstock.sql.evaluate import compile_rows, type_expression
+from penstock.sql.evaluate.refusals import meant
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.functions.registry import Registry
 from penstock.sql.parse import expression_nodes as x
@@ -75,10 +76,12 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) 
             f"Expected a value for each column. Expected columns: {list(names)}. Got {len(statement.values)} values",
         )
     given: dict[str, Any] = {}
+    places = dict(zip(statement.columns, statement.places, strict=False))
     for name, node in zip(names, statement.values, strict=True):
         kind = PSEUDO["ROWTIME"] if name == "ROWTIME" else columns.get(name)
         if kind is None:
-            raise refusal(node.at, f"Column name {name} does not exist.", f"Columns are {', '.join(columns)}.")
+            hint = meant(name, columns) or f"Columns are {', '.join(columns)}."
+            raise refusal(places.get(name, node.at), f"Column name {name} does not exist.", hint)
         given[name] = constant_of(node, kind, name, scalars)
     keys = tuple(given.get(column.name) for column in target.keys)
     if target.is_table and any(value is None for value in keys):

@@ -45,6 +45,7 @@ COMMON = frozenset(
 OF_SOURCES = COMMON | {"WINDOW_TYPE", "WINDOW_SIZE", "SOURCED_BY_CONNECTOR"}
 OF_FORMATS = ("DELIMITER", "SCHEMA_ID", "SCHEMA_FULL_NAME", "PROTOBUF_NULLABLE_REPRESENTATION")
 UNIT_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
+LEAST = {"PARTITIONS": 1}
 DELIMITERS = {"TAB": "\t", "SPACE": " "}
 _DURATION = re.compile(r"\s*(\d+)\s*([A-Za-z]+)\s*")
 
@@ -88,12 +89,14 @@ class Properties:
         return None if value is None else str(value)
 
     def number(self, name: str) -> int | None:
-        """A property that is a whole number above zero."""
+        """A property that is a whole number."""
         text = self.text(name)
         if text is None:
             return None
         if not text.strip().lstrip("-").isdigit():
             raise refusal(self.at(name), f"Invalid value {text} for property {name}: it must be a whole number")
+        if int(text) < LEAST.get(name, int(text)):
+            raise refusal(self.at(name), f"Invalid value {text} for property {name}: it must be {LEAST[name]} or more")
         return int(text)
 
     def flag(self, name: str) -> bool | None:

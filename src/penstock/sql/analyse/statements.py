@@ -272,7 +272,7 @@ def _create_type(statement: s.CreateType, catalog: Catalog, text: str) -> Applie
 def _drop_type(statement: s.DropType, catalog: Catalog, text: str) -> Applied:
     del text
     if catalog.types.pop(statement.name, None) is None and not statement.if_exists:
-        raise refusal(statement.at, f"Type {statement.name} does not exist.")
+        raise refusal(statement.at, f"Type {statement.name} does not exist.", meant(statement.name, catalog.types))
     return Applied(f"Dropped type {statement.name}")
 
 

@@ -175,7 +175,7 @@ class _NotingCursor(Cursor):
         name = Kind.WORD.value in expected or (token.key in _NOUNS and "an expression" in expected)
         if name and token.key in RESERVED:
             return f"{token.key} is a reserved word; as a name it is written `{token.key}`."
-        return ""
+        return "COUNT_DISTINCT counts values that differ; GROUP BY has each once." if token.key == "DISTINCT" else ""
 
 
 def _shown(key: str) -> str:

@@ -81,9 +81,11 @@ def insert(cursor: Cursor) -> Definition:
     at = cursor.expect("INSERT").at
     cursor.expect("INTO")
     name = cursor.name()
+    begin = cursor.index
     listed = names(cursor) if cursor.at("(") else ()
+    places = tuple(token.at for token in cursor.tokens[begin + 1 : cursor.index : 2])
     if cursor.accept("VALUES"):
-        return InsertValues(name, listed, values(cursor), at=at)
+        return InsertValues(name, listed, values(cursor), places, at=at)
     if listed:
         raise cursor.unexpected()
     # A query may begin with WITH too: that of the statement has a bracket.

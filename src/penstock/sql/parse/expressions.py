@@ -12,6 +12,7 @@ from typing import Literal, TypeVar, cast
 
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.cursor import Cursor
+from penstock.sql.parse.errors import excerpt
 from penstock.sql.parse.literals import literal_or_none, negative_number
 from penstock.sql.parse.tokens import Kind, Token
 from penstock.sql.parse.types import type_node
@@ -222,6 +223,11 @@ def _parameters(cursor: Cursor) -> tuple[str, ...] | None:
 
 def _case(cursor: Cursor) -> x.Expression:
     at = cursor.expect("CASE").at
+    if not cursor.at("WHEN") and cursor.token.key != "END":
+        token = cursor.token
+        shown = excerpt(cursor.source(token))
+        hint = "It takes conditions, as in CASE WHEN x = 1 THEN 'one' ELSE 'other' END."
+        raise cursor.refused(token.at, f"expected WHEN, found {shown}", hint)
     branches = [_when(cursor)]
     while cursor.at("WHEN"):
         branches.append(_when(cursor))

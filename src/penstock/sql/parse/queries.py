@@ -57,7 +57,7 @@ def query(cursor: Cursor) -> Query:
         order_by=_orderings(cursor) if cursor.accept("ORDER") else (),
         emit=(emit := _emit(cursor)),
         idle=_idle(cursor) if emit == "FINAL" else None,
-        limit=cursor.whole_number() if cursor.accept("LIMIT") else None,
+        limit=_limit(cursor) if cursor.accept("LIMIT") else None,
         offset=cursor.whole_number() if cursor.accept("OFFSET") else None,
         ctes=ctes,
         at=at,
@@ -150,6 +150,14 @@ def _join(cursor: Cursor) -> Join | None:
     limits = within(cursor) if cursor.at("WITHIN") else None
     cursor.expect("ON")
     return Join(kind, right, expression(cursor), limits, at=at)
+
+
+def _limit(cursor: Cursor) -> int:
+    found = cursor.whole_number()
+    if cursor.at("EMIT"):
+        at = cursor.token.at
+        raise cursor.refused(at, "EMIT stands behind LIMIT", f"Write EMIT CHANGES LIMIT {found}.")
+    return found
 
 
 def _grouping(cursor: Cursor) -> Grouping:

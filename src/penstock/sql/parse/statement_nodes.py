@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from penstock.sql.parse.expression_nodes import Expression
 from penstock.sql.parse.literals import Literal as LiteralNode
 from penstock.sql.parse.nodes import Node
 from penstock.sql.parse.query_nodes import Query
+from penstock.sql.parse.tokens import Position
 from penstock.sql.parse.type_nodes import TypeNode
 
 __all__ = [
@@ -98,11 +99,16 @@ class InsertInto(Node):
 
 @dataclass(frozen=True, slots=True)
 class InsertValues(Node):
-    """``INSERT INTO ... VALUES``; no columns means all, in their order."""
+    """``INSERT INTO ... VALUES``; no columns means all, in their order.
+
+    Attributes:
+        places: Where the names of the columns stand.
+    """
 
     name: str
     columns: tuple[str, ...]
     values: tuple[Expression, ...]
+    places: tuple[Position, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,13 @@ def window(cursor: Cursor) -> Window:
         cursor.expect("BY")
         advance = duration(cursor)
     retention = grace = None
-    more = cursor.accept(",")
-    if more and cursor.accept("RETENTION"):
-        retention = duration(cursor)
-        more = cursor.accept(",")
-    if more:
-        grace = _grace(cursor)
+    while (retention is None or grace is None) and cursor.accept(","):
+        if retention is None and cursor.accept("RETENTION"):
+            retention = duration(cursor)
+        elif grace is None:
+            grace = _grace(cursor)
+        else:
+            raise cursor.unexpected()
     cursor.expect(")")
     return Window(kind, size, advance, retention, grace, at=at)
 

@@ -19,10 +19,9 @@ from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.evaluate import columns_in, substitute
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
-from penstock.sql.parse.format_expressions import format_expression
 from penstock.sql.queries.lookups import Conditions, lookup_of, window_starts
 from penstock.sql.queries.plans import Limits, Order, PullPlan, PushPlan, TransientPlan
-from penstock.sql.types import ArrayType, MapType, StructType
+from penstock.sql.queries.sorting import order_of, sorted_result
 
 __all__ = ["plan_query"]
 
@@ -114,19 +113,16 @@ def _check_pull(query: q.Query) -> None:
 
 
 def _pulled_stream(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
-    bare = replace(query, order_by=(), limit=None, offset=None)
     library = library_of(catalog)
     for item in query.items:
         called = library.aggregates_of(item.expression) if isinstance(item, q.Selected) else ()
         if called:
             raise refusal(called[0].at, f"Pull queries don't support aggregate functions: {called[0].name}")
-    found = TransientAnalysis(bare, "the result", catalog, library).result()
-    names = Names(found.step.fields, "ORDER BY")
-    order = tuple(_ordering(each, names, library) for each in query.order_by)
+    found, order, width = sorted_result(query, catalog, library)
     return PushPlan(
         id=catalog.next_query_id("transient", found.start.reads[0].source.name),
         root=found.step,
-        columns=found.columns,
+        columns=found.columns[:width],
         origins=found.origins,
         reads=tuple(step.source for step in found.start.reads),
         until="now",
@@ -227,12 +223,4 @@ def _order_of(ordering: q.Ordering, items: list[Item], names: Names, library: Li
         node = items[node.value - 1].node
     known = {field.name for field in names.fields}
     node = substitute(node, {x.Column(item.name): item.node for item in items if item.name not in known})
-    return _ordering(replace(ordering, expression=node), names, library)
-
-
-def _ordering(ordering: q.Ordering, names: Names, library: Library) -> Order:
-    node = ordering.expression
-    found = typed_expression(qualified(node, names), names, library)
-    if isinstance(found.type, ArrayType | MapType | StructType):
-        raise refusal(node.at, f"ORDER BY {format_expression(node)}: values of {found.type} have no order")
-    return Order(found, ordering.descending, ordering.nulls == "FIRST")
+    return order_of(replace(ordering, expression=node), names, library)

@@ -122,7 +122,8 @@ def rows_of_records(
         if plan.order:
             known: Iterator[ResultRow] = (row for row in found if row is not None)
             in_order: Iterable[ResultRow] = ordered(known, plan.order, _values, task.errors)
-            yield from _limited(plan, iter(in_order), results)
+            width = len(plan.columns)  # rows may have what they are sorted by at their end
+            yield from _limited(plan, (ResultRow(row.values[:width], row.tombstone) for row in in_order), results)
             return
         yield from _limited(plan, found, results)
 
