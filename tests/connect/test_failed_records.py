@@ -3,9 +3,9 @@
 import pytest
 
 from penstock.connect.data import DataError, RetriableError, SinkRecord, SourceRecord
+from penstock.connect.delivery.errors import FailedRecord
+from penstock.connect.delivery.failed_puts import put_by_record
 from penstock.connect.tasks.dead_letters import DeadLetters
-from penstock.connect.tasks.errors import FailedRecord
-from penstock.connect.tasks.failed_puts import put_by_record
 from penstock.log.open import open_log
 
 BATCH = [SinkRecord(topic="t", partition=0, offset=at, value=value) for at, value in enumerate(["a", "b", "c"])]

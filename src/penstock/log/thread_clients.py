@@ -24,13 +24,14 @@ class Writer:
     Attributes:
         application: The ``application.id``, which is the group whose offsets are committed.
         thread: The name of the thread, such as ``thread-0``; the transactional id is ``<application.id>-<thread>``.
-        epoch: The epoch of the application's lease, under which the thread was started.
+        epoch: The epoch of the application's lease, under which the thread was started; None: it has no lease, and
+            newer producers of the same id alone fence this one.
         exactly_once: Whether records and offsets are committed together (``exactly_once_v2``).
     """
 
     application: str
     thread: str
-    epoch: int
+    epoch: int | None
     exactly_once: bool = True
 
     @property
@@ -39,9 +40,9 @@ class Writer:
         return f"{self.application}-{self.thread}"
 
     @property
-    def lease(self) -> tuple[str, int]:
+    def lease(self) -> tuple[str, int] | None:
         """The lease that allows it to write: the application and its epoch."""
-        return self.application, self.epoch
+        return None if self.epoch is None else (self.application, self.epoch)
 
 
 class Fetcher(Protocol):
@@ -99,6 +100,14 @@ class ThreadProducer(Protocol):
     @property
     def pending_bytes(self) -> int:
         """The size of the records that wait for `commit`."""
+        ...
+
+    @property
+    def firsts(self) -> Mapping[TopicPartition, int]:
+        """The offset of the first record of the last commit in each partition that it has written.
+
+        Kafka: other producers may have written between the batches of a commit.
+        """
         ...
 
     def send(self, parts: Sequence[Part]) -> None:

@@ -14,8 +14,8 @@ from penstock.connect.api import (
     SourceConnector,
     SourceTask,
 )
-from penstock.connect.connectors.lines import FollowedFile, followed_files
-from penstock.connect.data import STRING, SinkRecord, SourceRecord
+from penstock.connect.connectors.lines import FollowedFile, Lines, followed_files
+from penstock.connect.data import STRING, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.texts import java_text
 from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
 from penstock.connect.plugins.registry import KAFKA_VERSION
@@ -45,7 +45,7 @@ class FileStreamSourceTask(SourceTask):
         self._path = settings.get("file")
         self._files: dict[str, FollowedFile] = {}
 
-    def poll(self) -> list[SourceRecord] | None:
+    def poll(self) -> SourceBatch | None:
         """The next lines, at most ``batch.size`` of one file."""
         for name in followed_files(self._path):
             if name not in self._files:
@@ -53,7 +53,7 @@ class FileStreamSourceTask(SourceTask):
             file = self._files[name]
             lines = file.read(self._batch)
             if lines:
-                return [self._record(name, text, position) for text, position in lines]
+                return self._records(name, lines, more=file.has_more)
         return None
 
     def stop(self) -> None:
@@ -68,14 +68,12 @@ class FileStreamSourceTask(SourceTask):
             raise ConnectError(f"Offset position is the incorrect type: {position!r}", hint="Reset the offsets.")
         return FollowedFile(Path(name) if self._path else None, position)
 
-    def _record(self, name: str, text: str, position: int) -> SourceRecord:
-        partition = {FILENAME: name} if self._path else None
-        return SourceRecord(
-            topic=self._topic,
-            value=text,
-            value_schema=STRING,
-            source_partition=partition,
-            source_offset=None if partition is None else {POSITION: position},
+    def _records(self, name: str, lines: Lines, *, more: bool) -> SourceBatch:
+        if not self._path:
+            return SourceBatch(self._topic, lines.texts, STRING, None, lambda _: None, more=more)
+        positions = lines.positions
+        return SourceBatch(
+            self._topic, lines.texts, STRING, {FILENAME: name}, lambda row: {POSITION: positions[row]}, more=more
         )
 
 
@@ -156,7 +154,11 @@ class FileStreamSinkTask(SinkTask):
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Write a line for each record."""
         if self._out is not None and records:
-            self._out.write("".join(f"{java_text(record.value, record.value_schema)}\n" for record in records))
+            batch = records if isinstance(records, SinkBatch) else SinkBatch(records)
+            for values, schema in batch.values():
+                lines = (value if type(value) is str else java_text(value, schema) for value in values)
+                self._out.write("\n".join(lines))
+                self._out.write("\n")
             self._out.flush()
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002 - all is one file

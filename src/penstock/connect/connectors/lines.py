@@ -5,17 +5,21 @@ from __future__ import annotations
 import codecs
 import glob
 import os
+import re
 import sys
+from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
 from penstock.errors import ConnectError
 
-__all__ = ["FollowedFile", "followed_files"]
+__all__ = ["FollowedFile", "Lines", "followed_files"]
 
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 256 << 20
 STDIN = ""
+_ENDS = re.compile(r"\r\n|\n|\r")
 
 
 def followed_files(pattern: str | None) -> list[str]:
@@ -39,6 +43,28 @@ def _age(name: str) -> tuple[float, str]:
         return float("inf"), name
 
 
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines, each with the position after it.
+
+    Attributes:
+        texts: The lines, without their ends.
+        positions: The positions.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, rows: slice) -> Lines:
+        return Lines(self.texts[rows], self.positions[rows])
+
+
+NO_LINES = Lines()
+
+
 class FollowedFile:
     """The lines of a file from a position on.
 
@@ -57,16 +83,24 @@ class FollowedFile:
         self._file: BinaryIO | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._text = ""
+        self._ready, self._at = NO_LINES, 0
         self._bytes = 0
 
-    def read(self, most: int) -> list[tuple[str, int]]:
-        """The next complete lines, at most so many, each with the position after it.
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something that was not read yet, if only a part of a line."""
+        if self._at < len(self._ready):
+            return True
+        return self._path is not None and self._file is not None and os.fstat(self._file.fileno()).st_size > self._bytes
+
+    def read(self, most: int) -> Lines:
+        """The next complete lines, at most so many.
 
         Raises:
             ConnectError: The file cannot be read.
         """
         if self._file is None and not self._open():
-            return []
+            return NO_LINES
         lines = self._lines(most)
         while not lines and self._more():
             lines = self._lines(most)
@@ -74,7 +108,7 @@ class FollowedFile:
             rest, self._text = self._text, ""
             position = self._position + _units(rest)
             self._restart()
-            return [(rest, position)] if rest else self.read(most)
+            return Lines([rest], [position]) if rest else self.read(most)
         return lines
 
     def close(self) -> None:
@@ -118,6 +152,7 @@ class FollowedFile:
         self.close()
         self._decoder.reset()
         self._text, self._position, self._bytes = "", 0, 0
+        self._ready, self._at = NO_LINES, 0
 
     def _more(self) -> bool:
         assert self._file is not None  # noqa: S101 - callers hold it open
@@ -136,27 +171,40 @@ class FollowedFile:
             )
         return True
 
-    def _lines(self, most: int) -> list[tuple[str, int]]:
-        """Cut complete lines off the text; a CR at its end may be half of a CR LF, and waits."""
-        lines: list[tuple[str, int]] = []
-        start, text = 0, self._text
-        while len(lines) < most:
-            lf, cr = text.find("\n", start), text.find("\r", start)
-            ends = [at for at in (lf, cr) if at >= 0]
-            if not ends:
+    def _lines(self, most: int) -> Lines:
+        """The next complete lines."""
+        if self._at >= len(self._ready):
+            self._ready, self._at = self._cut(), 0
+        found = self._ready[self._at : self._at + most]
+        self._at += len(found)
+        if found:
+            self._position = found.positions[-1]
+        return found
+
+    def _cut(self) -> Lines:
+        """Cut all complete lines off the text; a CR at its end may be half of a CR LF, and waits."""
+        text = self._text
+        if "\r" in text:
+            return self._cut_at_all_ends(text)
+        end = text.rfind("\n") + 1
+        if not end:
+            return NO_LINES
+        self._text = text[end:]
+        texts = text[: end - 1].split("\n")
+        sizes = (len(line) + 1 for line in texts) if text.isascii() else (_units(line) + 1 for line in texts)
+        return Lines(texts, list(accumulate(sizes, initial=self._position))[1:])
+
+    def _cut_at_all_ends(self, text: str) -> Lines:
+        texts, positions, start, position = [], [], 0, self._position
+        for found in _ENDS.finditer(text):
+            if found[0] == "\r" and found.end() == len(text):
                 break
-            at = min(ends)
-            following = at + 1
-            if text[at] == "\r":
-                if following == len(text):
-                    break
-                following += text[following] == "\n"
-            self._position += _units(text[start:following])
-            lines.append((text[start:at], self._position))
-            start = following
-        if start:
-            self._text = text[start:]
-        return lines
+            texts.append(text[start : found.start()])
+            position += _units(texts[-1]) + len(found[0])
+            positions.append(position)
+            start = found.end()
+        self._text = text[start:]
+        return Lines(texts, positions)
 
     def _is_replaced(self) -> bool:
         """Whether the path names another file by now, or the file was cut."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Setting
@@ -58,3 +58,24 @@ class Converter:
             DataError: The converter cannot write such a value.
         """
         raise NotImplementedError
+
+    def all_to_connect(
+        self,
+        topic: str,  # noqa: ARG002 - for those that override it
+        data: Sequence[bytes | None],  # noqa: ARG002
+    ) -> tuple[Schema | None, list[Any]] | None:
+        """The values of many bytes, if they have one schema; None: call `to_connect` for each.
+
+        Raises:
+            DataError: Some bytes are not what the converter reads.
+        """
+        return None
+
+    def all_from_connect(self, topic: str, schema: Schema | None, values: Sequence[Any]) -> list[bytes | None]:
+        """The bytes of many values of one schema.
+
+        Raises:
+            DataError: The converter cannot write one of them.
+        """
+        write = self.from_connect
+        return [write(topic, schema, value) for value in values]

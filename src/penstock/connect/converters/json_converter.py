@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, Setting, Width
@@ -149,6 +149,13 @@ class JsonConverter(Converter):
             raise DataError(NO_ENVELOPE)
         schema = self._read_schema(node["schema"])
         return SchemaAndValue(schema, from_json(schema, node["payload"], self._options))
+
+    def all_to_connect(self, topic: str, data: Sequence[bytes | None]) -> tuple[Schema | None, list[Any]] | None:
+        """The values of many texts, without schemas."""
+        if self._with_schemas:
+            return None
+        read = self.to_connect
+        return None, [read(topic, each).value for each in data]
 
     def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         """The text of a value.

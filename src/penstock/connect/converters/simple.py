@@ -7,7 +7,7 @@ from __future__ import annotations
 import codecs
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.connect.config import ConfigDef, Importance, Kind, Setting, Width
@@ -100,6 +100,25 @@ class StringConverter(Converter):
             return b"\xfe\xff" + text.encode("utf-16-be", "replace")
         return text.encode(self._encoding, "replace")
 
+    def all_to_connect(self, topic: str, data: Sequence[bytes | None]) -> tuple[Schema | None, list[Any]] | None:
+        """The texts of many bytes."""
+        if self._encoding != "utf-8":
+            return OPTIONAL_STRING, [self.to_connect(topic, each).value for each in data]
+        try:
+            return OPTIONAL_STRING, [None if each is None else each.decode() for each in data]
+        except UnicodeDecodeError:
+            return OPTIONAL_STRING, [None if each is None else _utf8(each) for each in data]
+
+    def all_from_connect(self, topic: str, schema: Schema | None, values: Sequence[Any]) -> list[bytes | None]:
+        """The bytes of many texts."""
+        if self._encoding == "utf-8":
+            try:
+                write = self.from_connect
+                return [each.encode() if type(each) is str else write(topic, schema, each) for each in values]
+            except UnicodeEncodeError:
+                pass  # half a surrogate pair
+        return super().all_from_connect(topic, schema, values)
+
 
 def _utf8(data: bytes) -> str:
     try:
@@ -130,6 +149,10 @@ class ByteArrayConverter(Converter):
                 f"ByteArrayConverter is not compatible with objects of type class {java_class(value, schema)}"
             )
         return value
+
+    def all_to_connect(self, topic: str, data: Sequence[bytes | None]) -> tuple[Schema | None, list[Any]] | None:
+        """The bytes, as they are."""
+        return OPTIONAL_BYTES, list(data)
 
 
 class NumberConverter(Converter):

@@ -9,6 +9,7 @@
 | Date, Time, Timestamp | ``Moment`` |
 """
 
+from penstock.connect.data.batches import SinkBatch, SinkColumns, SourceBatch
 from penstock.connect.data.errors import (
     BytesError,
     DataError,
@@ -76,7 +77,10 @@ __all__ = [
     "SchemaAndValue",
     "SchemaBuilderError",
     "SettingError",
+    "SinkBatch",
+    "SinkColumns",
     "SinkRecord",
+    "SourceBatch",
     "SourceRecord",
     "Struct",
     "TIME",

@@ -1,9 +1,27 @@
-"""Delivery of one task's records, step by step: from a source to topics, from topics to a sink."""
+"""Delivery of one task's records, step by step: from a source to topics, from topics to a sink.
+
+The same for a task in a worker, for ``connect run`` and for the test driver.
+"""
 
 from penstock.connect.delivery.conversion import Converters, Encoded
+from penstock.connect.delivery.outgoing import SourceSteps
+from penstock.connect.delivery.pipeline import Pipeline
 from penstock.connect.delivery.sink import SinkDelivery
-from penstock.connect.delivery.source import SourceDelivery
+from penstock.connect.delivery.source import SourceDelivery, Unwatched
 from penstock.connect.delivery.steps import Step
 from penstock.connect.delivery.stored_offsets import StoredOffsets
+from penstock.connect.delivery.writing import RecordWriter, WritableLog
 
-__all__ = ["Converters", "Encoded", "SinkDelivery", "SourceDelivery", "Step", "StoredOffsets"]
+__all__ = [
+    "Converters",
+    "Encoded",
+    "Pipeline",
+    "RecordWriter",
+    "SinkDelivery",
+    "SourceDelivery",
+    "SourceSteps",
+    "Step",
+    "StoredOffsets",
+    "Unwatched",
+    "WritableLog",
+]

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Mapping
 
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
-from penstock.connect.data import SettingError
-from penstock.connect.delivery.conversion import Converters
+from penstock.connect.data import RetriableError, SettingError
+from penstock.connect.delivery.pipeline import Pipeline
+from penstock.connect.delivery.single import SingleSource, plainly, single_sink
 from penstock.connect.delivery.sink import SinkDelivery
-from penstock.connect.delivery.source import SourceDelivery
+from penstock.connect.delivery.source import Unwatched
 from penstock.connect.delivery.stored_offsets import ensure_topic
-from penstock.connect.plugins import Plugins, transformation_chain, validate_connector
+from penstock.connect.plugins import Plugins, validate_connector
 from penstock.errors import ConfigError
 from penstock.log.base import TopicLog, TopicPartition
 
@@ -23,6 +24,8 @@ PLAIN_CONVERTERS = {
     "value.converter.schemas.enable": "false",
 }
 COMMIT_EVERY = 20  # puts; a sink that is idle commits at once
+_POLL_S = 0.1
+_RETRY_MS = 1000
 
 
 def check_config(config: Mapping[str, str], plugins: Plugins) -> None:
@@ -76,25 +79,25 @@ class ConnectorRun:
         self.connector: Connector = plugins.connector(config["connector.class"]).make()
         self._log = log
         self.connector.start(self.config)
-        self.sources: list[SourceDelivery] = []
+        self._watcher = Unwatched()
+        self.sources: list[SingleSource] = []
         self.sinks: list[SinkDelivery] = []
         for number, own in enumerate(self.connector.task_configs(int(config.get("tasks.max", "1")))):
             settings = {**self.config, **own}
-            converters = Converters.of(settings, plugins, PLAIN_CONVERTERS)
-            chain = transformation_chain(settings, plugins)
+            pipeline = Pipeline.of(settings, plugins, PLAIN_CONVERTERS)
             task = self.connector.task_class()
             if isinstance(task, SourceTask):
                 identity = self.name, number
-                self.sources.append(SourceDelivery(log, identity, task, settings, converters, chain))
+                self.sources.append(SingleSource(log, identity, task, settings, pipeline, watcher=self._watcher))
             elif isinstance(task, SinkTask):
-                self.sinks.append(SinkDelivery(log, self.name, task, settings, converters, chain))
+                self.sinks.append(single_sink(log, task, settings, pipeline, watcher=self._watcher))
             else:
                 raise ConfigError(f"{type(task).__name__} is neither a task of a source nor of a sink")
 
     @property
     def records(self) -> int:
         """The records that were carried so far."""
-        return sum(task.written for task in self.sources) + sum(task.read for task in self.sinks)
+        return self._watcher.records
 
     def run(self, stopped: threading.Event, *, once: bool = False) -> None:
         """Carry records until it is stopped.
@@ -110,32 +113,37 @@ class ConnectorRun:
             self._assign()
         for source in self.sources:
             source.start()
+        failed = True
         try:
-            self._rounds(stopped, once=once)
+            with plainly():
+                self._rounds(stopped, once=once)
+            failed = False
         finally:
             for source in self.sources:
-                source.stop()
+                source.stop(failed=failed)
+            for sink in self.sinks:
+                sink.stop(failed=failed)
             self.connector.stop()
 
     def _rounds(self, stopped: threading.Event, *, once: bool) -> None:
         idle, rounds = 0, 0
         while not stopped.is_set():
-            before = self.records
-            for source in self.sources:
-                source.deliver()
-            for sink in self.sinks:
-                sink.deliver()
+            moved = sum(len(source.deliver()) for source in self.sources)
+            moved += sum(self._put(sink, stopped) for sink in self.sinks)
             rounds += 1
-            idle = idle + 1 if self.records == before else 0
+            idle = 0 if moved else idle + 1
             if idle == 1 or rounds % COMMIT_EVERY == 0:
                 for sink in self.sinks:
                     sink.commit()
             if idle and once and not any(sink.behind() for sink in self.sinks):
                 break
-            if idle and self.sinks:
-                stopped.wait(0.1)
-        for sink in self.sinks:
-            sink.stop()
+
+    def _put(self, sink: SinkDelivery, stopped: threading.Event) -> int:
+        try:
+            return len(sink.deliver(timeout_s=_POLL_S / len(self.sinks)))
+        except RetriableError:
+            stopped.wait(sink.context.take_timeout_ms(_RETRY_MS) / 1000)
+            return 0
 
     def _assign(self) -> None:
         for sink in self.sinks:

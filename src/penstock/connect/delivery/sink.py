@@ -1,168 +1,278 @@
-"""Delivery of a sink's task: read topics, convert, transform, put, flush, and commit the group's offsets."""
+"""Delivery of a sink's task: read, convert, transform, put; commit offsets behind what the task has taken."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from penstock.connect.api import ErrantRecordReporter, SinkTask
-from penstock.connect.data import RetriableError, SinkRecord
-from penstock.connect.delivery.conversion import Converters
+import pyarrow as pa
+
+from penstock.connect.api import SinkTask
+from penstock.connect.data import RetriableError, SinkBatch, SinkRecord
+from penstock.connect.delivery.errors import NOT_PUT, ErrantRecords
+from penstock.connect.delivery.failed_puts import FailedPut, put_by_record
+from penstock.connect.delivery.incoming import Incoming, Originals, SinkSteps
+from penstock.connect.delivery.pipeline import Pipeline
+from penstock.connect.delivery.sink_context import SinkContext
+from penstock.connect.delivery.source import Unwatched, Watcher
 from penstock.connect.delivery.steps import OnStep, Step
-from penstock.connect.plugins import TransformationChain
-from penstock.log.base import TopicLog, TopicPartition
+from penstock.errors import ConnectError
+from penstock.log import Consumer, RebalanceListener, TopicPartition
+from penstock.log.base import TopicLog
 
 __all__ = ["SinkDelivery"]
 
 
-class _Context:
-    """What the task may ask for."""
+class SinkDelivery(RebalanceListener):
+    """A sink's task, and what carries records from topics to it: in a worker, in a process of its own, in tests.
 
-    def __init__(self, settings: Mapping[str, str], log: TopicLog) -> None:
-        self.settings = settings
-        self.log_identity = log.identity()
-        self.assignment: Collection[TopicPartition] = ()
-        self.errant_record_reporter: ErrantRecordReporter | None = None
-        self.wanted: dict[TopicPartition, int] = {}
-        self.paused: set[TopicPartition] = set()
-        self.timeout_ms = 0
-        self.commit_requested = False
-
-    def offset(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.wanted.update(offsets)
-
-    def timeout(self, timeout_ms: int) -> None:
-        self.timeout_ms = timeout_ms
-
-    def pause(self, *places: TopicPartition) -> None:
-        self.paused.update(places)
-
-    def resume(self, *places: TopicPartition) -> None:
-        self.paused.difference_update(places)
-
-    def request_commit(self) -> None:
-        self.commit_requested = True
-
-
-class SinkDelivery:
-    """One task of a sink and what carries records from topics to it, at least once; exactly once if it keeps offsets.
+    At least once; exactly once if the task keeps offsets. Partitions come by the group of the consumer (the delivery
+    is its listener), or by `assign`.
 
     Args:
         log: The log that is read.
-        connector: The connector's name; its group is ``connect-`` and the name.
+        consumer: The consumer.
         task: The task, not started yet.
         settings: Its config.
-        converters: The converters.
-        chain: The transformations.
+        pipeline: Converters, transformations and the handling of errors.
+        watcher: Is told of progress.
         on_step: Called after each step; tests raise in it what kills the task.
     """
 
     def __init__(
         self,
         log: TopicLog,
-        connector: str,
+        consumer: Consumer,
         task: SinkTask,
         settings: Mapping[str, str],
-        converters: Converters,
-        chain: TransformationChain,
+        pipeline: Pipeline,
         *,
+        watcher: Watcher | None = None,
         on_step: OnStep = lambda _step: None,
     ) -> None:
-        self.task, self.settings = task, settings
-        self.group = f"connect-{connector}"
-        self._log, self._converters, self._chain, self._on_step = log, converters, chain, on_step
-        self._context = _Context(settings, log)
-        self._positions: dict[TopicPartition, int] = {}
-        self._dirty: set[TopicPartition] = set()
-        self.read = 0
-
-    @property
-    def assignment(self) -> list[TopicPartition]:
-        """The partitions that the task reads."""
-        return sorted(self._positions)
+        self.task, self._settings = task, settings
+        self._consumer, self._pipeline = consumer, pipeline
+        self._steps = SinkSteps(pipeline)
+        self._watcher: Watcher = watcher or Unwatched()
+        self._on_step = on_step
+        self._originals = Originals()
+        tolerance = pipeline.errors.tolerance
+        reports = pipeline.errors.reporter is not None or tolerance.logs or tolerance.all
+        self._reporter = ErrantRecords(pipeline.errors, self._originals) if reports else None
+        self.context = SinkContext(settings, self, log.identity(), self._reporter)
+        self._open: set[TopicPartition] = set()
+        self._seeks: dict[TopicPartition, int] = {}
+        self._batch = SinkBatch()
+        self._waits = False  # the batch comes again
+        self._read: dict[TopicPartition, int] = {}
+        self._delivered: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._failure: BaseException | None = None
+        self._by_hand = False
 
     def start(self) -> None:
         """Start the task, without partitions."""
-        self.task.context = self._context
-        self.task.start(self.settings)
+        self.task.context = self.context
+        self.task.start(self._settings)
 
-    def stop(self) -> None:
-        """Commit, close the partitions and stop the task."""
-        self.assign(())
-        self.task.stop()
-        self._chain.close()
+    def deliver(self, most: int = 500, timeout_s: float = 0.0) -> Sequence[SinkRecord]:
+        """Read the next records and put them; returns what the task was given.
 
-    def assign(self, places: Iterable[TopicPartition]) -> None:
-        """Give the task other partitions: those that go are committed and closed, those that come are opened."""
-        target = set(places)
-        gone = sorted(set(self._positions) - target)
-        if gone:
-            self.commit()
-            self.task.close(gone)
-            for place in gone:
-                del self._positions[place]
-                self._dirty.discard(place)
-        come = sorted(target - set(self._positions))
-        committed = self._log.committed_offsets(self.group) if come else {}
-        for place in come:
-            known = committed.get(place)
-            self._positions[place] = (
-                self._log.beginning_offset(place.topic, place.partition) if known is None else known
-            )
-        self._context.assignment = frozenset(self._positions)
-        if come:
-            self.task.open(come)
-            self._move()
-
-    def deliver(self, most: int = 500) -> list[SinkRecord]:
-        """Read the next records of all partitions and put them; returns what the task was given.
+        Args:
+            most: The number of records, at most.
+            timeout_s: The time to wait for records if there are none.
 
         Raises:
+            RetriableError: The task will take the same records again later.
             ConnectError: A converter, a transformation or the task fails.
         """
-        records: list[SinkRecord] = []
-        following = dict(self._positions)
-        for place in self.assignment:
-            if place in self._context.paused or len(records) >= most:
-                continue
-            fetched = self._log.read(place.topic, place.partition, self._positions[place], most - len(records))
-            records += [self._converters.decode(place, row) for row in fetched.records.to_pylist()]
-            following[place] = fetched.next_offset
-        made = [kept for record in records if (kept := self._chain.apply(record)) is not None]
-        self._on_step(Step.READ)
-        try:
-            self.task.put(made)
-        except RetriableError:
-            return []  # the positions stay, so the same records come again
-        self._on_step(Step.PUT)
-        self._dirty |= {place for place, offset in following.items() if offset != self._positions[place]}
-        self._positions = following
-        self.read += len(records)
-        self._move()
-        return made
+        if self._waits:
+            self._stay()
+        else:
+            self._seek()
+            made: Incoming = []
+            for place, batch in self._poll(timeout_s, most):
+                if place in self._seeks or place not in self._open:
+                    continue  # it goes on elsewhere
+                self._read[place] = batch.column("offset")[-1].as_py() + 1
+                self._originals.add(place, batch)
+                self._watcher.uses(place.topic)
+                made += self._steps.convert(place, batch)
+            self._batch = SinkBatch(made)
+            self._on_step(Step.READ)
+        self._raise_failure()
+        return self._put()
 
-    def commit(self) -> Mapping[TopicPartition, int]:
-        """Let the task flush, and commit the group's offsets of what it has written; returns them."""
-        if not self._dirty:
+    def idle(self, timeout_s: float) -> None:
+        """Stay in the group while the task is paused."""
+        self._consumer.pause(self._consumer.assignment())
+        self._poll_nothing(timeout_s)
+        self._raise_failure()
+
+    def wake(self) -> None:
+        """Read on after a pause."""
+        self._consumer.resume(self._consumer.assignment())
+
+    def commit(self, places: Collection[TopicPartition] | None = None) -> Mapping[TopicPartition, int]:
+        """Commit the offsets that the task agrees to, of these partitions or of all; returns them."""
+        self.context.commit_requested = False
+        chosen = {p: o for p, o in self._delivered.items() if places is None or p in places}
+        if not chosen:
             return {}
-        ready = self.task.pre_commit({place: self._positions[place] for place in sorted(self._dirty)})
+        agreed = self.task.pre_commit(dict(chosen))
         self._on_step(Step.FLUSHED)
-        if ready:
-            self._log.commit_offsets(self.group, dict(ready))
-        self._dirty -= {place for place, offset in ready.items() if offset == self._positions.get(place)}
-        self._context.commit_requested = False
+        safe = {p: min(o, self._read.get(p, o)) for p, o in agreed.items() if p in self._open}
+        new = {place: offset for place, offset in safe.items() if self._committed.get(place) != offset}
+        if new:
+            self._consumer.commit(new)
+            self._committed.update(new)
         self._on_step(Step.COMMITTED)
-        return ready
+        return new
+
+    def stop(self, *, failed: bool = False) -> None:
+        """Commit what was delivered, unless a partition could not be opened; stop the task; leave the group."""
+        self._batch, self._waits = SinkBatch(), False
+        try:
+            if self._open and not (failed and self._failure is not None):
+                self._give_up(tuple(self._open), lost=False)
+                if not failed:
+                    self._raise_failure()
+        finally:
+            try:
+                self.task.stop()
+            finally:
+                self._consumer.close()
+                self._pipeline.close()
 
     def behind(self) -> int:
         """The number of offsets that are not read yet."""
-        ends = {place: self._log.end_offset(place.topic, place.partition) for place in self._positions}
-        return sum(max(end - self._positions[place], 0) for place, end in ends.items())
+        ends = self._consumer.end_offsets(self._open) if self._open else {}
+        left = sum(max(end - self._consumer.position(place), 0) for place, end in ends.items())
+        return left + (len(self._batch) if self._waits else 0)
 
-    def _move(self) -> None:
-        """Go to the offsets that the task has asked for."""
-        wanted: Sequence[tuple[TopicPartition, int]] = list(self._context.wanted.items())
-        self._context.wanted.clear()
-        for place, offset in wanted:
-            if place in self._positions:
-                self._positions[place] = offset
-                self._dirty.add(place)
+    # Partitions
+
+    @property
+    def assignment(self) -> Collection[TopicPartition]:
+        """The partitions that the task reads."""
+        return sorted(self._open)
+
+    def assign(self, places: Iterable[TopicPartition]) -> None:
+        """Give the task other partitions: those that go are committed and closed, those that come are opened."""
+        self._by_hand = True
+        target = set(places)
+        self._give_up(self._open - target, lost=False)
+        self._raise_failure()
+        kept = {place: self._consumer.position(place) for place in self._open}
+        come = sorted(target - self._open)
+        if come or len(kept) < len(self._consumer.assignment()):
+            known = self._consumer.committed(come)
+            first = self._consumer.beginning_offsets(come) if come else {}
+            self._consumer.assign({**kept, **{place: known.get(place, first[place]) for place in come}})
+        if come:
+            self.on_assigned(come)
+            self._raise_failure()
+
+    def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Open partitions that the group has assigned."""
+        try:
+            self._open |= set(partitions)
+            self.task.open(list(partitions))
+        except Exception as error:  # noqa: BLE001 - raised by the next step
+            self._failure = error
+
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit and close partitions that the group takes away."""
+        self._give_up(partitions, lost=False)
+
+    def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        """Close partitions that another member has by now."""
+        self._give_up(partitions, lost=True)
+
+    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets on, from the next poll."""
+        self._seeks.update(offsets)
+
+    def pause(self, places: Collection[TopicPartition]) -> None:
+        """Read these partitions no further."""
+        self._consumer.pause(places)
+
+    def resume(self, places: Collection[TopicPartition]) -> None:
+        """Read these partitions again."""
+        self._consumer.resume(places)
+
+    def _give_up(self, places: Collection[TopicPartition], *, lost: bool) -> None:
+        gone = [place for place in sorted(places) if place in self._open]
+        if not gone:
+            return
+        try:
+            if not lost:
+                self.commit(gone)
+            self.task.close(gone)
+        except Exception as error:  # noqa: BLE001 - raised by the next step
+            self._failure = error
+        self._open -= set(gone)
+        self._batch = self._batch.without([(place.topic, place.partition) for place in gone])
+        for place in gone:
+            for table in (self._read, self._delivered, self._committed, self._seeks):
+                table.pop(place, None)
+
+    def _seek(self) -> None:
+        for place in [place for place in self._seeks if place in self._consumer.assignment()]:
+            offset = self._seeks.pop(place)
+            self._consumer.seek(place, offset)
+            self._read[place] = self._delivered[place] = offset
+
+    def _stay(self) -> None:
+        """Let the group see that the member lives, while the task is to take the same records again."""
+        places = self._consumer.assignment() - self._consumer.paused()
+        self._consumer.pause(places)
+        self._poll_nothing(0)
+        self._consumer.resume(places & self._consumer.assignment())
+
+    def _poll(self, timeout_s: float, most: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+        if self._by_hand and not self._open:
+            return []
+        return self._consumer.poll_batches(timeout_s, most)
+
+    def _poll_nothing(self, timeout_s: float) -> None:
+        """Poll while all is paused; what was on its way all the same is read again."""
+        for place, batch in self._poll(timeout_s, 500):
+            self._seeks.setdefault(place, batch.column("offset")[0].as_py())
+
+    def _raise_failure(self) -> None:
+        failure = self._failure
+        if failure is not None:
+            raise failure
+
+    # Records
+
+    def _put(self) -> Sequence[SinkRecord]:
+        try:
+            failed = self._put_batch()
+        except RetriableError:
+            self._waits = True
+            raise
+        self._on_step(Step.PUT)
+        for each in failed:
+            self._watcher.count(-1, f"a record could not be put: {each.error}")
+        done, self._batch, self._waits = self._batch, SinkBatch(), False
+        self._watcher.count(len(done))
+        self._originals.clear()
+        self._delivered.update(self._read)
+        return done
+
+    def _put_batch(self) -> Sequence[FailedPut]:
+        """Put the batch; if errors are tolerated, record by record after a failure. Those that fail are reported."""
+        try:
+            self.task.put(self._batch)
+        except RetriableError:
+            raise
+        except Exception as error:
+            tolerant = self._reporter if self._pipeline.errors.tolerance.all else None
+            failed = put_by_record(self.task.put, self._batch, error) if tolerant is not None else None
+            if failed is None or tolerant is None:
+                raise ConnectError(NOT_PUT) from error
+            for each in failed:
+                tolerant.report(each.record, each.error)
+            return failed
+        return ()

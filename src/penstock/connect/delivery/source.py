@@ -1,117 +1,204 @@
-"""Delivery of a source's task: poll, transform, convert, and one transaction of records and source offsets."""
+"""Delivery of a source's task: poll, transform, convert, and write records with the offsets behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from penstock.clock import unix_ms
-from penstock.connect.api import OffsetReader, SourceTask, TransactionContext
-from penstock.connect.data import RetriableError, SourceRecord
-from penstock.connect.delivery.conversion import Converters, Encoded, batches_of
+from penstock.connect.api import SourceTask
+from penstock.connect.data import SourceBatch, SourceRecord
+from penstock.connect.data.stored_offsets import offset_record
+from penstock.connect.delivery.boundaries import Boundary
+from penstock.connect.delivery.errors import NOT_SENT
+from penstock.connect.delivery.outgoing import Converted, SourceSteps
 from penstock.connect.delivery.steps import OnStep, Step
-from penstock.connect.delivery.stored_offsets import StoredOffsets, ensure_topic
-from penstock.connect.plugins import TransformationChain
-from penstock.log.base import TopicLog
+from penstock.connect.delivery.topic_creation import TopicCreation
+from penstock.connect.delivery.writing import RecordWriter, Write
+from penstock.errors import ConnectError, PenstockError
+from penstock.log import Delivery
 
-__all__ = ["SourceDelivery"]
-
-Position = tuple[Mapping[str, Any], Mapping[str, Any] | None]  # a source partition and its offset
+__all__ = ["SourceDelivery", "Unwatched", "Watcher"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
-    settings: Mapping[str, str]
-    offset_reader: OffsetReader
-    transaction_context: TransactionContext | None = None
+class Watcher(Protocol):
+    """Is told of the progress of a task."""
+
+    def uses(self, topic: str) -> None:
+        """The task reads or writes a topic."""
+        ...
+
+    def count(self, records: int, error: str | None = None) -> None:
+        """Records were delivered, or an error was tolerated."""
+        ...
+
+
+class Unwatched:
+    """A `Watcher` that counts records.
+
+    Attributes:
+        records: The number of records that were delivered.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+
+    def uses(self, topic: str) -> None:
+        """Nobody asks."""
+
+    def count(self, records: int, error: str | None = None) -> None:  # noqa: ARG002 - errors are tolerated
+        """Count records."""
+        self.records += max(records, 0)
 
 
 class SourceDelivery:
-    """One task of a source and what carries its records to topics, exactly once.
+    """A source's task, and what carries its records to topics: in a worker, in a process of its own, in tests.
 
     Args:
-        log: The log that is written to.
-        identity: The name of the connector and the number of the task.
-        task: The task, not started yet.
-        settings: Its config.
-        converters: The converters.
-        chain: The transformations.
-        on_step: Called after each step of `deliver`; tests raise in it what kills the task.
+        connector: The connector's name, under which its offsets are stored.
+        task: The task, which has a context.
+        steps: Transformations and converters.
+        writer: Writes records and offsets.
+        creation: Creates topics.
+        boundary: The ends of transactions.
+        watcher: Is told of progress.
+        on_step: Called after each step; tests raise in it what kills the task.
     """
 
     def __init__(
         self,
-        log: TopicLog,
-        identity: tuple[str, int],
+        connector: str,
         task: SourceTask,
-        settings: Mapping[str, str],
-        converters: Converters,
-        chain: TransformationChain,
+        steps: SourceSteps,
+        writer: RecordWriter,
+        creation: TopicCreation,
         *,
+        boundary: Boundary | None = None,
+        watcher: Watcher | None = None,
         on_step: OnStep = lambda _step: None,
-        clock_ms: Callable[[], int] = unix_ms,
     ) -> None:
-        self.task, self.settings = task, settings
-        self.offsets = StoredOffsets(log, identity[0])
-        self._log = log
-        self._id = f"connect-{identity[0]}-{identity[1]}"
-        self._converters, self._chain = converters, chain
-        self._on_step, self._clock_ms = on_step, clock_ms
-        self._turn = identity[1]
-        self.written = 0
+        self.task = task
+        self._connector = connector
+        self._steps, self._writer, self._creation = steps, writer, creation
+        self._boundary = boundary or Boundary()
+        self._watcher: Watcher = watcher or Unwatched()
+        self._on_step = on_step
+        self._acknowledges = type(task).commit_record is not SourceTask.commit_record
+        self._pending: list[Converted] = []
 
-    def start(self) -> None:
-        """Start the task at its stored offsets."""
-        self.task.context = _Context(self.settings, self.offsets)
-        self.task.start(self.settings)
-
-    def stop(self) -> None:
-        """Stop the task."""
-        self.task.stop()
-        self._chain.close()
-
-    def deliver(self) -> list[SourceRecord]:
-        """Poll once, and write what comes; returns what the task returned.
+    def deliver(self) -> Sequence[SourceRecord]:
+        """Poll once, and write what is due; returns what the task returned.
 
         Raises:
-            ConnectError: The task, a transformation or a converter fails: nothing of the batch is written.
+            RetriableError: The task has nothing for now.
+            ConnectError: The task, a transformation, a converter or the log fails; what was complete is written.
         """
-        try:
-            polled = list(self.task.poll() or ())
-        except RetriableError:
-            return []
+        records = self.task.poll()
         self._on_step(Step.POLLED)
-        if not polled:
-            return []
-        kept = [(record, made) for record in polled if (made := self._chain.apply(record)) is not None]
-        encoded = [self._converters.encode(made, self._clock_ms()) for _, made in kept]
-        self._on_step(Step.CONVERTED)
-        self._write(encoded, _offsets(polled))
+        if records:
+            self._take(records)
+        more = isinstance(records, SourceBatch) and records.more
+        if self._pending and self._boundary.is_due(more=more, pending=sum(len(p.records) for p in self._pending)):
+            self.commit()
+        return records or ()
+
+    def finish(self) -> None:
+        """Write what is pending, at a clean end."""
+        if self._pending and self._boundary.commits_at_end:
+            self.commit()
+
+    def commit(self) -> None:
+        """Write what is pending, with the offsets behind it.
+
+        Raises:
+            ConnectError: It cannot be written.
+        """
+        pending, self._pending = self._pending, []
+        self._boundary.committed()
+        outgoing = [each for made in pending for each in made.outgoing]
+        topics = list(dict.fromkeys(each.topic for each in outgoing))
+        count = sum(made.written for made in pending)
+        written: Write | None = None
+        if count:
+            for topic in topics:
+                self._creation.ensure(topic)
+            try:
+                written = self._writer.prepare(outgoing, list(self._offsets(pending).items()))
+                self._on_step(Step.WRITTEN)
+                self._writer.write(written)
+            except PenstockError as error:
+                raise ConnectError(NOT_SENT) from error
         self._on_step(Step.COMMITTED)
-        for record in polled:
-            self.task.commit_record(record, None)
+        if self._acknowledges:
+            for made in pending:
+                self._acknowledge(made, written)
         self.task.commit()
-        return polled
+        for topic in topics:
+            self._watcher.uses(topic)
+        if count:
+            self._watcher.count(count)
 
-    def _write(self, records: list[Encoded], offsets: Sequence[Position]) -> None:
-        default = int(self.settings.get("topic.creation.default.partitions", "1"))
-        partitions = {topic: ensure_topic(self._log, topic, default) for topic in {r.topic for r in records}}
-        with self._log.transaction(self._id) as transaction:
-            for place, batch in batches_of(records, partitions, self._turn):
-                transaction.append(place.topic, place.partition, batch)
-            self.offsets.write(transaction, offsets)
-            self._on_step(Step.WRITTEN)
-        self._turn += 1
-        self.written += len(records)
+    def _take(self, records: Sequence[SourceRecord]) -> None:
+        if self._boundary.context is None:
+            self._add(records)
+            return
+        for record in records:
+            self._add([record])
+            self._end(self._boundary.after(record))
+        self._end(self._boundary.after_batch())
+
+    def _end(self, ending: str | None) -> None:
+        if ending == "commit":
+            self.commit()
+        elif ending == "abort":
+            self._pending.clear()
+
+    def _add(self, records: Sequence[SourceRecord]) -> None:
+        made = self._steps.convert(records)
+        for _ in range(made.skipped):
+            self._watcher.count(0, "a record was skipped")
+        if made.records:
+            self._pending.append(made)
+        if made.failure is not None:
+            self.finish()  # what stands before the record that fails
+            raise made.failure
+        self._on_step(Step.CONVERTED)
+
+    def _offsets(self, pending: Sequence[Converted]) -> dict[bytes, bytes | None]:
+        """The last offset of each source partition, of the records that are written, as the topic holds it."""
+        last: dict[int, SourceRecord] = {}
+        for made in pending:
+            for record in _last_records(made):
+                last.pop(id(record.source_partition), None)
+                last[id(record.source_partition)] = record
+        return dict(
+            offset_record(self._connector, record.source_partition, record.source_offset)
+            for record in last.values()
+            if record.source_partition is not None
+        )
+
+    def _acknowledge(self, made: Converted, written: Write | None) -> None:
+        now_ms = unix_ms()
+        found: dict[str, Iterator[Delivery]] = {}
+        if written is not None:
+            found = {each.topic: iter(written.deliveries(each, now_ms)) for each in made.outgoing}
+        dropped = set(made.dropped)
+        topics = iter(made.topics) if made.topics else None
+        only = next(iter(found.values()), None)
+        for row, record in enumerate(made.records):
+            delivery: Delivery | None = None
+            if row not in dropped:
+                chosen = only if topics is None else found.get(next(topics))
+                delivery = None if chosen is None else next(chosen)
+            self.task.commit_record(record, delivery)
 
 
-def _offsets(polled: Sequence[SourceRecord]) -> list[Position]:
-    """The last offset of each source partition; that of a record which a transformation drops counts too."""
-    last: dict[str, Position] = {}
-    for record in polled:
-        if record.source_partition is not None:
-            name = repr(sorted(record.source_partition.items(), key=lambda item: item[0]))
-            last.pop(name, None)
-            last[name] = (record.source_partition, record.source_offset)
-    return list(last.values())
+def _last_records(made: Converted) -> Iterator[SourceRecord]:
+    """The records of which one may be the last of its source partition."""
+    if isinstance(made.records, SourceBatch) and not made.dropped:
+        yield made.records[-1]
+        return
+    dropped = set(made.dropped)
+    for row, record in enumerate(made.records):
+        if row not in dropped:
+            yield record

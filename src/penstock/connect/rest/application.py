@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from penstock.connect.delivery.traces import error_message
 from penstock.connect.rest.forwarding import forwarded
 from penstock.connect.rest.messages import JSON, Answer, Call
 from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders
 from penstock.connect.rest.routing import Route, find_route, is_ambiguous, routes
-from penstock.connect.tasks.traces import error_message
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError

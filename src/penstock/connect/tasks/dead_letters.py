@@ -8,9 +8,9 @@ from typing import Any
 
 from penstock.connect.connectors.http import plain
 from penstock.connect.data import SourceRecord, java_name
-from penstock.connect.tasks.errors import FailedRecord, ensure_topic
+from penstock.connect.delivery.errors import FailedRecord, ensure_topic
+from penstock.connect.delivery.traces import error_message, trace_text
 from penstock.connect.tasks.parts import TaskParts
-from penstock.connect.tasks.traces import error_message, trace_text
 from penstock.log import Producer
 from penstock.log.base import TopicLog
 

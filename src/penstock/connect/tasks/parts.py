@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from penstock.connect.connectors import known_plugins
 from penstock.connect.converters import Converter
 from penstock.connect.converters.converter import Role
+from penstock.connect.delivery import Converters
 from penstock.connect.plugins import Plugin, Plugins
 from penstock.connect.settings.providers import config_providers
 from penstock.connect.settings.worker_config import Mode, WorkerConfig, known_client_settings
@@ -73,7 +74,11 @@ class TaskLink(Protocol):
 
 def transactional_id(worker: WorkerConfig, task: TaskId) -> str:
     """The transactional id of a source's task, as Kafka Connect forms it."""
-    return f"{worker.given.get('group.id', 'standalone')}-{task[0]}-{task[1]}"
+    return f"{_group(worker)}-{task[0]}-{task[1]}"
+
+
+def _group(worker: WorkerConfig) -> str:
+    return worker.given.get("group.id") or "standalone"
 
 
 @lru_cache(maxsize=8)
@@ -109,6 +114,15 @@ class TaskParts:
     def transactional_id(self) -> str:
         """The id of the task's transactions, by which a newer run fences the ones before."""
         return transactional_id(self.worker, self.spec.task)
+
+    @property
+    def group(self) -> str:
+        """The group of workers, with which the ids of transactions begin."""
+        return _group(self.worker)
+
+    def converters(self) -> Converters:
+        """The converters of the connector, configured."""
+        return Converters(*(self.converter(f"{role}.converter") for role in ("key", "value", "header")))
 
     def open_log(self, client: str) -> TopicLog:
         """Open the log with the connector's own settings of a client: ``producer``, ``consumer`` or ``admin``."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from penstock.connect.delivery.traces import trace_text
 from penstock.connect.plugins import PluginKind
 from penstock.connect.tasks.parts import TaskLink, TaskParts, TaskSpec
 from penstock.connect.tasks.sink_run import SinkRun
 from penstock.connect.tasks.source_run import SourceRun
-from penstock.connect.tasks.traces import trace_text
 from penstock.errors import PenstockError
 
 __all__ = ["run_task"]

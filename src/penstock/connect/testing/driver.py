@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 from penstock.clock import unix_ms
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
-from penstock.connect.data import Header, Headers, SinkRecord, SourceRecord
-from penstock.connect.delivery import Converters, SinkDelivery, SourceDelivery, Step
+from penstock.connect.data import Header, Headers, RetriableError, SinkRecord, SourceRecord
+from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step
 from penstock.connect.delivery.conversion import batches_of
 from penstock.connect.delivery.running import PLAIN_CONVERTERS, topics_of
+from penstock.connect.delivery.single import SingleSource, plainly, single_sink
 from penstock.connect.delivery.stored_offsets import ensure_topic
 from penstock.connect.functions.loading import installed_plugins, plugin_of
-from penstock.connect.plugins import Plugins, transformation_chain
+from penstock.connect.plugins import Plugins
 from penstock.errors import ConfigError
 from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
 from penstock.log.open import open_log
@@ -131,7 +132,10 @@ class ConnectTestDriver:
         def put() -> list[SinkRecord]:
             found: list[SinkRecord] = []
             for task in self.sinks:
-                found += task.deliver()
+                try:
+                    found += task.deliver()
+                except RetriableError:
+                    continue
                 if commit:
                     task.commit()
             return found
@@ -180,7 +184,7 @@ class ConnectTestDriver:
 
     def _start(self) -> None:
         self.connector = self._make()
-        self.sources: list[SourceDelivery] = []
+        self.sources: list[SingleSource] = []
         self.sinks: list[SinkDelivery] = []
         self.connector.start(self.config)
         if self.is_sink:
@@ -190,22 +194,21 @@ class ConnectTestDriver:
             task = self.connector.task_class()
             if not isinstance(task, SourceTask):
                 raise ConfigError(f"{type(task).__name__} is not a task of a source")
-            chain = transformation_chain(self.config, self.plugins)
-            identity = (self.name, number)
-            made = SourceDelivery(
-                self.log, identity, task, {**self.config, **settings}, self.converters, chain, on_step=self._at
-            )
+            own = {**self.config, **settings}
+            made = SingleSource(self.log, (self.name, number), task, own, self._pipeline(own), on_step=self._at)
             made.start()
             self.sources.append(made)
+
+    def _pipeline(self, settings: Mapping[str, str]) -> Pipeline:
+        return Pipeline.of(settings, self.plugins, PLAIN_CONVERTERS)
 
     def _add_sinks(self, tasks: int) -> None:
         for settings in self.connector.task_configs(tasks)[len(self.sinks) :]:
             task = self.connector.task_class()
             if not isinstance(task, SinkTask):
                 raise ConfigError(f"{type(task).__name__} is not a task of a sink")
-            chain = transformation_chain(self.config, self.plugins)
             own = {**self.config, **settings}
-            made = SinkDelivery(self.log, self.name, task, own, self.converters, chain, on_step=self._at)
+            made = single_sink(self.log, task, own, self._pipeline(own), on_step=self._at)
             made.start()
             self.sinks.append(made)
         self._share()
@@ -232,7 +235,8 @@ class ConnectTestDriver:
     def _dying(self, crash: Step | None, work: Callable[[], T], nothing: T) -> T:
         self._crash = crash
         try:
-            return work()
+            with plainly():
+                return work()
         except _Killed:
             self._crash = None
             self._start()  # no stop, no close: the process is gone

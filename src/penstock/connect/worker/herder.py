@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from penstock.connect.delivery.traces import trace_text
 from penstock.connect.plugins import PluginKind, Plugins
 from penstock.connect.settings.providers import Providers, config_providers
 from penstock.connect.settings.worker_config import WorkerConfig
@@ -17,7 +18,6 @@ from penstock.connect.storage.offset_store import OffsetStore
 from penstock.connect.storage.status_store import Status, StatusStore
 from penstock.connect.tasks.handles import TaskHandle
 from penstock.connect.tasks.parts import TaskSpec, plugins_of
-from penstock.connect.tasks.traces import trace_text
 from penstock.connect.worker.loggers import Loggers
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.restarts import TaskRestarts

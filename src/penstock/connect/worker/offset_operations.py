@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.connect.api import SinkConnector, SourceConnector
 from penstock.connect.data import SettingError
+from penstock.connect.delivery.traces import error_message
 from penstock.connect.plugins import PluginKind
-from penstock.connect.tasks.traces import error_message
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
 from penstock.errors import PenstockError

@@ -45,6 +45,7 @@ class EmbeddedThreadProducer:
         self._parts: list[Part] = []
         self._following: dict[TopicPartition, int] = {}
         self.pending_bytes = 0
+        self.firsts: Mapping[TopicPartition, int] = {}
 
     def send(self, parts: Sequence[Part]) -> None:
         """Collect records for the next commit; at least once: write them.
@@ -97,7 +98,8 @@ class EmbeddedThreadProducer:
     ) -> dict[TopicPartition, int]:
         refused: dict[int, object] = {}
         with self._log.transaction(self._writer.transactional_id, self._epoch) as transaction:
-            transaction.require_lease(*self._writer.lease)
+            if self._writer.lease is not None:
+                transaction.require_lease(*self._writer.lease)
             for number, part in enumerate(parts):
                 try:
                     transaction.append(*part)
@@ -108,4 +110,5 @@ class EmbeddedThreadProducer:
                 last.facts["refused"] = refused
                 raise last
             transaction.commit_with_metadata(self._writer.application, offsets)
+        self.firsts = transaction.first_offsets
         return transaction.following

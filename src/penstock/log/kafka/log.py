@@ -166,7 +166,8 @@ class KafkaLog(KafkaCore):
         Raises:
             FencedError: A newer instance of the application has taken over.
         """
-        return KafkaThreadProducer(self, writer, lambda: self._leases.check(*writer.lease))
+        lease = writer.lease
+        return KafkaThreadProducer(self, writer, lambda: None if lease is None else self._leases.check(*lease))
 
     def settled_ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Wait until all that has been written to these partitions is committed or aborted; return their ends.

@@ -67,6 +67,7 @@ class KafkaThreadProducer:
         self._following: dict[TopicPartition, int] = {}
         self._error: BaseException | None = None
         self.pending_bytes = 0
+        self.firsts: Mapping[TopicPartition, int] = {}
         try:
             check_lease()  # before, so that a zombie seldom fences a newer producer
             self._persist(lambda: self._init(self._timeouts.least_ms), "initialising")
@@ -174,6 +175,7 @@ class KafkaThreadProducer:
         if needed > self._transactions.timeout_ms:
             self._persist(lambda: self._init(needed, again=True), "initialising")
         following = self._transactions.write(parts, offsets)
+        self.firsts = self._transactions.firsts
         try:
             self._persist(self._transactions.end, "committing")
         except LogError as error:
@@ -252,6 +254,7 @@ class KafkaThreadProducer:
             raise
         parts, self._parts = self._parts, []
         self._following |= written.following
+        self.firsts = written.offsets
         places = {TopicPartition(topic, partition) for topic, partition, records in parts if records.num_rows}
         if unknown := places - written.following.keys():
             # The answer to an earlier attempt was lost, and the broker does not remember the offset any more.

@@ -64,6 +64,7 @@ class ThreadTransactions:
         self._ended_s = 0.0  # when the coordinator has answered the end of the last transaction
         self._has_begun = False  # the coordinator has the transaction as this producer's
         self._sequences: dict[TopicPartition, int] = {}
+        self.firsts: Mapping[TopicPartition, int] = {}  # of the last write: first offsets
 
     def init(self, timeout_ms: int, *, again: bool = False) -> None:
         """Take over the transactional id, and abort the open transaction of an earlier producer.
@@ -113,6 +114,7 @@ class ThreadTransactions:
                 if error.args[0].code() != KafkaError.CONCURRENT_TRANSACTIONS or time.monotonic() > deadline:
                     raise
             else:
+                self.firsts = batches.offsets
                 return batches.following
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)

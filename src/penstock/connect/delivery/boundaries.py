@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from penstock.connect.data import SourceRecord
-from penstock.connect.settings.worker_config import WorkerConfig
 from penstock.errors import ConnectError
 
 __all__ = ["Boundary", "boundary_of"]
 
 Ending = Literal["commit", "abort"] | None
+_MOST_PENDING = 16_000
 
 
 class Boundary:
@@ -21,8 +21,13 @@ class Boundary:
     context: _Transactions | None = None
     commits_at_end = True
 
-    def is_due(self, *, polled: bool) -> bool:  # noqa: ARG002 - at any time
-        """Whether what is pending is to be committed now."""
+    def is_due(self, *, more: bool, pending: int) -> bool:  # noqa: ARG002 - at any time
+        """Whether what is pending is to be committed now.
+
+        Args:
+            more: The next poll returns records at once.
+            pending: The number of records that are pending.
+        """
         return True
 
     def after(self, record: SourceRecord) -> Ending:  # noqa: ARG002 - no matter which
@@ -37,6 +42,13 @@ class Boundary:
         """Note a commit."""
 
 
+class _Drained(Boundary):
+    """A transaction at each poll, or at the last of some that follow each other without a pause: the default."""
+
+    def is_due(self, *, more: bool, pending: int) -> bool:
+        return not more or pending >= _MOST_PENDING
+
+
 class _Interval(Boundary):
     """A transaction after each interval: ``transaction.boundary=interval``."""
 
@@ -44,7 +56,7 @@ class _Interval(Boundary):
         self._seconds = seconds
         self._due = time.monotonic() + seconds
 
-    def is_due(self, *, polled: bool) -> bool:  # noqa: ARG002 - the time alone counts
+    def is_due(self, *, more: bool, pending: int) -> bool:  # noqa: ARG002 - the time alone counts
         return time.monotonic() >= self._due
 
     def committed(self) -> None:
@@ -95,7 +107,7 @@ class _ByConnector(Boundary):
         self._transactions = _Transactions()
         self.context = self._transactions
 
-    def is_due(self, *, polled: bool) -> bool:  # noqa: ARG002 - the connector alone decides
+    def is_due(self, *, more: bool, pending: int) -> bool:  # noqa: ARG002 - the connector alone decides
         return False
 
     def after(self, record: SourceRecord) -> Ending:
@@ -105,12 +117,18 @@ class _ByConnector(Boundary):
         return self._transactions.take_batch()
 
 
-def boundary_of(config: Mapping[str, str | None], worker: WorkerConfig) -> Boundary:
-    """The boundary that a connector's config asks for."""
-    match (config.get("transaction.boundary") or "poll").strip().lower():
+def boundary_of(config: Mapping[str, str | None], flush_ms: int = 60_000) -> Boundary:
+    """The boundary that a connector's config asks for.
+
+    Args:
+        config: The connector's config.
+        flush_ms: The interval of commits unless the config has one (``offset.flush.interval.ms``).
+    """
+    match (config.get("transaction.boundary") or "").strip().lower():
         case "interval":
-            own = config.get("transaction.boundary.interval.ms")
-            return _Interval(int(own or worker["offset.flush.interval.ms"]) / 1000)
+            return _Interval(int(config.get("transaction.boundary.interval.ms") or flush_ms) / 1000)
         case "connector":
             return _ByConnector()
-    return Boundary()
+        case "poll":
+            return Boundary()
+    return _Drained()

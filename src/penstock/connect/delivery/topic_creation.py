@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.connect.tasks.errors import ensure_topic
+from penstock.connect.delivery.errors import ensure_topic
 from penstock.java_text.regex import compile_java
 from penstock.log.base import TopicLog
 

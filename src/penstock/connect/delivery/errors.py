@@ -8,18 +8,30 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from penstock.connect.data import RetriableError, SinkRecord
-from penstock.connect.tasks.traces import error_message
+from penstock.connect.delivery.traces import error_message
 from penstock.errors import ConnectError, PenstockError, ProductionError, TopicExistsError, UnknownTopicError
 from penstock.log import ConsumerRecord
 from penstock.log.base import TopicLog
 
-__all__ = ["ErrantRecords", "ErrorHandler", "FailedRecord", "Tolerance", "ensure_topic"]
+__all__ = [
+    "EXCEEDED",
+    "NOT_PUT",
+    "NOT_SENT",
+    "ErrantRecords",
+    "ErrorHandler",
+    "FailedRecord",
+    "Tolerance",
+    "ensure_topic",
+]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+EXCEEDED = "Tolerance exceeded in error handler"
+NOT_SENT = "Unrecoverable exception from producer send callback"
+NOT_PUT = "Exiting WorkerSinkTask due to unrecoverable exception."
 _FIRST_DELAY_S = 0.3
 _FOREVER = -1
 _TASK_PUT, _SINK_TASK = "TASK_PUT", "org.apache.kafka.connect.sink.SinkTask"
@@ -111,12 +123,31 @@ class ErrorHandler:
             ConnectError: It failed, and errors are not tolerated.
         """
         try:
-            return True, self._tried(operation)
-        except Exception as error:
-            self.failed(FailedRecord(*step, error, record, shown))
-            if not self.tolerance.all:
-                raise ConnectError("Tolerance exceeded in error handler") from error
-            return False, None
+            return True, operation()
+        except Exception as error:  # noqa: BLE001 - whatever a plugin raises
+            return self.after(error, step, operation, record, shown)
+
+    def after(
+        self,
+        error: Exception,
+        step: tuple[str, str],
+        operation: Callable[[], T],
+        record: ConsumerRecord | None,
+        shown: object = None,
+    ) -> tuple[bool, T | None]:
+        """Go on after a step has failed: try it again if the error and the settings say so, or report the record.
+
+        Returns and raises what `run` does.
+        """
+        try:
+            if isinstance(error, RetriableError):
+                return True, self._tried_again(operation, error)
+        except Exception as later:  # noqa: BLE001 - the last of its errors counts
+            error = later
+        self.failed(FailedRecord(*step, error, record, shown))
+        if not self.tolerance.all:
+            raise ConnectError(EXCEEDED) from error
+        return False, None
 
     def failed(self, failed: FailedRecord) -> None:
         """Report a record that failed."""
@@ -131,26 +162,33 @@ class ErrorHandler:
         if self.tolerance.all:
             self.tolerated += 1
 
-    def _tried(self, operation: Callable[[], T]) -> T:
+    def _tried_again(self, operation: Callable[[], T], error: RetriableError) -> T:
         began, delay = time.monotonic(), _FIRST_DELAY_S
         while True:
+            limit = self.tolerance.retry_ms
+            if limit == 0 or (limit != _FOREVER and (time.monotonic() - began) * 1000 >= limit):
+                raise error
+            self._wait(delay)
+            most = self.tolerance.most_delay_ms / 1000
+            delay = min(delay * 2, most) if delay * 2 < most else most * (0.5 + random.random() / 2)  # noqa: S311
             try:
                 return operation()
-            except RetriableError:
-                limit = self.tolerance.retry_ms
-                if limit == 0 or (limit != _FOREVER and (time.monotonic() - began) * 1000 >= limit):
-                    raise
-                self._wait(delay)
-                most = self.tolerance.most_delay_ms / 1000
-                delay = min(delay * 2, most) if delay * 2 < most else most * (0.5 + random.random() / 2)  # noqa: S311
+            except RetriableError as again:
+                error = again
+
+
+class Originals(Protocol):
+    """Finds records as they were read from a topic."""
+
+    def get(self, where: tuple[str | None, int | None, int | None], /) -> ConsumerRecord | None:
+        """The record of a topic, partition and offset."""
+        ...
 
 
 class ErrantRecords:
     """The reporter of a sink's task: an `ErrantRecordReporter`."""
 
-    def __init__(
-        self, handler: ErrorHandler, originals: Mapping[tuple[str | None, int | None, int | None], Any]
-    ) -> None:
+    def __init__(self, handler: ErrorHandler, originals: Originals) -> None:
         self._handler = handler
         self._originals = originals
 
@@ -164,7 +202,7 @@ class ErrantRecords:
         self._handler.failed(FailedRecord(_TASK_PUT, _SINK_TASK, error, self._originals.get(place), record))
         done: Future[None] = Future()
         if not self._handler.tolerance.all:
-            raise ConnectError("Tolerance exceeded in error handler") from error
+            raise ConnectError(EXCEEDED) from error
         done.set_result(None)
         return done
 

@@ -1,0 +1,240 @@
+"""A source's records to bytes, many at a time: columns in, columns out; record by record where one of them fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.connect.converters import Converter
+from penstock.connect.data import SourceBatch, SourceRecord
+from penstock.connect.delivery.errors import NOT_SENT
+from penstock.connect.delivery.pipeline import Pipeline
+from penstock.errors import ConnectError
+
+__all__ = ["Converted", "Outgoing", "SourceSteps"]
+
+MAX_REQUEST_BYTES = 1_048_576
+_BATCH_OVERHEAD, _RECORD_OVERHEAD = 61, 21
+_MOST_OVERHEAD = _BATCH_OVERHEAD + _RECORD_OVERHEAD + 16
+_Headers = list[tuple[str, bytes | None]]
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """Records of one topic as bytes, in columns of the same length.
+
+    Attributes:
+        topic: The topic.
+        values: The values.
+        keys: The keys; None: there are none.
+        timestamps: Milliseconds since 1970; None, of a record or of all: the time of writing.
+        partitions: The partitions; None, of a record or of all: the key decides.
+        headers: The headers; None: there are none.
+    """
+
+    topic: str
+    values: list[bytes | None]
+    keys: list[bytes | None] | None = None
+    timestamps: Sequence[int | None] | None = None
+    partitions: list[int | None] | None = None
+    headers: list[_Headers] | None = None
+
+
+@dataclass(slots=True)
+class Converted:
+    """What came of the records of a poll.
+
+    Attributes:
+        records: The records, as the task made them, without those behind a failure.
+        outgoing: What is to be written.
+        dropped: The rows of records of which nothing is written.
+        topics: The topic of each record that is written, if there are several.
+        skipped: How many of these have failed.
+        failure: The failure that ends the task; what stands before it is complete.
+    """
+
+    records: Sequence[SourceRecord]
+    outgoing: list[Outgoing] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+    skipped: int = 0
+    failure: ConnectError | None = None
+
+    @property
+    def written(self) -> int:
+        """The number of records to write."""
+        return len(self.records) - len(self.dropped)
+
+
+class SourceSteps:
+    """Transforms and converts what a source's task returns.
+
+    Args:
+        pipeline: Transformations, converters and the handling of errors.
+        most_bytes: The size of the largest record (``max.request.size``).
+    """
+
+    def __init__(self, pipeline: Pipeline, most_bytes: int = MAX_REQUEST_BYTES) -> None:
+        self._pipeline = pipeline
+        self._most_bytes = most_bytes
+
+    def convert(self, records: Sequence[SourceRecord]) -> Converted:
+        """Convert the records of a poll; a failure that ends the task is in the result."""
+        if isinstance(records, SourceBatch) and not self._pipeline.chain.stages:
+            made = self._columns(records)
+            if made is not None:
+                return Converted(records, [made])
+        return self._rows(records)
+
+    def _columns(self, batch: SourceBatch) -> Outgoing | None:
+        """Convert a batch at once; None if a record of it fails, or may be too large."""
+        topic, converters = batch.topic, self._pipeline.converters
+        if not topic:
+            return None
+        try:
+            values = converters.value.all_from_connect(topic, batch.value_schema, batch.values)
+            if batch.keys is not None:
+                keys: list[bytes | None] | None = converters.key.all_from_connect(topic, batch.key_schema, batch.keys)
+            else:
+                key = converters.key.from_connect(topic, batch.key_schema, None)
+                keys = None if key is None else [key] * len(values)
+        except Exception:  # noqa: BLE001 - record by record it is known which one has failed
+            return None
+        if _longest(values) + _longest(keys) + _MOST_OVERHEAD > self._most_bytes:
+            return None
+        partitions: list[int | None] | None = None if batch.partition is None else [batch.partition] * len(values)
+        return Outgoing(topic, values, keys, batch.timestamps, partitions)
+
+    def _rows(self, records: Sequence[SourceRecord]) -> Converted:
+        found = Converted(records)
+        made: list[SourceRecord | None] = []
+        for record in records:
+            try:
+                passed, current = self._pipeline.transformed(record)
+            except ConnectError as error:
+                found.failure = error
+                break
+            found.skipped += not passed
+            made.append(current)
+        if found.failure is not None:
+            found.records = records[: len(made)]
+        if self._alike(made, found):
+            return found
+        by_topic: dict[str, list[tuple[SourceRecord, bytes | None, bytes | None, _Headers]]] = {}
+        for row, current in enumerate(made):
+            try:
+                written = None if current is None else self._converted(current, records[row], found)
+            except ConnectError as error:
+                found.failure, found.records = error, records[:row]
+                break
+            if written is None:
+                found.dropped.append(row)
+            else:
+                found.topics.append(str(written[0].topic))
+                by_topic.setdefault(found.topics[-1], []).append(written)
+        found.outgoing = [_outgoing(topic, rows) for topic, rows in by_topic.items()]
+        return found
+
+    def _alike(self, made: Sequence[SourceRecord | None], found: Converted) -> bool:
+        """Convert records of one topic and one schema at once; return whether they were, and none has failed."""
+        kept = [record for record in made if record is not None]
+        if not kept:
+            found.dropped = list(range(len(made)))
+            return True
+        first = kept[0]
+        topic, schema, key_schema = first.topic, first.value_schema, first.key_schema
+        if not topic or any(
+            each.topic != topic or each.value_schema is not schema or each.key_schema is not key_schema or each.headers
+            for each in kept
+        ):
+            return False
+        converters = self._pipeline.converters
+        try:
+            values = converters.value.all_from_connect(topic, schema, [each.value for each in kept])
+            keys = converters.key.all_from_connect(topic, key_schema, [each.key for each in kept])
+        except Exception:  # noqa: BLE001 - record by record it is known which one has failed
+            return False
+        if _longest(values) + _longest(keys) + _MOST_OVERHEAD > self._most_bytes:
+            return False
+        found.dropped = [row for row, record in enumerate(made) if record is None]
+        found.outgoing = [
+            Outgoing(topic, values, keys, [each.timestamp for each in kept], [each.partition for each in kept])
+        ]
+        return True
+
+    def _converted(
+        self, record: SourceRecord, original: SourceRecord, found: Converted
+    ) -> tuple[SourceRecord, bytes | None, bytes | None, _Headers] | None:
+        """A record as bytes; None if it has failed, and errors are tolerated."""
+        topic, converters = record.topic, self._pipeline.converters
+        if topic is None:
+            raise ConnectError("A record of a source has no topic", hint="Set the topic of each record.")
+
+        def headers() -> _Headers:
+            return [(h.key, converters.header.from_connect(topic, h.schema, h.value)) for h in record.headers]
+
+        def key() -> bytes | None:
+            return converters.key.from_connect(topic, record.key_schema, record.key)
+
+        def value() -> bytes | None:
+            return converters.value.from_connect(topic, record.value_schema, record.value)
+
+        made: list[Any] = []
+        steps: list[tuple[str, Converter, Callable[[], Any]]] = [
+            ("HEADER_CONVERTER", converters.header, headers),
+            ("KEY_CONVERTER", converters.key, key),
+            ("VALUE_CONVERTER", converters.value, value),
+        ]
+        for stage, converter, operation in steps:
+            step = (stage, type(converter).java_class)
+            passed, result = self._pipeline.errors.run(step, operation, None, original)
+            if not passed:
+                found.skipped += 1
+                return None
+            made.append(result)
+        if not self._fits(made[1], made[2], made[0]):
+            found.skipped += 1
+            return None
+        return record, made[1], made[2], made[0]
+
+    def _fits(self, key: bytes | None, value: bytes | None, headers: _Headers) -> bool:
+        size = _size(key, value, headers)
+        if size <= self._most_bytes:
+            return True
+        error = ConnectError(
+            f"The message is {size} bytes when serialized which is larger than {self._most_bytes}, which is the value "
+            "of the max.request.size configuration."
+        )
+        if self._pipeline.errors.tolerance.all:
+            return False
+        raise ConnectError(NOT_SENT) from error
+
+
+def _outgoing(topic: str, rows: list[tuple[SourceRecord, bytes | None, bytes | None, _Headers]]) -> Outgoing:
+    return Outgoing(
+        topic,
+        values=[value for _, _, value, _ in rows],
+        keys=[key for _, key, _, _ in rows],
+        timestamps=[record.timestamp for record, _, _, _ in rows],
+        partitions=[record.partition for record, _, _, _ in rows],
+        headers=[headers for _, _, _, headers in rows] if any(headers for _, _, _, headers in rows) else None,
+    )
+
+
+def _longest(column: Sequence[bytes | None] | None) -> int:
+    return max((len(each) for each in column if each is not None), default=0) if column is not None else 0
+
+
+def _size(key: bytes | None, value: bytes | None, headers: _Headers) -> int:
+    """The size of a record in a batch of its own, as Kafka's producer estimates it."""
+    size = _BATCH_OVERHEAD + _RECORD_OVERHEAD + _field_size(key) + _field_size(value) + _varint_size(len(headers))
+    return size + sum(_field_size(name.encode()) + _field_size(data) for name, data in headers)
+
+
+def _field_size(data: bytes | None) -> int:
+    return 1 if data is None else _varint_size(len(data)) + len(data)
+
+
+def _varint_size(number: int) -> int:
+    return max(1, ((number << 1).bit_length() + 6) // 7)

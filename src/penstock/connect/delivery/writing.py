@@ -1,0 +1,190 @@
+"""Writing of a source's records with its offsets: in one transaction, or offsets after records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.clock import unix_ms
+from penstock.connect.delivery.outgoing import Outgoing
+from penstock.errors import LogError
+from penstock.log import Delivery
+from penstock.log.base import HEADERS_TYPE, TopicLog, TopicPartition
+from penstock.log.thread_clients import Part, ThreadClients, Writer
+from penstock.serde.partitioner import partitions_for
+
+__all__ = ["RecordWriter", "WritableLog", "Write"]
+
+_COUNTED_S = 5.0  # for so long a number of partitions holds
+
+
+class WritableLog(TopicLog, ThreadClients, Protocol):
+    """A topic log as both kinds of it are."""
+
+
+class RecordWriter:
+    """Writes columns of records, and source offsets.
+
+    Args:
+        log: The log.
+        writer: The identity of the task: a newer writer of the same transactional id fences this one.
+        offsets_topic: The topic of source offsets.
+        turn: Chooses the first partition of records that have neither a key nor a partition.
+    """
+
+    def __init__(self, log: WritableLog, writer: Writer, offsets_topic: str, turn: int = 0) -> None:
+        self._log = log
+        self._offsets_topic = offsets_topic
+        self._counts: dict[str, tuple[int, float]] = {}
+        self._turn = turn
+        self._producer = log.thread_producer(writer) if writer.exactly_once else None
+
+    def prepare(self, records: Sequence[Outgoing], offsets: Sequence[tuple[bytes, bytes | None]]) -> Write:
+        """Prepare one write: the parts of each partition.
+
+        Raises:
+            LogError: A record is for a partition that its topic does not have.
+        """
+        made = Write(self._parts(records), self._parts([_offsets(self._offsets_topic, offsets)] if offsets else ()))
+        self._turn += 1
+        return made
+
+    def write(self, made: Write) -> None:
+        """Write what was prepared.
+
+        Raises:
+            ProductionError: The log refuses records for good.
+            FencedError: A newer writer has taken over.
+            LogUnavailableError: The log is away for too long.
+        """
+        if self._producer is None:
+            for each in (*made.records, *made.offsets):
+                each.first = self._log.append(*each.part)
+            return
+        self._producer.send([each.part for each in (*made.records, *made.offsets)])
+        following = self._producer.commit({})
+        made.note(self._producer.firsts, following)
+
+    def close(self) -> None:
+        """Let go of connections; what was not written is forgotten."""
+        if self._producer is not None:
+            self._producer.close()
+
+    def _parts(self, records: Sequence[Outgoing]) -> list[_Placed]:
+        return [placed for each in records for placed in self._split(each)]
+
+    def _split(self, records: Outgoing) -> Iterator[_Placed]:
+        batch, count = _batch(records), self._partitions(records.topic)
+        targets = _targets(records, batch, count, self._turn)
+        for number in np.unique(targets):
+            rows = np.flatnonzero(targets == number)
+            part = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
+            yield _Placed(records, TopicPartition(records.topic, int(number)), rows, part)
+
+    def _partitions(self, topic: str) -> int:
+        now = time.monotonic()
+        known = self._counts.get(topic)
+        if known is None or now >= known[1]:
+            known = self._counts[topic] = self._log.partitions(topic), now + _COUNTED_S
+        return known[0]
+
+
+class _Placed:
+    """Rows of columns for one partition.
+
+    Attributes:
+        source: The columns.
+        place: The partition.
+        rows: The numbers of the rows.
+        batch: The rows.
+        first: The offset of the first one, once they are written; -1: it is not known.
+    """
+
+    __slots__ = ("batch", "first", "place", "rows", "source")
+
+    def __init__(self, source: Outgoing, place: TopicPartition, rows: NDArray[np.int64], batch: pa.RecordBatch) -> None:
+        self.source, self.place, self.rows, self.batch = source, place, rows, batch
+        self.first = -1
+
+    @property
+    def part(self) -> Part:
+        """What a log takes."""
+        return self.place.topic, self.place.partition, self.batch
+
+
+class Write:
+    """One write: records and source offsets by partition."""
+
+    def __init__(self, records: list[_Placed], offsets: list[_Placed]) -> None:
+        self.records, self.offsets = records, offsets
+
+    def note(self, firsts: Mapping[TopicPartition, int], following: Mapping[TopicPartition, int]) -> None:
+        """Note the offsets of the rows, in partitions where nobody else has written in between."""
+        counts: dict[TopicPartition, int] = {}
+        for each in (*self.records, *self.offsets):
+            counts[each.place] = counts.get(each.place, 0) + len(each.rows)
+        at = {place: firsts.get(place, -1) for place in counts}
+        at = {place: first for place, first in at.items() if first >= 0 and following[place] == first + counts[place]}
+        for each in (*self.records, *self.offsets):
+            if each.place in at:
+                each.first = at[each.place]
+                at[each.place] += len(each.rows)
+
+    def deliveries(self, wanted: Outgoing, now_ms: int) -> list[Delivery]:
+        """The deliveries of these columns; the offset is -1 where others have written in between."""
+        times = wanted.timestamps
+        found: dict[int, Delivery] = {}
+        for each in self.records:
+            if each.source is wanted:
+                topic, number = each.place.topic, each.place.partition
+                for at, row in enumerate(each.rows.tolist()):
+                    when = None if times is None else times[row]
+                    offset = each.first + at if each.first >= 0 else -1
+                    found[row] = Delivery(topic, number, offset, now_ms if when is None else when)
+        return [found[row] for row in range(len(wanted.values))]
+
+
+def _offsets(topic: str, offsets: Sequence[tuple[bytes, bytes | None]]) -> Outgoing:
+    keys, values = zip(*offsets, strict=True)
+    return Outgoing(topic, list(values), list(keys))
+
+
+def _batch(records: Outgoing) -> pa.RecordBatch:
+    count = len(records.values)
+    nothing = pa.nulls(count, pa.large_binary())
+    now = unix_ms()
+    if records.timestamps is None:
+        times = pa.array(np.full(count, now))
+    else:
+        times = pa.array(records.timestamps, pa.int64()).fill_null(now)
+    columns: dict[str, pa.Array] = {
+        "timestamp": times,
+        "key": nothing if records.keys is None else pa.array(records.keys, pa.large_binary()),
+        "value": pa.array(records.values, pa.large_binary()),
+    }
+    if records.headers is not None:
+        packed = [[{"key": k, "value": v} for k, v in each] if each else None for each in records.headers]
+        columns["headers"] = pa.array(packed, HEADERS_TYPE)
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _targets(records: Outgoing, batch: pa.RecordBatch, count: int, turn: int) -> NDArray[np.int32]:
+    targets = np.full(batch.num_rows, turn % count, dtype=np.int32)
+    keys = batch.column("key")
+    if keys.null_count < len(keys):
+        targets = np.where(np.asarray(keys.is_valid()), partitions_for(keys, count), targets)
+    if records.partitions is not None and any(each is not None for each in records.partitions):
+        own = np.array([-1 if each is None else each for each in records.partitions], np.int64)
+        if own.max() >= count or any(each is not None and each < 0 for each in records.partitions):
+            raise LogError(
+                f"topic {records.topic!r} has no partition {int(own.max())}",
+                hint=f"It has {count}, numbered from 0.",
+                topic=records.topic,
+            )
+        targets = np.where(own >= 0, own, targets).astype(np.int32)
+    return targets
