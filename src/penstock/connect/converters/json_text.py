@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal, DecimalException
+from json.encoder import encode_basestring
 from typing import Any
 
 from penstock.connect.data import BytesError
@@ -36,6 +37,8 @@ def quoted(text: str) -> str:
     Raises:
         BytesError: It has half a surrogate pair.
     """
+    if text.isascii() and text.isprintable():
+        return encode_basestring(text)
     return f'"{SPECIAL.sub(_escape, text)}"'
 
 

@@ -6,10 +6,11 @@ import base64
 import binascii
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from penstock.connect.converters.json_text import MISSING, float_json, node_type, quoted
-from penstock.connect.data import DataError, Moment, Schema, Struct, Type, fits, java_class, type_of, wrapped
+from penstock.connect.data import DataError, Field, Moment, Schema, Struct, Type, fits, java_class, type_of, wrapped
 from penstock.connect.data.logical import (
     DATE_NAME,
     DECIMAL_NAME,
@@ -114,11 +115,20 @@ def _struct_json(schema: Schema, value: Struct, options: JsonOptions) -> str:
     if options.union is not None and schema.name == options.union:
         chosen = [part for part in schema.fields if value.get(part) is not None]
         return to_json(chosen[0].schema, value.get(chosen[0]), options) if chosen else "null"
-    parts = (
-        f"{quoted(part.name)}:{to_json(part.schema, value.get(part, with_default=False), options)}"
+    parts = [
+        head + (quoted(one) if is_text and type(one) is str else to_json(part.schema, one, options))
+        for (head, part, is_text), one in zip(_heads(schema), value.all_raw(), strict=True)
+    ]
+    return f"{{{','.join(parts)}}}"
+
+
+@lru_cache(maxsize=256)
+def _heads(schema: Schema) -> tuple[tuple[str, Field, bool], ...]:
+    """The quoted name of each field of a struct, the field, and whether it is a plain text."""
+    return tuple(
+        (f"{quoted(part.name)}:", part, part.schema.type is Type.STRING and part.schema.name is None)
         for part in schema.fields
     )
-    return f"{{{','.join(parts)}}}"
 
 
 def _logical_json(schema: Schema, value: Any, options: JsonOptions) -> str:

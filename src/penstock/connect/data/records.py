@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from operator import attrgetter
 from typing import Any, Self
 
 from penstock.connect.data.headers import Headers
@@ -54,7 +56,8 @@ class ConnectRecord:
         >>> SinkRecord(topic="lines", value=1).with_(value=2).value
         2
         """
-        return replace(self, **changes)
+        names, parts = _parts_of(type(self))  # type: ignore[arg-type]
+        return type(self)(**{**dict(zip(names, parts(self), strict=True)), **changes})
 
     def _text(self) -> str:
         key_schema, value_schema = _shown(self.key_schema), _shown(self.value_schema)
@@ -85,9 +88,12 @@ class SinkRecord(ConnectRecord):
     original_offset: int | None = None
 
     def __post_init__(self) -> None:
-        for name, now in (("topic", self.topic), ("partition", self.partition), ("offset", self.offset)):
-            if getattr(self, f"original_{name}") is None:
-                object.__setattr__(self, f"original_{name}", now)
+        if self.original_topic is None:
+            object.__setattr__(self, "original_topic", self.topic)
+        if self.original_partition is None:
+            object.__setattr__(self, "original_partition", self.partition)
+        if self.original_offset is None:
+            object.__setattr__(self, "original_offset", self.offset)
 
     def __str__(self) -> str:
         return (
@@ -112,6 +118,12 @@ class SourceRecord(ConnectRecord):
     def __str__(self) -> str:
         partition, offset = java_text(self.source_partition), java_text(self.source_offset)
         return f"SourceRecord{{sourcePartition={partition}, sourceOffset={offset}}} {self._text()}"
+
+
+@cache
+def _parts_of(kind: type[ConnectRecord]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    names = tuple(part.name for part in fields(kind))
+    return names, attrgetter(*names)
 
 
 def _shown(value: object) -> str:

@@ -39,6 +39,22 @@ class Struct:
         for name, value in (values or {}).items():
             self[name] = value
 
+    @classmethod
+    def of_checked(cls, schema: Schema, values: list[Any]) -> Struct:
+        """A struct of values in the order of the schema's fields, each of which is known to fit its field.
+
+        >>> from penstock.connect.data import STRING, struct
+        >>> Struct.of_checked(struct({"path": STRING}), ["/"])["path"]
+        '/'
+        """
+        made = cls.__new__(cls)
+        made.schema, made._values = schema, values  # noqa: SLF001 - its own
+        return made
+
+    def all_raw(self) -> list[Any]:
+        """The values of all fields as they were set, in the order of the schema."""
+        return self._values
+
     def __getitem__(self, name: str) -> Any:
         part = self._field(name)
         value = self._values[part.index]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -65,11 +66,13 @@ class SinkSteps:
         columns = self._columns(place, batch)
         if columns is None:
             return self._rows(place, batch)
-        if not self._pipeline.chain.stages:
+        columns, left = self._pipeline.columns(columns)
+        if not left:
             return [columns]
         made: Incoming = []
         for row, record in enumerate(columns.records()):
-            _, kept = self._pipeline.transformed(record, lambda row=row: _original(place, batch, row))  # type: ignore[misc]
+            original = partial(_original, place, batch, row)
+            _, kept = self._pipeline.transformed(record, original, stages=left)
             if kept is not None:
                 made.append(kept)
         return made

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from penstock.connect.converters import Converter
 from penstock.connect.data import SourceBatch, SourceRecord
 from penstock.connect.delivery.errors import NOT_SENT
 from penstock.connect.delivery.pipeline import Pipeline
+from penstock.connect.plugins import Stage
 from penstock.errors import ConnectError
 
 __all__ = ["Converted", "Outgoing", "SourceSteps"]
@@ -81,11 +83,11 @@ class SourceSteps:
 
     def convert(self, records: Sequence[SourceRecord]) -> Converted:
         """Convert the records of a poll; a failure that ends the task is in the result."""
-        if isinstance(records, SourceBatch) and not self._pipeline.chain.stages:
-            made = self._columns(records)
-            if made is not None:
-                return Converted(records, [made])
-        return self._rows(records)
+        if not isinstance(records, SourceBatch):
+            return self._rows(records, records, self._pipeline.chain.stages)
+        batch, left = self._pipeline.columns(records)
+        made = None if left else self._columns(batch)
+        return self._rows(records, batch, left) if made is None else Converted(records, [made])
 
     def _columns(self, batch: SourceBatch) -> Outgoing | None:
         """Convert a batch at once; None if a record of it fails, or may be too large."""
@@ -106,25 +108,34 @@ class SourceSteps:
         partitions: list[int | None] | None = None if batch.partition is None else [batch.partition] * len(values)
         return Outgoing(topic, values, keys, batch.timestamps, partitions)
 
-    def _rows(self, records: Sequence[SourceRecord]) -> Converted:
+    def _rows(
+        self, records: Sequence[SourceRecord], current: Sequence[SourceRecord], stages: Sequence[Stage]
+    ) -> Converted:
+        """Transform and convert record by record.
+
+        Args:
+            records: The records as the task made them.
+            current: The same after the first transformations.
+            stages: The transformations that are left.
+        """
         found = Converted(records)
         made: list[SourceRecord | None] = []
-        for record in records:
+        for row, record in enumerate(current):
             try:
-                passed, current = self._pipeline.transformed(record)
+                passed, now = self._pipeline.transformed(record, shown=partial(records.__getitem__, row), stages=stages)
             except ConnectError as error:
                 found.failure = error
                 break
             found.skipped += not passed
-            made.append(current)
+            made.append(now)
         if found.failure is not None:
             found.records = records[: len(made)]
         if self._alike(made, found):
             return found
         by_topic: dict[str, list[tuple[SourceRecord, bytes | None, bytes | None, _Headers]]] = {}
-        for row, current in enumerate(made):
+        for row, ready in enumerate(made):
             try:
-                written = None if current is None else self._converted(current, records[row], found)
+                written = None if ready is None else self._converted(ready, records[row], found)
             except ConnectError as error:
                 found.failure, found.records = error, records[:row]
                 break

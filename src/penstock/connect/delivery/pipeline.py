@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from penstock.connect.data import ConnectRecord
+from penstock.connect.data import ConnectRecord, SinkColumns, SourceBatch, SourceRecord
 from penstock.connect.delivery.conversion import Converters
 from penstock.connect.delivery.errors import ErrorHandler, Tolerance
-from penstock.connect.plugins import Plugins, TransformationChain, transformation_chain
+from penstock.connect.plugins import Plugins, Stage, TransformationChain, transformation_chain
+from penstock.connect.transforms import SidedTransformation
 from penstock.log import ConsumerRecord
 
 __all__ = ["Pipeline"]
 
 R = TypeVar("R", bound=ConnectRecord)
+B = TypeVar("B", SourceBatch, SinkColumns)
 
 
 def _strict() -> ErrorHandler:
@@ -52,12 +54,46 @@ class Pipeline:
         errors = ErrorHandler(Tolerance.of(config), time.sleep)
         return cls(converters, transformation_chain(config, plugins), errors)
 
-    def transformed(self, record: R, original: Callable[[], ConsumerRecord] | None = None) -> tuple[bool, R | None]:
+    def columns(self, batch: B) -> tuple[B, tuple[Stage, ...]]:
+        """Take a batch through the first transformations, those that change all keys or values at once.
+
+        Returns:
+            The batch, and the transformations that are left for its records.
+        """
+        stages = self.chain.stages
+        for number, stage in enumerate(stages):
+            transformation = stage.transformation
+            if stage.predicate is not None or not isinstance(transformation, SidedTransformation):
+                return batch, stages[number:]
+            is_key = transformation.side == "key"
+            schema, column = (batch.key_schema, batch.keys) if is_key else (batch.value_schema, batch.values)
+            try:
+                made = None if column is None else transformation.all_updated(schema, column)
+            except Exception:  # noqa: BLE001 - record by record it is known which one has failed
+                made = None
+            if made is None:
+                return batch, stages[number:]
+            if is_key:
+                batch = replace(batch, key_schema=made[0], keys=made[1])
+            else:
+                batch = replace(batch, value_schema=made[0], values=made[1])
+        return batch, ()
+
+    def transformed(
+        self,
+        record: R,
+        original: Callable[[], ConsumerRecord] | None = None,
+        *,
+        shown: Callable[[], SourceRecord] | None = None,
+        stages: Sequence[Stage] | None = None,
+    ) -> tuple[bool, R | None]:
         """Take a record through the transformations.
 
         Args:
             record: The record.
             original: Finds the record as it was read from a topic, for reports; None: it is a source's.
+            shown: Finds a source's record as its task made it, for reports; by default it is this one.
+            stages: The transformations; by default all.
 
         Returns:
             Whether none has failed, and the record; None: it is dropped.
@@ -66,7 +102,7 @@ class Pipeline:
             ConnectError: One has failed, and errors are not tolerated.
         """
         current: R | None = record
-        for stage in self.chain.stages:
+        for stage in self.chain.stages if stages is None else stages:
             if current is None:
                 break
             now = current
@@ -74,9 +110,10 @@ class Pipeline:
                 current = stage.apply(now)
             except Exception as error:  # noqa: BLE001 - whatever a plugin raises
                 step = ("TRANSFORMATION", type(stage.transformation).java_class)
-                read, shown = (None, record) if original is None else (original(), None)
+                read = None if original is None else original()
+                told = None if read is not None else record if shown is None else shown()
                 passed, current = self.errors.after(
-                    error, step, lambda stage=stage, now=now: stage.apply(now), read, shown  # type: ignore[misc]
+                    error, step, lambda stage=stage, now=now: stage.apply(now), read, told  # type: ignore[misc]
                 )  # fmt: skip
                 if not passed:
                     return False, None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.connect.config import Check, ConfigDef, Importance, Kind, UniqueList
-from penstock.connect.data import DataError, Schema, SettingError, Struct, Type, copy_basics, struct
+from penstock.connect.data import DataError, Schema, SettingError, Struct, Type, copy_basics, struct, validate_value
 from penstock.connect.transforms.field_paths import FIELD_SYNTAX, FieldPath
 from penstock.connect.transforms.transformation import (
     PACKAGE,
@@ -14,6 +14,7 @@ from penstock.connect.transforms.transformation import (
     R,
     SidedTransformation,
     Transformation,
+    raw_structs,
     require_map,
     require_struct,
     required,
@@ -79,6 +80,16 @@ class HoistField(SidedTransformation):
             return self.updated(record, None, {self._field: value})
         changed = self._schemas(schema)
         return self.updated(record, changed, Struct(changed, {self._field: value}))
+
+    def all_updated(self, schema: Schema | None, values: Sequence[Any]) -> tuple[Schema | None, list[Any]]:
+        """All keys or values in fields."""
+        if schema is None:
+            return None, [{self._field: value} for value in values]
+        changed = self._schemas(schema)
+        if schema.type is not Type.STRING or schema.name is not None or not all(type(value) is str for value in values):
+            for value in values:
+                validate_value(schema, value, self._field)
+        return changed, [Struct.of_checked(changed, [value]) for value in values]
 
 
 def parse_renames(mappings: list[str]) -> dict[str, str]:
@@ -157,6 +168,20 @@ class ReplaceField(SidedTransformation):
             original = self._originals.get(part.name, part.name)
             after[part.name] = before[original] if self.replace_null else before.raw(original)
         return self.updated(record, changed, after)
+
+    def all_updated(self, schema: Schema | None, values: Sequence[Any]) -> tuple[Schema | None, list[Any]] | None:
+        """All keys or values with other fields."""
+        if schema is None or schema.type is not Type.STRUCT:
+            return None
+        found = raw_structs(schema, values, replace_null=self.replace_null)
+        if found is None:
+            return None
+        changed = self._schemas(schema)
+        originals = (schema.field(self._originals.get(part.name, part.name)) for part in changed.fields)
+        rows = [part.index for part in originals if part is not None]
+        if len(rows) < len(changed.fields):
+            return None
+        return changed, [Struct.of_checked(changed, [value[row] for row in rows]) for value in found]
 
     def _keeps(self, name: str) -> bool:
         return name not in self._exclude and (not self._include or name in self._include)

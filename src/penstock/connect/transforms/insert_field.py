@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.connect.config import ConfigDef, Kind
@@ -24,6 +24,7 @@ from penstock.connect.transforms.transformation import (
     REPLACE_NULL,
     R,
     SidedTransformation,
+    raw_structs,
     require_map,
     require_sink_record,
     require_struct,
@@ -89,6 +90,16 @@ class InsertField(SidedTransformation):
         for part, one in self._found(record).items():
             after[self._fields[part][0]] = Moment(one) if part == "timestamp" else one
         return self.updated(record, changed, after)
+
+    def all_updated(self, schema: Schema | None, values: Sequence[Any]) -> tuple[Schema | None, list[Any]] | None:
+        """All keys or values with a fixed text as a field."""
+        if schema is None or schema.type is not Type.STRUCT or set(self._fields) != {"static"}:
+            return None
+        found = raw_structs(schema, values, replace_null=self.replace_null)
+        if found is None:
+            return None
+        changed, static = self._schemas(schema), self._static
+        return changed, [Struct.of_checked(changed, [*value, static]) for value in found]
 
     def _found(self, record: ConnectRecord) -> dict[str, Any]:
         """What there is to insert, by part."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -24,6 +24,7 @@ __all__ = [
     "Transformation",
     "both_sides",
     "required",
+    "raw_structs",
     "require_map",
     "require_sink_record",
     "require_struct",
@@ -99,6 +100,21 @@ class SidedTransformation(Transformation):
     side: ClassVar[Literal["key", "value"]]
     replace_null: bool = True
 
+    def all_updated(
+        self,
+        schema: Schema | None,  # noqa: ARG002 - for those that override it
+        values: Sequence[Any],  # noqa: ARG002
+    ) -> tuple[Schema | None, list[Any]] | None:
+        """Change the keys or values of many records of one schema at once; nothing else of a record is looked at.
+
+        Returns:
+            Their schema and the values; None: it cannot be done at once, and `apply` is called for each record.
+
+        Raises:
+            DataError: Some value is not of the form that the transformation takes.
+        """
+        return None
+
     def value_of(self, record: ConnectRecord) -> Any:
         """The key or value."""
         return record.key if self.side == "key" else record.value
@@ -155,6 +171,19 @@ def require_map(value: Any, purpose: str) -> dict[Any, Any]:
         found = java_class(value)
         raise DataError(f"Only Map objects supported in absence of schema for [{purpose}], found: {found}")
     return value
+
+
+def raw_structs(schema: Schema, values: Sequence[Any], *, replace_null: bool) -> list[list[Any]] | None:
+    """The fields of many structs of a schema; None if one is something else or incomplete, or has defaults."""
+    if replace_null and any(part.schema.default is not None for part in schema.fields):
+        return None
+    if not all(type(value) is Struct and value.schema is schema for value in values):
+        return None
+    found = [value.all_raw() for value in values]
+    needed = [part.index for part in schema.fields if not part.schema.optional]
+    if any(None in row and any(row[index] is None for index in needed) for row in found):
+        return None
+    return found
 
 
 def require_struct(value: Any, purpose: str) -> Struct:
