@@ -11,7 +11,7 @@ from penstock.connect.converters import CONVERTERS
 from penstock.connect.data import java_name
 from penstock.connect.plugins import transformation_chain
 from penstock.connect.predicates import PREDICATES
-from penstock.connect.transforms import TRANSFORMS
+from penstock.connect.transforms import TRANSFORMS, SidedTransformation
 
 CLASSES = {plugin.java_class: plugin for plugin in (*CONVERTERS, *TRANSFORMS, *PREDICATES)}
 JAVA_CLASS = re.compile(r"(?:class )?(?:\[B|(?:java|org\.apache)\.[\w.$]*[A-Z][\w$]*)(?:@[0-9A-Fa-fxH]+\w*)?")
@@ -74,8 +74,20 @@ def run_transform(case):
             problems = [f"{json.dumps(write_record(got))} in place of {json.dumps(step['out'])}"]
         if not problems and not same_record(step["in"], write_record(record)):
             problems = ["the record that went in was changed"]
+        if not problems and isinstance(plugin, SidedTransformation):
+            problems = columns_differ(plugin, record, got, error)
         found += [f"step {number}: {problem}" for problem in problems]
     return found
+
+
+def columns_differ(plugin, record, got, error):
+    """What a transformation of whole columns makes otherwise than that of single records."""
+    made, failed = attempt(lambda: plugin.all_updated(plugin.schema_of(record), [plugin.value_of(record)] * 2))
+    if made is None:
+        return [] if failed is None or error is not None else [f"columns: {type(failed).__name__}: {failed}"]
+    if error is not None or (plugin.schema_of(got), [plugin.value_of(got)] * 2) != made:
+        return [f"columns: {made} in place of {got} or {error}"]
+    return []
 
 
 def configured(case):
@@ -99,8 +111,17 @@ def run_converter(case):
 
 
 def read_step(converter, step):
-    got, error = attempt(lambda: converter.to_connect("topic", read_bytes(step["to_connect"])))
+    data = read_bytes(step["to_connect"])
+    got, error = attempt(lambda: converter.to_connect("topic", data))
+    many, failed = attempt(lambda: converter.all_to_connect("topic", [data, data]))
     problems = error_differences(step.get("error"), error)
+    if (
+        not problems
+        and failed is None
+        and many is not None
+        and (error or repr(many) != repr((got.schema, [got.value] * 2)))
+    ):
+        problems = [f"columns: {many} in place of {got} or {error}"]
     if problems or error is not None:
         return problems
     form = {"schema": write_schema(got.schema), "value": write_value(got.value, got.schema)}
@@ -111,7 +132,10 @@ def write_step(converter, step):
     schema = read_schema(step["from_connect"]["schema"])
     value = read_value(step["from_connect"]["value"], schema)
     got, error = attempt(lambda: converter.from_connect("topic", schema, value))
+    many, _ = attempt(lambda: converter.all_from_connect("topic", schema, [value, value]))
     problems = error_differences(step.get("error"), error)
+    if not problems and many is not None and (error or many != [got, got]) and "[B@" not in str(got):
+        problems = [f"columns: {many} in place of {got} or {error}"]
     if problems or error is not None:
         return problems
     want = step["out"]
