@@ -108,8 +108,10 @@ def given_settings(properties: Path | None, settings: list[str] | None) -> dict[
 
 
 def _run(server: WorkerServer, connectors: list[Path], *, verbose: bool) -> None:
+    from penstock.connect.little_memory import take_little_memory
     from penstock.connect.worker.standalone import create_from_file
 
+    take_little_memory()
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     ending = threading.Event()

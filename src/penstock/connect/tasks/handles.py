@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from penstock.clock import unix_ms
+from penstock.connect.little_memory import take_little_memory
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
 
@@ -232,6 +233,7 @@ class _PipeLink(_ThreadLink):
 
 def _child(spec: TaskSpec, target: str, pipe: Connection) -> None:
     """The main function of a task's process."""
+    take_little_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's, which stops its tasks
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     link = _PipeLink(target, pipe)
