@@ -32,18 +32,19 @@ FAULTS = ("kill-worker", "stop-worker", "kill-task", "stop-task", "leave")
 
 
 class Soak:
-    """Three workers, a source and a sink.
+    """Some workers, a source and a sink.
 
     Args:
         folder: Where everything is.
         url: The topics' log.
         choice: Chooses faults and times.
         step: Records of each partition that a round adds.
+        workers: The number of workers.
     """
 
-    def __init__(self, folder, url, choice, step=150):
+    def __init__(self, folder, url, choice, step=150, workers=3):
         self.folder, self.url, self.choice, self.step = folder, url, choice, step
-        self.workers = [GroupWorker(folder, url) for _ in range(3)]
+        self.workers = [GroupWorker(folder, url) for _ in range(workers)]
         self.records = 0
         self.out = folder / "out.txt"
 

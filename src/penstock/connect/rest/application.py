@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from penstock.connect.delivery.traces import error_message
-from penstock.connect.rest.forwarding import forwarded
+from penstock.connect.rest.forwarding import forwarded, trust_of
 from penstock.connect.rest.messages import JSON, Answer, Call
 from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders
 from penstock.connect.rest.routing import Route, find_route, is_ambiguous, routes
@@ -47,6 +47,7 @@ class ConnectApplication:
     def __init__(self, worker: Worker, url: str) -> None:
         self._worker = worker
         self._url = url
+        self._trust = trust_of(worker.config)
         self._routes = routes(worker)
         self._headers = ExtraHeaders.of(worker.config["response.http.headers.config"])
         self._cross_origin = CrossOrigin(
@@ -101,7 +102,7 @@ class ConnectApplication:
         try:
             return endpoint(call)
         except ElsewhereError as error:
-            return forwarded(call, error.url, secure=self._worker.config.secure)
+            return forwarded(call, error.url, self._trust)
         except RequestError as error:
             return _error(error.status, error.message)
         except FencedError:

@@ -8,8 +8,10 @@ import ssl
 from urllib.parse import urlsplit
 
 from penstock.connect.rest.messages import JSON, Answer, Call
+from penstock.connect.settings import WorkerConfig
+from penstock.errors import ConfigError
 
-__all__ = ["ask_worker", "forwarded"]
+__all__ = ["ask_worker", "forwarded", "trust_of"]
 
 _log = logging.getLogger(__name__)
 _PASSED = (
@@ -24,7 +26,30 @@ _BUSY = "Cannot complete request momentarily due to no known leader URL, likely 
 _AGAIN = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
 
 
-def forwarded(call: Call, worker: str, *, secure: bool) -> Answer:
+def trust_of(config: WorkerConfig) -> ssl.SSLContext | None:
+    """What a worker trusts when it asks others: the system's authorities, ``ssl.ca.file``, and its own certificate.
+
+    Workers that share a self-signed certificate so need nothing else. None: they speak plain HTTP.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    if not config.secure:
+        return None
+    context = ssl.create_default_context()
+    for name in ("ssl.ca.file", "ssl.certificate.file"):
+        if file := config[name]:
+            try:
+                context.load_verify_locations(file)
+            except OSError as error:  # also what is no certificate
+                raise ConfigError(
+                    f"{name}={file} cannot be read: {error.strerror or error}",
+                    hint="Give a file of certificates in PEM.",
+                ) from error
+    return context
+
+
+def forwarded(call: Call, worker: str, trust: ssl.SSLContext | None) -> Answer:
     """Let another worker (``host:port``) answer a request; one that was passed on twice is refused."""
     passes = call.query.get("forward")
     if not worker:
@@ -37,23 +62,25 @@ def forwarded(call: Call, worker: str, *, secure: bool) -> Answer:
     target = f"{path}?{'&'.join([*kept, f'forward={mark}'])}"
     headers = {name: value for name, value in call.headers.items() if name in _PASSED}
     try:
-        return ask_worker(f"{'https' if secure else 'http'}://{worker}", (call.method, target), call.body, headers)
+        return ask_worker(worker, (call.method, target), call.body, headers, trust=trust)
     except OSError as error:
         _log.warning("worker %s cannot be reached: %s", worker, error)
         return Answer(500, {"error_code": 500, "message": f"IO Error trying to forward REST request: {error}"})
 
 
-def ask_worker(url: str, request: tuple[str, str], body: bytes, headers: dict[str, str]) -> Answer:
-    """Send a request (method and target) to another worker.
+def ask_worker(
+    worker: str, request: tuple[str, str], body: bytes, headers: dict[str, str], *, trust: ssl.SSLContext | None
+) -> Answer:
+    """Send a request (method and target) to another worker (``host:port``), over HTTPS if something is trusted.
 
     Raises:
         OSError: It cannot be reached.
     """
-    parts = urlsplit(url)
+    parts = urlsplit(f"//{worker}")
     host, port = parts.hostname or "", parts.port or 80
     connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=ssl.create_default_context())
+    if trust is not None:
+        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=trust)
     else:
         connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
@@ -65,7 +92,7 @@ def ask_worker(url: str, request: tuple[str, str], body: bytes, headers: dict[st
         is_json = (response.headers.get("content-type") or "").startswith(JSON)
         return Answer(response.status, None, more, content or None, has_body=bool(content) or is_json)
     except http.client.HTTPException as error:
-        raise ConnectionError(f"{url} does not answer as a worker: {error}") from error
+        raise ConnectionError(f"{worker} does not answer as a worker: {error}") from error
     finally:
         connection.close()
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from penstock.connect.rest.application import ConnectApplication
 from penstock.connect.rest.connectors import SIGNATURE, SIGNATURE_ALGORITHM, signature
-from penstock.connect.rest.forwarding import ask_worker
+from penstock.connect.rest.forwarding import ask_worker, trust_of
 from penstock.connect.rest.messages import JSON
 from penstock.connect.rest.policies import CrossOrigin, WorkerAccess
 from penstock.connect.settings import WorkerConfig
@@ -50,6 +50,7 @@ class WorkerServer:
             self.worker.herder.publish_tasks = self._publish_tasks
             self.url = f"{scheme}://{self.worker.worker_id}"
             crossing = CrossOrigin(config["access.control.allow.origin"], config["access.control.allow.methods"])
+            self._trust = trust_of(config)
             users = _users(config["penstock.users.file"])
             self._authorization = _authorization(users)
             loopback = host in ("127.0.0.1", "localhost", "::1")
@@ -95,15 +96,14 @@ class WorkerServer:
         body = json.dumps(configs).encode()
         signed = {SIGNATURE: signature(key, body), SIGNATURE_ALGORITHM: "HmacSHA256"}
         headers = {"content-type": JSON, **signed, **self._authorization}
-        url = f"{'https' if self.worker.config.secure else 'http'}://{leader}"
         target = f"/connectors/{quote(name, safe='')}/tasks?forward=false"
-        threading.Thread(target=self._ask, args=(url, target, body, headers), daemon=True).start()
+        threading.Thread(target=self._ask, args=(leader, target, body, headers), daemon=True).start()
 
-    def _ask(self, url: str, target: str, body: bytes, headers: dict[str, str]) -> None:
+    def _ask(self, leader: str, target: str, body: bytes, headers: dict[str, str]) -> None:
         try:
-            answer = ask_worker(url, ("POST", target), body, headers)
+            answer = ask_worker(leader, ("POST", target), body, headers, trust=self._trust)
         except OSError as error:
-            _log.warning("the leader %s cannot be reached: %s", url, error)
+            _log.warning("the leader %s cannot be reached: %s", leader, error)
             return
         if answer.status >= _FIRST_ERROR:
             _log.warning("the leader refuses configs of tasks: %s", answer.encoded()[:300])

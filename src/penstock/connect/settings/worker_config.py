@@ -60,6 +60,7 @@ _COMMON = (
     _text("penstock.users.file"),
     _text("ssl.certificate.file"),
     _text("ssl.key.file"),
+    _text("ssl.ca.file"),
     _text("tasks.in.process", "false", kind=Kind.BOOLEAN),
     _text("delivery.guarantee", "exactly_once", rule=OneOf(("exactly_once", "at_least_once"))),
 )
