@@ -64,6 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "api": ("processing", "windowed", "groups", "joins"),
     "cli": ("servers", "connect", "logs", "application", "sql"),
     "console": ("web",),
+    "console/web": ("pages", "api"),
     "connect": (
         "data",
         "config",

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.config import StreamsConfig
 from penstock.console.recorder import Recorder
+from penstock.console.shown import ShownApplication
 from penstock.errors import AppFailedError, ConfigError, InvalidStateError, PenstockError
 from penstock.java_names import with_java_names
-from penstock.metrics import prometheus_text
-from penstock.spark.driver.app_metrics import AppMetrics, MeasuredApplication
+from penstock.spark.driver.app_metrics import AppMetrics
 from penstock.spark.driver.figures import Meter, RunLog
 from penstock.spark.failures import spark_is_gone
-from penstock.spark.queries.stores import InteractiveQueries
 from penstock.states import State, StateListener
 from penstock.topology.dataframes import for_application, session_of
 from penstock.topology.operations.functions import Function
@@ -39,7 +38,7 @@ _ENDED = (State.NOT_RUNNING, State.ERROR)
 
 
 @with_java_names
-class KafkaStreams(MeasuredApplication, InteractiveQueries):
+class KafkaStreams(ShownApplication):
     """An application that runs a topology on Spark: Kafka's ``KafkaStreams``.
 
     Args:
@@ -78,7 +77,6 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         self._meter = Meter(self.config["application.id"])
         self._app_metrics = AppMetrics(self.topology, self.config, lambda: self._state)
         self._recorder = self._app_metrics.also = Recorder.of(self.config, self._state_name)
-        self._exposition, self._exported = lambda: prometheus_text(self.metrics), self.exported_metrics
         self._run: Run | None = None
         self._watcher: threading.Thread | None = None
         self._error: PenstockError | None = None
@@ -153,7 +151,7 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         try:
             run.launch(until_latest=until == "latest")
             self._recorder.begin(watched(run))
-            self._serve()
+            self._show()
         except BaseException as error:
             self._error = error if isinstance(error, PenstockError) else None
             self._stop_serving()
@@ -168,7 +166,8 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         assert run is not None  # noqa: S101 - set by start()
         try:
             while not self._ended_after(run):
-                if self._stop.is_set():
+                if self._stop.is_set() or self._is_asked_to_stop():
+                    self._stop.set()
                     run.stop()
                 elif (plan := run.new_plan()) is not None:
                     self._become(State.REBALANCING)
@@ -197,10 +196,6 @@ class KafkaStreams(MeasuredApplication, InteractiveQueries):
         if self._state is State.REBALANCING and not has_ended and run.has_running_tasks():
             self._become(State.RUNNING)
         return has_ended
-
-    def _stop_serving(self) -> None:
-        super()._stop_serving()
-        self._recorder.close()
 
     def _fail(self, error: PenstockError) -> None:
         self._error = error

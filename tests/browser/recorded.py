@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pyarrow as pa
 from penstock.clock import unix_ms
 from penstock.console.applications import Applications, OwnApplication
 from penstock.console.batch_line import BatchLine
-from penstock.console.documents import HISTORY, NOW, write_facts
+from penstock.console.documents import HISTORY, NOW, read_facts, write_facts
 from penstock.console.drawing import drawing_of
 from penstock.console.recorder import Recorder, Watched
 from penstock.console.web.site import Permissions, Site
@@ -104,16 +105,28 @@ class Recorded:
         self.batches += 1
         return self.batches - 1
 
+    def settle(self, number: int, *, written: bool = False) -> None:
+        """Wait until the recorder has taken a batch, and has written it if that matters."""
+        deadline = time.monotonic() + 15
+        checkpoint = str(self.root / "checkpoint")
+        while time.monotonic() < deadline:
+            found = read_facts(checkpoint, NOW) if written else self.recorder.document()
+            if found and "state" in found and found["lines"] and found["lines"][-1][0] >= number:
+                return
+            time.sleep(0.05)
+        raise TimeoutError(f"batch {number} is not recorded")
+
 
 @contextmanager
 def recorded(root: Path, **permissions: Any) -> Iterator[Recorded]:
     now_ms = unix_ms()
+    root.mkdir(exist_ok=True)
     log = open_log(f"sqlite:///{root / 'log.db'}")
     if not log.topics():
         fill(log, now_ms)
     log.acquire_lease(APPLICATION, "test", 600_000)
     checkpoint = root / "checkpoint"
-    checkpoint.mkdir(exist_ok=True)
+    checkpoint.mkdir(exist_ok=True, parents=True)
     write_facts(str(checkpoint), NOW, {"lines": [line.row() for line in history(now_ms)]})
     minutes = [[now_ms - n * 60_000, 120, 48.0, 288_000, 4800, 40, 300 + n] for n in range(200, 0, -1)]
     write_facts(str(checkpoint), HISTORY, {"minutes": minutes})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,8 +10,18 @@ from penstock.clock import unix_ms
 from penstock.console.picture import Picture
 from penstock.terminal.words import duration, time_of
 
-__all__ = ["RULES", "Alert", "alerts_of"]
+__all__ = ["NAMES", "RULES", "Alert", "alert_lines", "alerts_of"]
 
+NAMES = (
+    "stuck",
+    "silent",
+    "records lost",
+    "retention overtakes",
+    "lag grows",
+    "drops",
+    "skew",
+    "clock",
+)
 _STUCK_MS = 60_000
 _STUCK_BATCHES = 10
 _BEHIND_S = 60.0
@@ -191,3 +201,14 @@ def alerts_of(picture: Picture, now_ms: int | None = None) -> list[Alert]:
     now = unix_ms() if now_ms is None else now_ms
     found = [alert for rule in RULES for alert in rule(picture, now)]
     return sorted(found, key=lambda alert: alert.severity != "error")
+
+
+def alert_lines(application: str, alerts: Iterable[Mapping[str, Any]]) -> str:
+    """Return the alerts in Prometheus' text format: 1 for each that holds, 0 for the others.
+
+    >>> alert_lines("shop", [{"name": "stuck"}]).splitlines()[1:3]
+    ['penstock_alert{application="shop",name="stuck"} 1', 'penstock_alert{application="shop",name="silent"} 0']
+    """
+    held = {alert["name"] for alert in alerts}
+    lines = [f'penstock_alert{{application="{application}",name="{name}"}} {int(name in held)}' for name in NAMES]
+    return "\n".join(["# TYPE penstock_alert gauge", *lines, ""])

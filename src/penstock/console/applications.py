@@ -118,11 +118,13 @@ class OwnApplication:
         name: The ``application.id``.
         recorder: Its recorder.
         queries: Returns the service that answers queries of its stores.
+        stop: Stops it, without waiting for its end; None: it cannot be stopped from here.
     """
 
     name: str
     recorder: Recorder
     queries: Callable[[], QueryService]
+    stop: Callable[[], None] | None = None
 
     def stamp(self) -> object:
         """Return a value that changes when the figures do."""

@@ -9,6 +9,7 @@ from penstock.errors import ConfigError
 from penstock.registry.documents import BadDocumentError, parse_object
 from penstock.registry.routes import ROUTES, handle
 from penstock.registry.service import Registry
+from penstock.serving.api_page import api_page
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -37,7 +38,11 @@ def application(registry: Registry) -> FastAPI:
         ) from error
     import json
 
-    app = FastAPI(title="Schema registry", description="Confluent's REST interface, by Penstock.")
+    title = "Schema registry: Confluent's REST interface, by Penstock"
+    app = FastAPI(title=title, docs_url=None, redoc_url=None)
+
+    async def docs() -> Response:
+        return Response(api_page(app.openapi()), media_type="text/html")
 
     async def answer(request: Request) -> Response:
         try:
@@ -53,6 +58,8 @@ def application(registry: Registry) -> FastAPI:
 
     # FastAPI's own docs come first; a subject with a slash in it (%2F) fits only the last route.
     answer.__annotations__ = {"request": Request, "return": Response}
+    app.add_api_route("/docs", docs, include_in_schema=False, response_class=Response)
+    docs.__annotations__ = {"return": Response}
     for route in ROUTES:
         name = f"{route.method} {route.path}"
         app.add_api_route(
@@ -89,12 +96,12 @@ def server(
         EnvironmentProblemError: The port is taken, or the certificate cannot be read.
     """
     app = application(registry)
-    from penstock.serving import AccessRules, HttpServer, Limits, listen
+    from penstock.serving import CHANGING, READING, AccessRules, HttpServer, Limits, listen
 
     return HttpServer(
         app,
         listen(host, port, "registry"),
-        access=AccessRules(frozenset({host.lower()}), users, realm="registry"),
+        access=AccessRules(frozenset({host.lower()}), users, "registry", methods=READING | CHANGING),
         limits=Limits(body_bytes=_BODY_BYTES),
         certificate=certificate,
         shown=shown_refusal,

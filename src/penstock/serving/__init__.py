@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from penstock.serving.access import AccessRules, parse_users
+from penstock.serving.access import CHANGING, READING, AccessRules, parse_users
+from penstock.serving.api_page import api_page
 from penstock.serving.guard import Limits
+from penstock.serving.mounting import Beside, Mounted
 from penstock.serving.server import Certificate, HttpServer, listen
 from penstock.serving.token import TokenDoor, new_token
 
-__all__ = ["AccessRules", "Certificate", "HttpServer", "Limits", "TokenDoor", "listen", "new_token", "parse_users"]
+__all__ = [
+    "CHANGING",
+    "READING",
+    "AccessRules",
+    "Beside",
+    "Certificate",
+    "HttpServer",
+    "Limits",
+    "Mounted",
+    "TokenDoor",
+    "api_page",
+    "listen",
+    "new_token",
+    "parse_users",
+]

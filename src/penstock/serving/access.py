@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
 
-__all__ = ["AccessRules", "RefusedRequest", "parse_users"]
+__all__ = ["CHANGING", "READING", "AccessRules", "RefusedRequest", "parse_users"]
 
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 BY_BROWSERS = frozenset({"origin", "referer", "sec-fetch-site", "sec-fetch-mode", "cookie"})
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+CHANGING = frozenset({"POST", "PUT", "DELETE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,9 @@ class RefusedRequest:
 class AccessRules:
     """The rules that a request must meet before it is served.
 
-    A browser lets any page send requests to servers of the user's own machine. Two rules keep such pages out: a request
-    must name a host that this server is known by (a name that an attacker points here is refused), and a request that
-    changes something must come from the same site and have a JSON body.
+    A browser lets any page send requests to servers of the user's own machine. Three rules keep such pages out: a
+    request must name a host that this server is known by (a name that an attacker points here is refused), it must use
+    a method of the server's list, and one that changes something must come from the same site and have a JSON body.
 
     Attributes:
         hosts: Host names besides IP addresses, ``localhost`` and the machine's own names.
@@ -42,12 +43,17 @@ class AccessRules:
         realm: The name that a browser shows when it asks for a password.
         bodies: Content types of bodies besides JSON, in lower case, for clients that are no browsers; "" is none.
             A browser names the page's site with each request that has a body.
+        methods: The methods that are served.
+        mark: A header that requests which change something must have, besides an ``Origin`` of this server, so that no
+            form and no page of another site can send them; empty for programs' interfaces, which need neither.
     """
 
     hosts: frozenset[str] = frozenset()
     users: Mapping[str, str] | None = None
     realm: str = "penstock"
     bodies: frozenset[str] = frozenset()
+    methods: frozenset[str] = READING
+    mark: str = ""
 
     def refusal(self, method: str, headers: Mapping[str, str]) -> RefusedRequest | None:
         """Check the headers of a request (lower-case names); return None if it may be served.
@@ -62,8 +68,16 @@ class AccessRules:
             return RefusedRequest(421, f"this server is not known as {host[:100]!r}; use its address or its own name")
         if self.users is not None and not _is_authenticated(headers.get("authorization", ""), self.users):
             return RefusedRequest(401, "Unauthorized", (("www-authenticate", f'Basic realm="{self.realm}"'),))
-        if method not in _SAFE:
-            return _cross_site(host, headers, self.bodies)
+        if method not in self.methods:
+            allowed = ", ".join(sorted(self.methods))
+            return RefusedRequest(405, f"{method[:20]} is not served here; {allowed} are", (("allow", allowed),))
+        if method not in READING:
+            return self._unmarked(headers) or _cross_site(host, headers, self.bodies)
+        return None
+
+    def _unmarked(self, headers: Mapping[str, str]) -> RefusedRequest | None:
+        if self.mark and not ("origin" in headers and headers.get(self.mark.lower())):
+            return RefusedRequest(403, f"a request that changes something needs the headers Origin and {self.mark}: 1")
         return None
 
     def _is_known(self, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,6 +18,12 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+# Of every answer, unless the application sets its own: nothing here is a page that loads or frames anything.
+_HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+}
 RefusalShown: TypeAlias = Callable[[int, str], Any]
 """Status and text of a refusal -> the JSON document that this server answers with."""
 
@@ -121,7 +127,7 @@ class Guard:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                message["headers"] = [*message.get("headers", ()), (b"x-content-type-options", b"nosniff")]
+                message["headers"] = _headed(message.get("headers", ()))
             await send(message)
 
         try:
@@ -141,6 +147,13 @@ class Guard:
         headers = [("content-type", self._content_type), ("content-length", str(len(body))), *refusal.headers]
         if refusal.status in {413, 503}:
             headers.append(("connection", "close"))
-        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        raw = _headed([(name.encode(), value.encode("latin-1")) for name, value in headers])
         await send({"type": "http.response.start", "status": refusal.status, "headers": raw})
         await send({"type": "http.response.body", "body": body})
+
+
+def _headed(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Add the headers of every answer that are not among these."""
+    found = list(headers)
+    names = {name.lower() for name, _ in found}
+    return [*found, *((name, value) for name, value in _HEADERS.items() if name not in names)]

@@ -6,12 +6,13 @@ import asyncio
 import json
 import socket
 import threading
+from http import HTTPMethod
 
 import httpx
 import pytest
 
 from penstock.errors import ConfigError, EnvironmentProblemError
-from penstock.serving import AccessRules, Certificate, HttpServer, Limits, listen, parse_users
+from penstock.serving import CHANGING, READING, AccessRules, Certificate, HttpServer, Limits, listen, parse_users
 
 LIMITS = Limits(connections=8, requests=2, header_bytes=4096, body_bytes=100, receive_s=1.0, idle_s=1.0, send_s=0.4)
 
@@ -46,8 +47,8 @@ def application():
 @pytest.fixture
 def server(application):
     made = HttpServer(
-        application, listen("127.0.0.1", 0, "server"), access=AccessRules(frozenset({"known.example"})),
-        limits=LIMITS,
+        application, listen("127.0.0.1", 0, "server"), limits=LIMITS,
+        access=AccessRules(frozenset({"known.example"}), methods=READING | CHANGING),
     )  # fmt: skip
     made.start()
     yield made
@@ -218,3 +219,37 @@ def test_users_are_asked_for_every_path(application):
             assert http.get("/", headers={"authorization": "Basic ?"}).status_code == 401
     finally:
         made.close()
+
+
+def test_only_methods_of_the_list_are_served_and_the_answer_names_them():
+    rules = AccessRules()
+    host = {"host": "127.0.0.1"}
+    for method in HTTPMethod:
+        refusal = rules.refusal(method.value, host)
+        assert (refusal is None) == (method.value in READING), method
+    refused = rules.refusal("DELETE", host)
+    assert refused is not None
+    assert (refused.status, dict(refused.headers)["allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+def test_a_marked_request_needs_its_header_and_an_origin_of_this_server():
+    rules = AccessRules(methods=READING | {"POST"}, mark="X-Penstock")
+    host = {"host": "127.0.0.1:8080"}
+    own = {**host, "origin": "http://127.0.0.1:8080", "x-penstock": "1"}
+    assert rules.refusal("POST", own) is None
+    assert rules.refusal("GET", host) is None
+    for wrong in (
+        host,
+        {**own, "origin": "http://evil.example"},
+        {name: value for name, value in own.items() if name != "origin"},
+        {name: value for name, value in own.items() if name != "x-penstock"},
+    ):
+        refusal = rules.refusal("POST", wrong)
+        assert refusal is not None
+        assert refusal.status == 403
+
+
+def test_every_answer_forbids_loading_and_framing(http):
+    headers = http.get("/").headers
+    assert headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")

@@ -124,7 +124,7 @@ def _as_json(record: Generated) -> str:
 
 
 def _append(log: TopicLog, group: Iterable[Generated], partitions: int) -> int:
-    from penstock.cli.logs.records import TextProducer
+    from penstock.console.producing import TextProducer
 
     producers: dict[str, TextProducer] = {}
     for record in group:

@@ -14,7 +14,7 @@ from penstock.clock import unix_ms
 from penstock.errors import LogError, SerializationError
 
 if TYPE_CHECKING:
-    from penstock.cli.logs.records import TextProducer
+    from penstock.console.producing import TextProducer
 
 __all__ = ["Lines"]
 

@@ -1,107 +1,19 @@
-"""Conversion of records to and from text, for `topics produce` and `topics consume`."""
+"""Records of a topic as text, for `topics consume`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-
-import pyarrow as pa
 
 from penstock.console.decoding import plain, serdes_of, text_of
 from penstock.errors import ConfigError, LogError, SerializationError
 from penstock.log.base import TopicLog, TopicPartition
-from penstock.serde import Serdes
-from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
 from penstock.terminal.words import span_of, time_of
 
-__all__ = ["ReadRange", "TextConsumer", "TextProducer", "append_records", "line_of"]
-
-_FLUSH_RECORDS = 10_000
-_INTEGERS = ("long", "integer", "short")
-_FLOATS = ("double", "float")
-
-
-class TextProducer:
-    """A producer of text, encoded by the formats and appended by the thousand.
-
-    A record without a key goes to the partitions in turn.
-    """
-
-    def __init__(
-        self, log: TopicLog, topic: str, key_format: str, value_format: str, *, partition: int | None = None
-    ) -> None:
-        self._log, self._topic = log, topic
-        self._partitions = log.partitions(topic)
-        if partition is not None and not 0 <= partition < self._partitions:
-            raise LogError(f"{topic} has no partition {partition}", hint=f"It has {self._partitions}, from 0 on.")
-        self._partition = partition
-        self._key, self._value = Serdes.of(key_format), Serdes.of(value_format)
-        self._waiting: list[tuple[int, int, bytes | None, bytes | None]] = []
-        self.sent = 0
-
-    def add(self, key: str | bytes | None, value: str | bytes | None, timestamp_ms: int) -> None:
-        """Add one record; raises SerializationError if it does not have the format."""
-        key_bytes, value_bytes = _encode(self._key, key, "key"), _encode(self._value, value, "value")
-        target = self._partition
-        if target is None:
-            number = self.sent + len(self._waiting)
-            target = number % self._partitions if key_bytes is None else partition_for(key_bytes, self._partitions)
-        self._waiting.append((target, timestamp_ms, key_bytes, value_bytes))
-        if len(self._waiting) >= _FLUSH_RECORDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Append the waiting records, in one transaction."""
-        if self._waiting:
-            append_records(self._log, self._topic, self._waiting)
-            self.sent += len(self._waiting)
-            self._waiting = []
-
-
-def append_records(log: TopicLog, topic: str, records: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> None:
-    """Append (partition, timestamp, key, value) rows in one transaction."""
-    with log.transaction("") as transaction:
-        for partition in sorted({record[0] for record in records}):
-            rows = [record for record in records if record[0] == partition]
-            batch = pa.RecordBatch.from_arrays(
-                [
-                    pa.array([row[1] for row in rows], pa.int64()),
-                    pa.array([row[2] for row in rows], pa.large_binary()),
-                    pa.array([row[3] for row in rows], pa.large_binary()),
-                ],
-                ["timestamp", "key", "value"],
-            )
-            transaction.append(topic, partition, batch)
-
-
-def _encode(serde: Any, given: str | bytes | None, what: str) -> bytes | None:
-    if given is None:
-        return None
-    if serde.name == "bytes":
-        return given if isinstance(given, bytes) else given.encode()
-    try:
-        text = given if isinstance(given, str) else given.decode()
-    except UnicodeDecodeError as error:
-        raise SerializationError(
-            f"the {what} {given!r} is not text in UTF-8", hint=f"--{what}-format bytes accepts any bytes."
-        ) from error
-    value: Any = text
-    try:
-        if serde.name in _INTEGERS:
-            value = int(text)
-        elif serde.name in _FLOATS:
-            value = float(text)
-        elif serde.name != "string":
-            value = json.loads(text)
-    except ValueError as error:
-        raise SerializationError(
-            f"the {what} {text!r} is not a {serde.name}: {error}", hint="Check the format."
-        ) from error
-    encoded: bytes | None = serde.serialize(value)
-    return encoded
+__all__ = ["ReadRange", "TextConsumer", "line_of"]
 
 
 @dataclass(frozen=True, slots=True)

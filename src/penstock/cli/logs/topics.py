@@ -149,7 +149,7 @@ def produce(
     With --value-format bytes (and --key-format bytes) a line may have any bytes except line feeds.
     """
     from penstock.cli.logs.producing import Lines
-    from penstock.cli.logs.records import TextProducer
+    from penstock.console.producing import TextProducer
 
     when = instant_ms(timestamp, "--timestamp")
     with where.open() as log:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,13 @@ class ConsoleOptions:
     ] = ""
     no_token: Annotated[bool, typer.Option("--no-token", help="Serve everybody who reaches the address.")] = False
     no_messages: Annotated[bool, typer.Option("--no-messages", help="Leave out keys and values of messages.")] = False
+    allow_writes: Annotated[
+        bool,
+        typer.Option(
+            "--allow-writes",
+            help="Let visitors reset stopped groups, send messages, stop applications, restart connectors.",
+        ),
+    ] = False
     mask: Annotated[
         list[str], typer.Option(metavar="PATH", help="Hide this field of messages, such as value.card.")
     ] = field(default_factory=list)
@@ -61,7 +69,9 @@ class ConsoleOptions:
         """Return what visitors may see and do."""
         from penstock.console.web.site import Permissions
 
-        return Permissions(not self.no_messages, tuple(self.mask), needs_token=not self.no_token)
+        return Permissions(
+            not self.no_messages, tuple(self.mask), needs_token=not self.no_token, writes=self.allow_writes
+        )
 
 
 @grouped
@@ -94,6 +104,8 @@ def ui(
         applications = Applications(log, settings, checkpoint)
         open_ones.callback(applications.close)
         server = ConsoleServer(Site(applications, log, serving.permissions()), serving.address())
+        if serving.allow_writes:
+            _show_changes()
         console(stderr=True).print(f"The console is at {server.url}", soft_wrap=True, markup=False, highlight=False)
         server.run()
 
@@ -106,3 +118,14 @@ def _log(where: LogOptions, *, given: bool) -> TopicLog | None:
         if not given:
             raise
         return None
+
+
+def _show_changes() -> None:
+    """Print the log of changes to stderr."""
+    from penstock.console.actions import AUDIT
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s"))
+    audit = logging.getLogger(AUDIT)
+    audit.setLevel(logging.INFO)
+    audit.addHandler(handler)

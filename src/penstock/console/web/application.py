@@ -10,10 +10,11 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from penstock.console.web.api.endpoints import api_routes, on_error, problem
 from penstock.console.web.live import Channels, TooManyStreamsError
 from penstock.console.web.page import NotThereError, Page, Visit
 from penstock.console.web.pages import PAGES
@@ -60,7 +61,7 @@ def make_console(site: Site, streams: int = 128) -> Application:
     async def show(request: Request) -> Response:
         parameters = dict(request.query_params)
         if len(request.url.query) > _MOST_CHARACTERS:
-            return _problem(414, "the address is too long", "")
+            return problem(414, "the address is too long", "")
         path = "/" + request.path_params["path"]
         try:
             page, visit = visit_of(path, parameters)
@@ -74,29 +75,17 @@ def make_console(site: Site, streams: int = 128) -> Application:
         parts = urlsplit(of)
         page, visit = visit_of(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)))
         seen = request.headers.get("last-event-id", request.query_params.get("seen", ""))
-        try:
-            stream = channels.open(of, page, visit, seen)
-        except TooManyStreamsError:
-            return _problem(503, "too many open pages", "Close some, or reload by hand.")
+        stream = channels.open(of, page, visit, seen)
         return StreamingResponse(stream, media_type="text/event-stream", headers={**_FRESH, "x-accel-buffering": "no"})
 
     routes = [
         Route("/live", live),
+        api_routes(site, channels),
         Mount("/static", StaticFiles(directory=_STATIC)),
         Route("/{path:path}", show),
     ]
-    handlers: Any = {PenstockError: _on_error}
+    handlers: Any = {PenstockError: on_error, TooManyStreamsError: on_error}
     return _with_headers(Starlette(routes=routes, exception_handlers=handlers))
-
-
-async def _on_error(request: Request, error: Exception) -> Response:  # noqa: ARG001 - Starlette's signature
-    assert isinstance(error, PenstockError)  # noqa: S101 - registered for it
-    status = 404 if isinstance(error, NotThereError) else int(str(error.facts.get("status", 400)))
-    return _problem(status, error.message, error.hint)
-
-
-def _problem(status: int, message: str, hint: str) -> Response:
-    return JSONResponse({"error": {"code": status, "message": message, "hint": hint}}, status)
 
 
 def _with_headers(application: Application) -> Application:

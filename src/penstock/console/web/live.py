@@ -46,6 +46,15 @@ class Channels:
     def __init__(self, render: Callable[[Page, Visit], str], is_stopping: Callable[[], bool], most: int = 128) -> None:
         self._render, self._is_stopping, self._most = render, is_stopping, most
         self._channels: dict[str, _Channel] = {}
+        self._others = 0
+
+    def is_full(self) -> bool:
+        """Return whether there is no room for another stream."""
+        return sum(channel.readers for channel in self._channels.values()) + self._others >= self._most
+
+    def count(self, more: int) -> None:
+        """Count streams that are not pages."""
+        self._others += more
 
     def open(self, key: str, page: Page, visit: Visit, seen: str) -> AsyncIterator[str]:
         """Return the stream of a page.
@@ -59,7 +68,7 @@ class Channels:
         Raises:
             TooManyStreamsError: There are too many.
         """
-        if sum(channel.readers for channel in self._channels.values()) >= self._most:
+        if self.is_full():
             raise TooManyStreamsError
         channel = self._channels.setdefault(key, _Channel())
         channel.readers += 1

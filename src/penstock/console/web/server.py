@@ -14,7 +14,6 @@ __all__ = ["ConsoleAddress", "ConsoleServer", "require_console_libraries"]
 
 _STREAMS = 128
 _CONNECTIONS = 256
-_BODY_BYTES = 64 * 1024
 
 
 def require_console_libraries() -> None:
@@ -58,6 +57,7 @@ class ConsoleServer:
     def __init__(self, site: Site, address: ConsoleAddress) -> None:
         require_console_libraries()
         from penstock.console.web.application import make_console
+        from penstock.console.web.writing import BODY_BYTES, MARK, methods_of
         from penstock.serving import AccessRules, HttpServer, Limits, TokenDoor, listen
 
         listener = listen(address.host, address.port, "console")
@@ -65,8 +65,12 @@ class ConsoleServer:
         self._server = HttpServer(
             console if address.token is None else TokenDoor(console, address.token),
             listener,
-            access=AccessRules(hosts=frozenset({address.host.lower(), *(name.lower() for name in address.names)})),
-            limits=Limits(connections=_CONNECTIONS, requests=_STREAMS + 32, body_bytes=_BODY_BYTES),
+            access=AccessRules(
+                frozenset({address.host.lower(), *(name.lower() for name in address.names)}),
+                methods=methods_of(site.permissions),
+                mark=MARK,
+            ),
+            limits=Limits(connections=_CONNECTIONS, requests=_STREAMS + 32, body_bytes=BODY_BYTES),
         )
         site.is_stopping = lambda: self._server.is_stopping
         shown = f"[{address.host}]" if ":" in address.host else address.host

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.console.applications import Applications
+    from penstock.console.sources import Connectors, Statements
     from penstock.log.base import TopicLog
 
 __all__ = ["Permissions", "Site"]
@@ -22,11 +23,13 @@ class Permissions:
         messages: Whether they may see keys and values of messages.
         masked: Paths in keys and values that are hidden, for example ``value.card``.
         needs_token: Whether visitors need the token; without, the page says so.
+        writes: Whether they may change something: stop applications, reset groups, send messages, restart connectors.
     """
 
     messages: bool = True
     masked: tuple[str, ...] = ()
     needs_token: bool = True
+    writes: bool = False
 
 
 @dataclass(slots=True)
@@ -38,6 +41,8 @@ class Site:
         log: Its log; None beside a checkpoint alone.
         permissions: What visitors may see and do.
         root: The prefix of its addresses: empty, or ``/ui`` beside other servers at the same port.
+        connectors: The connectors of a group of workers; None: no worker is known.
+        statements: A server of SQL; None: none is known.
         is_stopping: Returns whether the server is to stop, so that streams must end.
     """
 
@@ -45,5 +50,7 @@ class Site:
     log: TopicLog | None
     permissions: Permissions = field(default_factory=Permissions)
     root: str = ""
+    connectors: Connectors | None = None
+    statements: Statements | None = None
     is_stopping: Callable[[], bool] = bool
     identity: str = field(default_factory=lambda: secrets.token_hex(4))

@@ -20,6 +20,7 @@ from penstock.query.http.codec import Encoding
 from penstock.query.http.paging import PAGE_ENTRIES
 from penstock.query.http.service import QueryService
 from penstock.query.position import Position, PositionBound
+from penstock.serving.api_page import api_page
 from penstock.version import __version__
 
 __all__ = ["Route", "make_app", "shown_refusal"]
@@ -73,7 +74,9 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
         route: The handling of a query of keys while another instance runs the application: answer it from the
             committed state, forward it there, or redirect. A request may choose with ``?route=``.
     """
-    app = FastAPI(title=f"Penstock queries: {service.state.application_id}", version=__version__, redoc_url=None)
+    app = FastAPI(
+        title=f"Penstock queries: {service.state.application_id}", version=__version__, docs_url=None, redoc_url=None
+    )
 
     app.state.service = service
     waiting = 0
@@ -110,10 +113,15 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
     def about() -> dict[str, Any]:
         return service.about()
 
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return Response(api_page(app.openapi()), media_type="text/html")
+
     @app.get("/health")
-    def health() -> dict[str, Any]:
-        found = service.about()
-        return {name: found[name] for name in ("application", "role", "batch", "staleness_ms", "records_behind")}
+    def health() -> Response:
+        found = service.health()
+        is_stuck = any(alert["name"] == "stuck" for alert in found.get("alerts", ()))
+        return JSONResponse(found, 503 if is_stuck else 200)
 
     @app.get("/metrics")
     def metrics() -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EnvironmentProblemError
@@ -11,6 +12,7 @@ from penstock.serving.server import LOOPBACK
 
 if TYPE_CHECKING:
     from penstock.query.http.routes import Route
+    from penstock.serving import Beside
 
 __all__ = ["QueryServer", "require_http_libraries"]
 
@@ -35,11 +37,12 @@ class QueryServer:
 
     Args:
         service: The service that answers.
-        address: The address to listen on, by default a free port of the loopback address. There is no
+        address: The address to listen on, by default a free port of the loopback address. Queries need no
             authentication: put a proxy before it.
         advertised: ``application.server``: the address for other instances, if it is another one.
         role: "active" in the process that runs the application.
         route: See `make_app`.
+        beside: A further application at the same port.
     """
 
     def __init__(
@@ -50,10 +53,11 @@ class QueryServer:
         advertised: HostInfo | None = None,
         role: Any = "standby",
         route: Route = "local",
+        beside: Beside | None = None,
     ) -> None:
         require_http_libraries()
         from penstock.query.http.routes import make_app, shown_refusal
-        from penstock.serving import AccessRules, HttpServer, Limits, listen
+        from penstock.serving import READING, AccessRules, HttpServer, Limits, Mounted, listen
 
         listener = listen(address.host, address.port, "query server")
         self.host_info = HostInfo(address.host, listener.port)
@@ -62,13 +66,24 @@ class QueryServer:
         self._role = role
         self._registration: Registration | None = None
         service.host = self._advertised
+        app = make_app(service, route=route)
+        hosts = frozenset({address.host.lower(), self._advertised.host.lower()})
+        access, limits = AccessRules(hosts, methods=READING), Limits(body_bytes=0)
+        if beside is not None:
+            access = replace(access, methods=beside.methods, mark=beside.mark)
+            limits = replace(limits, body_bytes=beside.body_bytes, requests=limits.requests + beside.streams)
         self._server = HttpServer(
-            make_app(service, route=route),
+            app if beside is None else Mounted(app, beside),
             listener,
-            access=AccessRules(hosts=frozenset({address.host.lower(), self._advertised.host.lower()})),
-            limits=Limits(body_bytes=0),
+            access=access,
+            limits=limits,
             shown=shown_refusal,
         )
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it is to stop: answers without an end must end themselves."""
+        return self._server.is_stopping
 
     @property
     def url(self) -> str:

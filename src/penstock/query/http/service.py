@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import islice
 from typing import Any
@@ -67,6 +67,7 @@ class QueryService:
         self._lag = lag
         self.exposition: Callable[[], str] | None = None
         self.figures: Callable[[str], dict[str, Any]] | None = None
+        self.alerts: Callable[[], Sequence[Mapping[str, Any]]] | None = None
 
     # Metadata
 
@@ -102,6 +103,12 @@ class QueryService:
                 {} if commit is None else commit.position.to_json(),
             ),
         }
+
+    def health(self) -> dict[str, Any]:
+        """Describe how fresh the state is, with the alerts that hold; only the process that runs it has some."""
+        found = self.about()
+        known = {name: found[name] for name in ("application", "role", "batch", "staleness_ms", "records_behind")}
+        return known if self.alerts is None else {**known, "alerts": list(self.alerts())}
 
     def stores(self) -> list[dict[str, Any]]:
         """List all stores that can be queried."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidStateError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.query.placement import LagInfo
     from penstock.query.source import CommittedStores
     from penstock.query.stores import ReadOnlyStore
+    from penstock.serving import Beside
     from penstock.topology.topology import Topology
 
 __all__ = ["InteractiveQueries"]
@@ -37,6 +38,7 @@ class InteractiveQueries:
     _noted: Registration | None = None
     _exposition: Callable[[], str] | None = None
     _exported: Callable[[str], dict[str, Any]] | None = None
+    _alerts: Callable[[], Sequence[Mapping[str, Any]]] | None = None
     _opening = threading.Lock()
 
     def _state_name(self) -> str:
@@ -165,15 +167,20 @@ class InteractiveQueries:
         from penstock.query.http.server import QueryServer
 
         service = self._service()
-        service.exposition, service.figures = self._exposition, self._exported
+        service.exposition, service.figures, service.alerts = self._exposition, self._exported, self._alerts
         self._server = QueryServer(
             service,
             address=HostInfo(str(self.config["penstock.http.host"]), int(port)),
             advertised=advertised,
             role="active",
+            beside=self._beside(),
         )
         self._server.start()
         _log.info("Queries are answered at %s", self._server.url)
+
+    def _beside(self) -> Beside | None:
+        """Return a further application for the port of the query server."""
+        return None
 
     def _stop_serving(self) -> None:
         for one in (self._server, self._noted, self._queries):

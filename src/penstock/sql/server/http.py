@@ -183,12 +183,12 @@ def server(
         EnvironmentProblemError: Starlette is not installed, the port is taken, or the certificate cannot be read.
     """
     app = application(service)
-    from penstock.serving import AccessRules, HttpServer, Limits, listen
+    from penstock.serving import CHANGING, READING, AccessRules, HttpServer, Limits, listen
 
     return HttpServer(
         app,
         listen(host, port, "SQL server"),
-        access=AccessRules(frozenset({host.lower()}), users, "penstock sql", BODIES),
+        access=AccessRules(frozenset({host.lower()}), users, "penstock sql", BODIES, READING | CHANGING),
         limits=Limits(body_bytes=_BODY_BYTES),
         certificate=certificate,
         shown=shown_refusal,

@@ -17,7 +17,7 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["group", "groups", "message", "topic", "topic_stamp", "topics"]
+__all__ = ["group", "groups", "log_of", "message", "place_of", "topic", "topic_stamp", "topics"]
 
 _MOST_TOPICS = 2_000
 _MOST_GROUPS = 200
@@ -112,19 +112,27 @@ def topic(visit: Visit) -> Mapping[str, Any]:
         return {**facts, "problem": shown}
 
 
+def place_of(visit: Visit) -> tuple[str, int, int]:
+    """Return the topic, partition and offset of an address.
+
+    Raises:
+        NotThereError: The log has no such partition.
+    """
+    name = visit.get("name")
+    partition = whole(visit.get("number"), "the partition", 0, 1_000_000)
+    known = {each.name: each.partitions for each in log_of(visit).topics()}
+    if partition >= known.get(name, 0):
+        raise NotThereError(f"the log has no {name[:100]}-{partition}", hint="The page of topics lists them.")
+    return name, partition, whole(visit.get("offset"), "the offset", 0, 2**62)
+
+
 def message(visit: Visit) -> Mapping[str, Any]:
     """Return one message whole."""
     log = log_of(visit)
     query = _query(visit)
     if not visit.site.permissions.messages:
         raise PenstockError("this console shows no messages", hint="It was started with --no-messages.")
-    partition, offset = (
-        whole(visit.get("number"), "the partition", 0, 1_000_000),
-        whole(visit.get("offset"), "the offset", 0, 2**62),
-    )
-    known = {each.name: each.partitions for each in log.topics()}
-    if partition >= known.get(query.topic, 0):
-        raise NotThereError(f"the log has no {query.topic[:100]}-{partition}", hint="The page of topics lists them.")
+    _, partition, offset = place_of(visit)
     found = one_message(log, query, partition, offset)
     if found is None:
         raise NotThereError(

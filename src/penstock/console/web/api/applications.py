@@ -1,0 +1,232 @@
+"""What the JSON interface says of applications."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.console.applications import Application, OwnApplication
+from penstock.console.batch_line import UNKNOWN, BatchLine
+from penstock.console.lookout import findings_of
+from penstock.console.picture import Picture
+from penstock.console.web.page import NotThereError, Visit, whole
+from penstock.errors import PenstockError
+
+__all__ = [
+    "alerts",
+    "application",
+    "applications",
+    "batch",
+    "batches",
+    "errors",
+    "line_of",
+    "node",
+    "stores",
+    "tasks",
+    "top",
+]
+
+_POINTS = 600
+_MOST_MS = 2**53
+_BY = {"seconds": ("task", "node"), "lag": ("partition",), "rows": ("store",), "dropped": (), "skew": ("task",)}
+
+
+def _chosen(visit: Visit) -> Application | OwnApplication:
+    found = visit.application
+    if found is None:
+        raise NotThereError("the log has no application", hint="Start one with penstock run.")
+    return found
+
+
+def line_of(line: BatchLine) -> dict[str, Any]:
+    """Return the figures of a batch."""
+    return {
+        "batch": line.number,
+        "end_ms": line.end_ms,
+        "seconds": line.seconds,
+        "records_in": line.records_in,
+        "records_out": line.records_out,
+        "dropped": line.dropped,
+        "lag": None if line.lag == UNKNOWN else line.lag,
+        "skew": line.skew,
+        "segment_bytes": line.segment_bytes,
+        "steps": dict(line.steps),
+    }
+
+
+def applications(visit: Visit) -> Any:
+    """List the applications with their state, newest batch and lag."""
+    return [_summary(visit.site.applications.get(name).picture()) for name in visit.site.applications.names()]
+
+
+def _summary(picture: Picture) -> dict[str, Any]:
+    return {
+        "application": picture.application,
+        "state": picture.state,
+        "batch": None if picture.newest is None else picture.newest.number,
+        "lag": picture.lag,
+        "behind_seconds": picture.behind_seconds,
+        "records_in_per_second": picture.get("rates", {}).get("in"),
+        "alerts": len(picture.get("alerts", ())),
+    }
+
+
+def application(visit: Visit) -> Any:
+    """Describe an application: its state, figures, partitions, alerts, and settings with secrets masked."""
+    picture = _chosen(visit).picture()
+    trend = picture.trend
+    return {
+        **_summary(picture),
+        "started_ms": picture.get("started_ms"),
+        "as_of_ms": picture.get("written_ms"),
+        "facts": picture.get("facts", {}),
+        "sums": picture.get("sums", {}),
+        "rates": picture.get("rates", {}),
+        "trend": {"word": trend.word, "records_per_second": trend.per_second},
+        "caught_up_seconds": picture.caught_up_seconds,
+        "partitions": [
+            {"partition": each.name, "position": each.position, "lag": each.lag, "seconds": each.seconds}
+            for each in picture.partitions
+        ],
+        "stores": picture.store_rows,
+        "steps": picture.steps,
+        "alerts": list(picture.get("alerts", ())),
+    }
+
+
+def batches(visit: Visit) -> Any:
+    """Return the batches between two times, sums of neighbours where there are more than 600 of them."""
+    found = _chosen(visit)
+    picture = found.picture()
+    lines = [_point(line.end_ms, 1, line) for line in picture.lines]
+    first_ms = picture.lines[0].end_ms if picture.lines else _MOST_MS
+    minutes = [_minute(row) for row in found.minutes() if row[0] + 60_000 <= first_ms]
+    low, high = whole(visit.get("from"), "from", 0, _MOST_MS), whole(visit.get("to"), "to", _MOST_MS, _MOST_MS)
+    points = [each for each in (*minutes, *lines) if low <= each["at_ms"] <= high]
+    span = points[-1]["at_ms"] - points[0]["at_ms"] + 1 if points else 0
+    step = max(whole(visit.get("step"), "step", 0, _MOST_MS), 0 if len(points) <= _POINTS else -(-span // _POINTS))
+    return {"step_ms": step, "points": _thinned(points, step) if step else points}
+
+
+def _point(at_ms: int, count: int, line: BatchLine) -> dict[str, Any]:
+    return {
+        "at_ms": at_ms,
+        "batches": count,
+        "seconds": line.seconds,
+        "records_in": line.records_in,
+        "records_out": line.records_out,
+        "dropped": line.dropped,
+        "lag": None if line.lag == UNKNOWN else line.lag,
+    }
+
+
+def _minute(row: list[Any]) -> dict[str, Any]:
+    names = ("at_ms", "batches", "seconds", "records_in", "records_out", "dropped", "lag")
+    found = dict(zip(names, row, strict=False))
+    return {**found, "lag": None if found.get("lag") == UNKNOWN else found.get("lag")}
+
+
+def _thinned(points: list[dict[str, Any]], step: int) -> list[dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for each in points:
+        at = each["at_ms"] // step * step
+        known = found.get(at)
+        if known is None:
+            found[at] = {**each, "at_ms": at}
+            continue
+        for name in ("batches", "records_in", "records_out", "dropped"):
+            known[name] += each[name]
+        known["seconds"] = round(known["seconds"] + each["seconds"], 4)
+        known["lag"] = known["lag"] if each["lag"] is None else each["lag"]
+    return list(found.values())
+
+
+def batch(visit: Visit) -> Any:
+    """Return a batch with its tasks, while they are kept."""
+    picture = _chosen(visit).picture()
+    number = whole(visit.get("number"), "the batch", 0, 2**62)
+    line = next((each for each in picture.lines if each.number == number), None)
+    kept = picture.batch(number)
+    if line is None and kept is None:
+        raise NotThereError(f"batch {number:,} is not kept", hint="The last 600 batches are, tasks of the last 40.")
+    return {**({"batch": number} if line is None else line_of(line)), "tasks": [] if kept is None else kept["tasks"]}
+
+
+def top(visit: Visit) -> Any:
+    """Rank what takes most: tasks, nodes, partitions, stores; ``by`` chooses seconds, lag, rows, dropped or skew."""
+    picture = _chosen(visit).picture()
+    by = visit.get("by")
+    unknown = set(by.split(",")) - {*_BY, ""}
+    if unknown:
+        raise PenstockError(f"by={by[:60]!r} is unknown", hint=f"Use one or some of {', '.join(_BY)}.")
+    kinds = {kind for name in by.split(",") for kind in _BY.get(name, ())}
+    found = [
+        {"kind": each.kind, "name": each.name, "share": round(each.share, 4), "said": each.said}
+        for each in findings_of(picture)
+        if not by or each.kind in kinds
+    ]
+    if "dropped" in by.split(","):
+        total = sum(row[2] for row in picture.get("reasons", ())) or 1
+        found += [
+            {"kind": "drop", "name": row[0], "share": round(row[2] / total, 4), "said": f"{row[2]:,}: {row[1]}"}
+            for row in sorted(picture.get("reasons", ()), key=lambda row: -row[2])[:6]
+        ]
+    return found
+
+
+def tasks(visit: Visit) -> Any:
+    """Return the newest report of each task."""
+    return newest_tasks(_chosen(visit).picture())
+
+
+def newest_tasks(picture: Picture) -> list[dict[str, Any]]:
+    """Return the newest report of each task that is still kept, by task."""
+    found: dict[str, dict[str, Any]] = {}
+    for kept in picture.get("tasks", ()):
+        for task in kept["tasks"]:
+            found[task["task"]] = {**task, "batch": kept["batch"], "end_ms": kept["end_ms"]}
+    return [found[name] for name in sorted(found, key=lambda name: [int(part) for part in name.split("_")])]
+
+
+def node(visit: Visit) -> Any:
+    """Describe a node: how it runs, its rows, time and drops."""
+    found = _chosen(visit)
+    picture, drawing, name = found.picture(), found.topology(), visit.get("node")
+    box = next((each for each in (drawing or {}).get("boxes", ()) if each["name"] == name), None)
+    if box is None:
+        raise NotThereError(f"the topology has no node {name[:100]!r}", hint="See /topology.")
+    return {
+        **box,
+        "share": picture.shares.get(name),
+        "per_second": picture.get("rates", {}).get("nodes", {}).get(name),
+        "since_start": picture.get("nodes", {}).get(name),
+        "drops": [_drop(row) for row in picture.get("reasons", ()) if row[0] == name],
+    }
+
+
+def errors(visit: Visit) -> Any:
+    """Return the dropped records by node and reason, and the topic of dead letters."""
+    picture = _chosen(visit).picture()
+    settings = picture.get("facts", {}).get("settings", {})
+    return {
+        "drops": [_drop(row) for row in sorted(picture.get("reasons", ()), key=lambda row: -row[2])],
+        "lost": picture.get("lost", {}),
+        "dead_letter_topic": settings.get("errors.dead.letter.queue.topic.name"),
+    }
+
+
+def _drop(row: list[Any]) -> dict[str, Any]:
+    return {"node": row[0], "reason": row[1], "records": row[2], "first_ms": row[3], "newest_ms": row[4]}
+
+
+def stores(visit: Visit) -> Any:
+    """List the stores that can be queried, as the query service does."""
+    return _chosen(visit).queries().stores()
+
+
+def alerts(visit: Visit) -> Any:
+    """Return the alerts of all applications that hold now."""
+    return [
+        {"application": name, **alert}
+        for name in visit.site.applications.names()
+        for alert in visit.site.applications.get(name).picture().get("alerts", ())
+    ]

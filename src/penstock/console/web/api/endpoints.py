@@ -1,0 +1,204 @@
+"""The addresses of the JSON interface, and how their answers and errors are sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+
+from penstock.console.web.api import applications, health, topics, writes
+from penstock.console.web.api.sql import complete, connectors, statements
+from penstock.console.web.api.streams import application_events, tail_events
+from penstock.console.web.live import Channels, TooManyStreamsError
+from penstock.console.web.page import NotThereError, Visit
+from penstock.console.web.site import Site
+from penstock.errors import (
+    AuthorizationError,
+    FencedError,
+    InvalidStateError,
+    LogUnavailableError,
+    OffsetOutOfRangeError,
+    PenstockError,
+    UnknownTopicError,
+)
+from penstock.serving.guard import Receive, Scope, Send
+
+__all__ = ["PREFIX", "api_routes", "on_error", "problem"]
+
+PREFIX = "/api/v1"
+Read = Callable[[Visit], Any]
+Change = Callable[[Visit, Mapping[str, Any]], Any]
+
+_READS: tuple[tuple[str, Read], ...] = (
+    ("/apps", applications.applications),
+    ("/apps/{app}", applications.application),
+    ("/apps/{app}/batches", applications.batches),
+    ("/apps/{app}/batches/{number}", applications.batch),
+    ("/apps/{app}/top", applications.top),
+    ("/apps/{app}/tasks", applications.tasks),
+    ("/apps/{app}/nodes/{node:path}", applications.node),
+    ("/apps/{app}/errors", applications.errors),
+    ("/apps/{app}/stores", applications.stores),
+    ("/topics", topics.topics),
+    ("/topics/{name}", topics.topic),
+    ("/topics/{name}/messages", topics.messages),
+    ("/topics/{name}/{number:int}/{offset:int}", topics.message),
+    ("/groups", topics.groups),
+    ("/groups/{name:path}", topics.group),
+    ("/connectors", connectors),
+    ("/sql/complete", complete),
+    ("/alerts", applications.alerts),
+    ("/metrics", health.metrics),
+    ("/health", health.health),
+    ("/ready", health.ready),
+)
+_CHANGES: tuple[tuple[str, str, Change], ...] = (
+    ("/groups/{name:path}/reset", "reset group {name}", writes.reset),
+    ("/topics/{name}/messages", "send a message to {name}", writes.produce),
+    ("/apps/{app}/stop", "stop {app}", writes.stop),
+    ("/connectors/{name:path}/restart", "restart connector {name}", writes.restart_connector),
+)
+_STATUS: tuple[tuple[type[PenstockError], int], ...] = (
+    (NotThereError, 404),
+    (UnknownTopicError, 404),
+    (OffsetOutOfRangeError, 404),
+    (FencedError, 409),
+    (InvalidStateError, 409),
+    (AuthorizationError, 403),
+    (LogUnavailableError, 503),
+)
+
+
+def api_routes(site: Site, channels: Channels) -> Mount:
+    """Make the routes.
+
+    Args:
+        site: What the console shows.
+        channels: The streams of the console, which count those of the interface, too.
+    """
+
+    def visit_of(request: Request) -> Visit:
+        names = {name: str(value) for name, value in request.path_params.items()}
+        return Visit(site, request.url.path, {**request.query_params, **names})
+
+    def reading(work: Read) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            return topics.as_response(await run_in_threadpool(work, visit_of(request)))
+
+        return answer
+
+    def changing(what: str, work: Change) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            visit = visit_of(request)
+            data = await request.body()
+            said = re.sub(r"[^ -~]", "?", what.format(**visit.parameters))[:300]
+            is_plan = visit.get("dry_run").lower() in ("true", "1", "yes")
+
+            def do() -> Any:
+                return work(visit, writes.body_of(data))
+
+            def plan() -> Any:
+                writes.require_writes(visit)
+                return do()
+
+            who = request.client.host if request.client else "?"
+            found = await run_in_threadpool(plan if is_plan else lambda: writes.changed(visit, who, said, do))
+            return topics.as_response(found)
+
+        return answer
+
+    async def sql(request: Request) -> Response:
+        visit = visit_of(request)
+        who = request.client.host if request.client else "?"
+        return topics.as_response(await run_in_threadpool(statements, visit, writes.body_of(await request.body()), who))
+
+    async def topology(request: Request) -> Response:
+        application = await run_in_threadpool(lambda: visit_of(request).application)
+        found = None if application is None else await run_in_threadpool(application.topology)
+        if found is None:
+            raise NotThereError("the topology is not known", hint="It is once the application has started.")
+        body = json.dumps(found).encode()
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, 200, headers, "application/json")
+
+    def streaming(make: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            if channels.is_full():
+                raise TooManyStreamsError
+            events = await run_in_threadpool(make, request)
+            headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+            return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+        return answer
+
+    def live(request: Request) -> Any:
+        visit = visit_of(request)
+        if visit.application is None:
+            raise NotThereError("the log has no application", hint="Start one with penstock run.")
+        return application_events(visit, request.headers.get("last-event-id", visit.get("seen")), channels.count)
+
+    def tail(request: Request) -> Any:
+        visit = visit_of(request)
+        topics.require_topic(visit)
+        return tail_events(visit, channels.count)
+
+    routes: list[Any] = [
+        Route("/apps/{app}/topology", topology),
+        Route("/apps/{app}/live", streaming(live)),
+        Route("/topics/{name}/tail", streaming(tail)),
+        Mount("/apps/{app}/stores", _Stores(site)),
+        Route("/sql", sql, methods=["POST"]),
+    ]
+    routes += [Route(path, changing(what, work), methods=["POST"]) for path, what, work in _CHANGES]
+    routes += [Route(path, reading(work)) for path, work in _READS]
+    return Mount(PREFIX, routes=[*routes, Route("/{path:path}", _missing)])
+
+
+class _Stores:
+    """The routes of the query service, for the stores of each application."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._known: dict[str, tuple[Any, Any]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        from penstock.query.http.routes import make_app
+
+        name = scope["path_params"]["app"]
+        found = Visit(self._site, "", {"app": name}).application
+        assert found is not None  # noqa: S101 - it is named
+        service = await run_in_threadpool(found.queries)
+        known = self._known.get(name)
+        if known is None or known[0] is not service:
+            known = self._known[name] = (service, make_app(service))
+        root = scope["root_path"].removesuffix("/stores")
+        await known[1]({**scope, "root_path": root}, receive, send)
+
+
+async def _missing(request: Request) -> Response:
+    raise NotThereError(f"there is no {request.url.path[:100]}", hint="docs/how-to/console.md lists the addresses.")
+
+
+async def on_error(request: Request, error: Exception) -> Response:  # noqa: ARG001 - Starlette's signature
+    """Answer with an error."""
+    if isinstance(error, TooManyStreamsError):
+        return problem(503, "too many open pages", "Close some, or try again.")
+    assert isinstance(error, PenstockError)  # noqa: S101 - registered for it
+    by_kind = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
+    return problem(int(str(error.facts.get("status", by_kind))), error.message, error.hint)
+
+
+def problem(status: int, message: str, hint: str) -> Response:
+    """Return an error as JSON."""
+    return JSONResponse({"error": {"code": status, "message": message, "hint": hint}}, status)

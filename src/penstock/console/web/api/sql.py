@@ -1,0 +1,67 @@
+"""What the JSON interface says of connectors and of SQL, where a worker or a server is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from penstock.console.actions import audit
+from penstock.console.sources import SqlResult, Statements
+from penstock.console.web.page import NotThereError, Visit
+from penstock.errors import ConfigError, PenstockError
+
+__all__ = ["complete", "connectors", "statements"]
+
+_MOST_CHARACTERS = 20_000
+
+
+def connectors(visit: Visit) -> Any:
+    """List the connectors with their tasks."""
+    found = visit.site.connectors
+    if found is None:
+        raise NotThereError("no Connect worker is known", hint="Start the console with --connect URL.")
+    return [asdict(each) for each in found.all()]
+
+
+def _statements(visit: Visit) -> Statements:
+    found = visit.site.statements
+    if found is None:
+        raise NotThereError("no server of SQL is known", hint="Start the console with --sql URL.")
+    return found
+
+
+def complete(visit: Visit) -> Any:
+    """Return what may stand at a place of a text of SQL."""
+    text = visit.get("text")
+    at = int(visit.get("at")) if visit.get("at").isdecimal() else len(text)
+    return [
+        {"word": word, "kind": kind, "replaces": replaces}
+        for word, kind, replaces in _statements(visit).complete(text, at)
+    ]
+
+
+def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
+    """Run statements; those that change something need ``--allow-writes``, and are logged."""
+    text = body.get("sql")
+    if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
+        raise ConfigError("sql is a text with statements", hint='For example {"sql": "SHOW STREAMS;"}.')
+    try:
+        found = _statements(visit).run(text, writes=visit.site.permissions.writes)
+    except PenstockError as error:
+        if visit.site.permissions.writes:
+            audit(who, f"SQL {text[:500]!r}", f"refused: {error.message}")
+        raise
+    if visit.site.permissions.writes:
+        audit(who, f"SQL {text[:500]!r}", "done")
+    return {"results": [_document(each) for each in found]}
+
+
+def _document(result: SqlResult) -> dict[str, Any]:
+    return {
+        "statement": result.statement,
+        "columns": [{"name": name, "type": kind} for name, kind in result.columns],
+        "rows": [list(row) for row in result.rows],
+        "message": result.message,
+        "is_cut": result.is_cut,
+    }

@@ -1,0 +1,202 @@
+"""What the JSON interface says of topics, messages and groups."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, Response
+
+from penstock.console.decoding import text_of
+from penstock.console.messages import MessageQuery, one_message, read_messages
+from penstock.console.web.page import NotThereError, Visit, whole
+from penstock.console.web.pages.log_pages import group as group_facts
+from penstock.console.web.pages.log_pages import log_of, place_of
+from penstock.console.web.pages.log_pages import topics as topic_facts
+from penstock.durations import timestamp_ms
+from penstock.errors import PenstockError
+from penstock.groups.admin import GroupAdmin
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+
+__all__ = [
+    "as_response",
+    "group",
+    "groups",
+    "message",
+    "message_document",
+    "message_query",
+    "messages",
+    "require_topic",
+    "topic",
+    "topics",
+]
+
+_STARTS = {"": "newest", "latest": "newest", "earliest": "oldest", "newest": "newest", "oldest": "oldest"}
+
+
+def topics(visit: Visit) -> Any:
+    """List the topics; ``internal=false`` leaves out those of applications."""
+    rows = topic_facts(visit)["rows"]
+    return [row for row in rows if visit.get("internal") != "false" or not row["owner"]]
+
+
+def _known(log: TopicLog, name: str) -> str:
+    if name not in {each.name for each in log.topics()}:
+        raise NotThereError(f"the log has no topic {name[:100]!r}", hint="/api/v1/topics lists them.")
+    return name
+
+
+def topic(visit: Visit) -> Any:
+    """Describe a topic: its partitions, settings, and the groups that read it."""
+    log = log_of(visit)
+    info = log.topic(_known(log, visit.get("name")))
+    ends, firsts = log.end_offsets([info.name]), log.beginning_offsets([info.name])
+    return {
+        "name": info.name,
+        "config": dict(info.config),
+        "partitions": [
+            {"partition": place.partition, "beginning": firsts[place], "end": end}
+            for place, end in sorted(ends.items())
+        ],
+    }
+
+
+def message_query(visit: Visit) -> MessageQuery:
+    """Return what the parameters ask for: ``at`` is earliest, latest, ``offset:N`` or ``time:T``."""
+    at, partition = visit.get("at"), visit.get("partition")
+    kind, _, value = at.partition(":")
+    if kind == "time":
+        start = f"time:{int(value) if value.lstrip('-').isdecimal() else timestamp_ms(value, 'the time')}"
+    elif kind == "offset":
+        start = str(whole(value, "the offset", 0, 2**62))
+    elif at in _STARTS:
+        start = _STARTS[at]
+    else:
+        raise PenstockError(f"at={at[:40]!r} is unknown", hint="Use earliest, latest, offset:N or time:T.")
+    return MessageQuery(
+        visit.get("name"),
+        start,
+        whole(partition, "the partition", 0, 1_000_000) if partition else None,
+        min(whole(visit.get("limit"), "the limit", 50, 500), 500),
+        visit.get("filter"),
+        visit.get("key_serde"),
+        visit.get("value_serde"),
+        visit.get("cursor"),
+        visit.site.permissions.masked,
+    )
+
+
+def _require_messages(visit: Visit) -> None:
+    if not visit.site.permissions.messages:
+        hint = "It was started with --no-messages."
+        raise PenstockError("this console shows no messages", hint=hint, status=403)
+
+
+def require_topic(visit: Visit) -> None:
+    """Raise an error unless the topic is there and its messages may be seen."""
+    _require_messages(visit)
+    _known(log_of(visit), visit.get("name"))
+
+
+def messages(visit: Visit) -> Any:
+    """Return messages, how far the topic was searched, and where to go on."""
+    require_topic(visit)
+    found = read_messages(log_of(visit), message_query(visit))
+    return {
+        "messages": [message_document(row) for row in found.rows],
+        "searched": found.searched,
+        "total": found.total,
+        "next": found.cursor or None,
+    }
+
+
+def message_document(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a message for JSON; a value that is too large for a list is cut, as text."""
+    is_cut = row.get("is_cut", False)
+    return {
+        **{name: row[name] for name in ("partition", "offset", "timestamp", "bytes")},
+        "key": row["key"],
+        "value": row["value_text"] if is_cut else row["value"],
+        "is_cut": is_cut,
+        "headers": [[name, None if value is None else text_of(value)] for name, value in row["headers"]],
+        **({"problem": row["problem"]} if row["problem"] else {}),
+    }
+
+
+def message(visit: Visit) -> Any:
+    """Return a message whole; ``raw=key`` or ``raw=value`` sends its bytes, for a file."""
+    _require_messages(visit)
+    raw = visit.get("raw")
+    if not raw:
+        place = place_of(visit)
+        found = one_message(log_of(visit), message_query(visit), place[1], place[2])
+        if found is None:
+            raise _gone(*place)
+        return message_document(found)
+    if raw not in ("key", "value"):
+        raise PenstockError(f"raw={raw[:20]!r} is unknown", hint="Use key or value.")
+    if any(path.partition(".")[0] == raw for path in visit.site.permissions.masked):
+        raise PenstockError(f"fields of the {raw} are hidden, so its bytes are too", hint="See --mask.", status=403)
+    topic_name, partition, offset = place_of(visit)
+    records = log_of(visit).read(topic_name, partition, offset, 1).records.to_pylist()
+    if not records or records[0]["offset"] != offset:
+        raise _gone(topic_name, partition, offset)
+    name = f"{topic_name}-{partition}-{offset}.{raw}"
+    return Response(
+        records[0][raw] or b"",
+        media_type="application/octet-stream",
+        headers={"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"},
+    )
+
+
+def _gone(topic_name: str, partition: int, offset: int) -> NotThereError:
+    return NotThereError(f"{topic_name}-{partition} has no message at offset {offset:,}", hint="It is gone.")
+
+
+def groups(visit: Visit) -> Any:
+    """List the groups with their state and lag."""
+    admin = GroupAdmin(log_of(visit))
+    return [{**asdict(each), "lag": sum(row.lag for row in admin.lag(each.group))} for each in admin.groups()[:200]]
+
+
+def group(visit: Visit) -> Any:
+    """Describe a group: its members, and the lag and owner of each partition."""
+    found = group_facts(visit)
+    described = found["group"]
+    return {
+        "group": described.group,
+        "state": described.state,
+        "lag": found["lag"],
+        "members": [
+            {"member": each.member, "client": each.client, "host": each.host, "partitions": len(each.owned)}
+            for each in described.members
+        ],
+        "partitions": [
+            {
+                **asdict(each["row"]),
+                "behind_seconds": each["behind"],
+                "owner": each["owner"].member if each["owner"] else None,
+            }
+            for each in found["rows"]
+        ],
+    }
+
+
+def as_response(found: Any) -> Response:
+    """Return an answer as JSON, unless it is a response already."""
+    if isinstance(found, Response):
+        return found
+    return _Json(found, headers={"cache-control": "no-store"})
+
+
+class _Json(JSONResponse):
+    """JSON that may have NaN in values of users: null then."""
+
+    def render(self, content: Any) -> bytes:
+        text = json.dumps(content, ensure_ascii=False, default=str)
+        if "NaN" in text or "Infinity" in text:
+            text = json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False)
+        return text.encode("utf-8", "backslashreplace")

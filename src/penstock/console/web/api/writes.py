@@ -1,0 +1,94 @@
+"""Requests that change something. They need ``--allow-writes``; the guard of the server has checked their origin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.console import actions
+from penstock.console.applications import OwnApplication
+from penstock.console.web.page import NotThereError, Visit
+from penstock.console.web.pages.log_pages import log_of
+from penstock.errors import ConfigError, InvalidStateError, PenstockError
+from penstock.json_depth import depth_of
+
+__all__ = ["body_of", "changed", "produce", "require_writes", "reset", "restart_connector", "stop"]
+
+_DEEPEST = 100
+
+
+def require_writes(visit: Visit) -> None:
+    """Raise PenstockError unless visitors may change something."""
+    if not visit.site.permissions.writes:
+        raise PenstockError(
+            "this console only reads",
+            hint="Start it with --allow-writes, or the application with penstock.console.allow.writes=true.",
+            status=403,
+        )
+
+
+def body_of(data: bytes) -> Mapping[str, Any]:
+    """Parse the body of a request; an empty one is an empty object.
+
+    Raises:
+        ConfigError: It is not a JSON object.
+    """
+    try:
+        if depth_of(data) > _DEEPEST:
+            raise ConfigError("the body is nested too deeply", hint="Send an object with texts and lists.")
+        found = json.loads(data.decode() or "{}")
+    except ValueError as error:
+        raise ConfigError(f"the body is not JSON: {error}"[:200], hint="Send an object.") from error
+    if not isinstance(found, dict):
+        raise ConfigError("the body is not a JSON object", hint='For example {"to": "earliest"}.')
+    return found
+
+
+def changed(visit: Visit, who: str, what: str, work: Any) -> Any:
+    """Do a change, and log it with its result; refusals are logged, too."""
+    try:
+        require_writes(visit)
+        found = work()
+    except PenstockError as error:
+        actions.audit(who, what, f"refused: {error.message}")
+        raise
+    actions.audit(who, what, "done")
+    return found
+
+
+def reset(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Reset a stopped group; ``dry_run=true`` only plans it."""
+    dry_run = visit.get("dry_run").lower() in ("true", "1", "yes")
+    return actions.reset_group(log_of(visit), visit.get("name"), body, dry_run=dry_run)
+
+
+def produce(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Send a message."""
+    return actions.produce(log_of(visit), visit.get("name"), body)
+
+
+def stop(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Stop a running application."""
+    del body
+    found = visit.application
+    if found is None:
+        raise NotThereError("the log has no application", hint="Start one with penstock run.")
+    if not found.picture().is_running:
+        raise InvalidStateError(f"{found.name} does not run: it is {found.picture().state}", hint="Nothing is to do.")
+    if isinstance(found, OwnApplication):
+        if found.stop is None:
+            raise InvalidStateError(f"{found.name} cannot be stopped from here", hint="Stop its process.")
+        found.stop()
+    else:
+        actions.ask_to_stop(found.checkpoint, found.name)
+    return {"application": found.name, "stopping": True}
+
+
+def restart_connector(visit: Visit, body: Mapping[str, Any]) -> Any:
+    """Restart a connector, with its tasks; ``only_failed`` restarts those that have failed."""
+    connectors = visit.site.connectors
+    if connectors is None:
+        raise NotThereError("no Connect worker is known", hint="Start the console with --connect URL.")
+    connectors.restart(visit.get("name"), only_failed=bool(body.get("only_failed", False)))
+    return {"connector": visit.get("name"), "restarting": True}

@@ -1,0 +1,99 @@
+"""The console at the port of a running application: beside the queries, behind the same guard, with a token of its own."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from penstock.config import StreamsConfig
+from penstock.console.applications import OwnApplication
+from penstock.console.recorder import Recorder
+from penstock.console.web.embedded import EmbeddedConsole
+from penstock.log.open import open_log
+from penstock.query.http.server import QueryServer
+from penstock.query.http.service import QueryService
+
+TOKEN = "t" * 40
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(params=["false", "true"])
+def served(checkpoint, state, tmp_path, request):
+    checkpoint.fill()
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    with open_log(url) as log:
+        log.create_topic("orders", 1)
+    config = StreamsConfig(
+        {
+            "application.id": "app",
+            "bootstrap.servers": url,
+            "penstock.console.token": TOKEN,
+            "penstock.console.allow.writes": request.param,
+        }
+    )
+    service = QueryService(state)
+    service.alerts = lambda: alerts
+    alerts: list[dict[str, str]] = []
+    own = OwnApplication("app", Recorder.of(config, lambda: "RUNNING"), lambda: service)
+    console = EmbeddedConsole(own, config)
+    server = QueryServer(service, beside=console.beside())
+    server.start()
+    url = console.served_at(server.url, lambda: server.is_stopping)
+    with httpx.Client(base_url=server.url, trust_env=False) as http:
+        yield http, url, alerts, request.param == "true"
+    server.close()
+    console.close()
+
+
+def test_queries_need_no_token_and_the_console_does(served):
+    http, url, _, _ = served
+    assert http.get("/stores").status_code == 200
+    for path in ("/ui/", "/ui/topics", "/ui/api/v1/apps", "/ui/static/console.css", "/ui/live"):
+        assert http.get(path).status_code == 401
+    with httpx.Client(trust_env=False, follow_redirects=True) as browser:
+        page = browser.get(url)
+        assert page.status_code == 200
+        assert "token=" not in str(page.url)
+        assert 'href="/ui/topology"' in page.text
+        assert browser.get(f"{url.partition('/ui')[0]}/ui").url.path == "/ui/"
+        assert browser.get(f"{url.partition('/ui')[0]}/ui/topics").text.count("orders")
+        assert "read only" in page.text or served[3]
+
+
+def test_a_host_of_another_name_and_methods_that_change_are_refused_for_both(served):
+    http, _, _, may_write = served
+    for path in ("/stores", "/ui/", "/ui/api/v1/apps"):
+        assert http.get(path, headers={"host": "evil.example", **BEARER}).status_code == 421
+        for method in ("PUT", "DELETE", "PATCH"):
+            assert http.request(method, path, headers=BEARER).status_code == 405
+        marked = {"origin": str(http.base_url).rstrip("/"), "x-penstock": "1", **BEARER}
+        assert http.post(path, json={}, headers=marked).status_code == 405
+    sent = http.post("/ui/api/v1/topics/orders/messages", json={"value": "x"}, headers=marked)
+    assert sent.status_code == (200 if may_write else 405)
+    assert http.post("/ui/api/v1/topics/orders/messages", json={"value": "x"}, headers=BEARER).status_code in (403, 405)
+
+
+def test_the_interface_answers_queries_of_the_applications_stores(served):
+    http, _, _, _ = served
+    direct = http.get("/stores/counts/keys/k1").json()
+    through = http.get("/ui/api/v1/apps/app/stores/counts/keys/k1", headers=BEARER).json()
+    assert through["value"] == direct["value"]
+    assert {each["name"] for each in http.get("/ui/api/v1/apps/app/stores", headers=BEARER).json()} >= {"counts"}
+
+
+def test_health_is_503_while_the_application_is_stuck(served):
+    http, _, alerts, _ = served
+    assert http.get("/health").json()["alerts"] == []
+    alerts.append({"name": "skew"})
+    assert http.get("/health").status_code == 200
+    alerts.append({"name": "stuck"})
+    answer = http.get("/health")
+    assert (answer.status_code, [each["name"] for each in answer.json()["alerts"]]) == (503, ["skew", "stuck"])
+
+
+def test_the_page_of_the_interface_loads_nothing_from_other_hosts(served):
+    http, _, _, _ = served
+    page = http.get("/docs")
+    assert "GET /stores/{name}/range" in page.text
+    assert "http" not in page.text
+    assert "script" not in page.text
