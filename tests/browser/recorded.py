@@ -118,7 +118,7 @@ class Recorded:
 
 
 @contextmanager
-def recorded(root: Path, **permissions: Any) -> Iterator[Recorded]:
+def recorded(root: Path, *, shown: Any = topology, **permissions: Any) -> Iterator[Recorded]:
     now_ms = unix_ms()
     root.mkdir(exist_ok=True)
     log = open_log(f"sqlite:///{root / 'log.db'}")
@@ -142,9 +142,7 @@ def recorded(root: Path, **permissions: Any) -> Iterator[Recorded]:
         watch.look(positions, ends_of(log, topics), partial(time_at, log))
         return watch.lags()
 
-    recorder.begin(
-        Watched(str(checkpoint), lags, lambda: beginnings_of(log, topics), facts, lambda: drawing_of(topology))
-    )
+    recorder.begin(Watched(str(checkpoint), lags, lambda: beginnings_of(log, topics), facts, lambda: drawing_of(shown)))
 
     def queries() -> Any:
         raise StateError("the figures are recorded: there is no state", hint="Run the application.")

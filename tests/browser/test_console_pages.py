@@ -14,7 +14,7 @@ from .recorded import PROGRESS, records
 
 PAGES = [
     "/", "/topology?node=KSTREAM-MAPVALUES-0000000001", "/batches", "/topics", "/topics/orders", "/topics/orders/0/5",
-    "/groups", "/groups/audit", "/stores", "/stores/os-counts", "/errors",
+    "/tasks", "/groups", "/groups/audit", "/stores", "/stores/os-counts", "/errors",
 ]  # fmt: skip
 
 

@@ -75,11 +75,13 @@ def _stuck(picture: Picture, now_ms: int) -> list[Alert]:
     if silent_ms <= allowed_ms:
         return []
     after = f"batch {last.number:,} ended" if last else "the start"
+    phase = f": {picture.get('phase')}" if picture.get("phase") else ""
     return [
         Alert(
             "stuck",
             "",
-            f"{picture.lag:,} records wait, and nothing was committed for {duration(silent_ms / 1000)}, since {after}",
+            f"{picture.lag:,} records wait, and nothing was committed for {duration(silent_ms / 1000)}, since {after}"
+            f"{phase}",
             "Look at the application's log and at Spark's page for a task that runs long; in continuous mode for a "
             "transaction that stays open.",
             "error",

@@ -46,6 +46,7 @@ def watched(run: Run) -> Watched:
         metrics.beginnings,
         facts,
         lambda: drawing_of(run.topology, plan, _sliced(run, plan)),
+        lambda: run.phase(),  # noqa: PLW0108 - a restart of the query sets another one
     )
 
 

@@ -179,6 +179,14 @@ class Picture:
         """Rows of each store."""
         return {name: sum(by_task.values()) for name, by_task in self.get("stores", {}).items()}
 
+    def newest_tasks(self) -> list[dict[str, Any]]:
+        """Return the newest report of each task that is still kept, by task."""
+        found: dict[str, dict[str, Any]] = {}
+        for kept in self.get("tasks", ()):
+            for task in kept["tasks"]:
+                found[task["task"]] = {**task, "batch": kept["batch"], "end_ms": kept["end_ms"]}
+        return [found[name] for name in sorted(found, key=lambda name: [int(part) for part in name.split("_")])]
+
     def batch(self, number: int | None = None) -> Mapping[str, Any] | None:
         """Return the tasks of a batch that is still kept, by default of the newest."""
         kept = self.get("tasks", [])

@@ -40,6 +40,8 @@ _LOOK_S = 1.0
 _RENEW_S = 0.25  # documents of faster batches would cost more than they show
 _IDLE_WRITE_S = 5.0
 _WRITE_S = 2.0
+_QUIET_MS = 30_000  # without a batch, before it is looked what the application does
+_PHASE_S = 5.0
 _WRITE_REMOTE_S = 15.0
 _HISTORY_S = 60.0
 _TASKS = 400  # of a batch, kept for its chart
@@ -56,6 +58,7 @@ class Watched:
         beginnings: Returns the first offset that each ``topic-partition`` still has.
         facts: Facts that do not change while it runs: host, mode, version, settings with secrets masked.
         describe: Returns its topology for the console; called once, in the recorder's thread.
+        phase: Returns what it is doing now, in words; called when records wait and no batch ends.
     """
 
     checkpoint: str
@@ -63,6 +66,7 @@ class Watched:
     beginnings: Callable[[], Mapping[str, int]]
     facts: Mapping[str, Any]
     describe: Callable[[], Mapping[str, Any]]
+    phase: Callable[[], str] = str
 
 
 class Recorder:
@@ -92,6 +96,7 @@ class Recorder:
         self._started_ms = 0
         self._lock = threading.Lock()
         self._document: dict[str, Any] = {}
+        self._asked_phase, self._said_phase = float("-inf"), ""
         self.version = 0
         self.topology: Mapping[str, Any] | None = None
 
@@ -213,6 +218,7 @@ class Recorder:
             "lines": [line.row() for line in lines],
             "tasks": list(self._tasks),
         }
+        document["phase"] = self._phase(now_ms - max(newest, self._started_ms), waiting)
         found = alerts_of(Picture(document, lines), now_ms)
         document["alerts"] = [alert.document() for alert in self._alert_log.seen(found, now_ms)]
         is_new = is_new or document["alerts"] != self._document.get("alerts")
@@ -220,6 +226,19 @@ class Recorder:
             self._document = document
             self.version += is_new
         return is_new
+
+    def _phase(self, quiet_ms: int, waiting: int) -> str:
+        """Return what the application is doing, if it has been quiet for long although records wait."""
+        if self._watched is None or not waiting or quiet_ms < _QUIET_MS or self._state() != "RUNNING":
+            return ""
+        if time.monotonic() - self._asked_phase > _PHASE_S:
+            self._asked_phase = time.monotonic()
+            self._guarded(self._ask_phase)
+        return self._said_phase
+
+    def _ask_phase(self) -> None:
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        self._said_phase = self._watched.phase()
 
     def _recall(self, checkpoint: str) -> None:
         before = read_facts(checkpoint, HISTORY) or {}
@@ -275,4 +294,5 @@ def _task(report: Mapping[str, Any]) -> dict[str, Any]:
         "dropped": report.get("dropped", 0),
         "rows": sum(report.get("entries", {}).values()),
         "recovered": bool(report.get("recovered")),
+        "restored": report.get("restored"),
     }

@@ -15,6 +15,7 @@ from penstock.cli.output import console
 from penstock.errors import ConfigError, LogError
 
 if TYPE_CHECKING:
+    from penstock.console.sources import Connectors, Statements
     from penstock.console.web.server import ConsoleAddress
     from penstock.console.web.site import Permissions
     from penstock.log.base import TopicLog
@@ -83,6 +84,15 @@ def ui(
         typer.Option(metavar="LOCATION", help="The checkpoint of an application that is not in its usual place."),
     ] = [],  # noqa: B006 - typer reads the default, nobody changes it
     state_dir: Annotated[Path | None, typer.Option(help="The state.dir of the applications, if they set one.")] = None,
+    connect: Annotated[
+        str, typer.Option(metavar="URL", help="A Connect worker, for a page of connectors: http://localhost:8083.")
+    ] = "",
+    sql: Annotated[
+        str, typer.Option(metavar="URL", help="A server of SQL, for a page of statements: http://localhost:8088.")
+    ] = "",
+    user: Annotated[
+        str, typer.Option(envvar="PENSTOCK_UI_USER", help="NAME:PASSWORD for --connect and --sql, if they ask for it.")
+    ] = "",
     serving: ConsoleOptions,
 ) -> None:
     """Show a log and its applications in a web console until Ctrl-C.
@@ -103,7 +113,9 @@ def ui(
         settings = {"bootstrap.servers": where.bootstrap, **({"state.dir": str(state_dir)} if state_dir else {})}
         applications = Applications(log, settings, checkpoint)
         open_ones.callback(applications.close)
-        server = ConsoleServer(Site(applications, log, serving.permissions()), serving.address())
+        site = Site(applications, log, serving.permissions())
+        site.connectors, site.statements = _worker(connect, user, open_ones), _server_of_sql(sql, user, open_ones)
+        server = ConsoleServer(site, serving.address())
         if serving.allow_writes:
             _show_changes()
         console(stderr=True).print(f"The console is at {server.url}", soft_wrap=True, markup=False, highlight=False)
@@ -129,3 +141,22 @@ def _show_changes() -> None:
     audit = logging.getLogger(AUDIT)
     audit.setLevel(logging.INFO)
     audit.addHandler(handler)
+
+
+def _worker(url: str, user: str, open_ones: ExitStack) -> Connectors | None:
+    if not url:
+        return None
+    from penstock.connect.client.console_source import ConnectorsOfWorker
+    from penstock.connect.client.rest_client import ConnectClient
+
+    return ConnectorsOfWorker(open_ones.enter_context(ConnectClient(url, user or None, timeout_s=10.0)))
+
+
+def _server_of_sql(url: str, user: str, open_ones: ExitStack) -> Statements | None:
+    if not url:
+        return None
+    from penstock.sql.server.client import SqlServerClient
+
+    client = SqlServerClient(url, user or None)
+    open_ones.callback(client.close)
+    return client

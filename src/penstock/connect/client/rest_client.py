@@ -60,6 +60,14 @@ class ConnectClient:
             return {name: dict(self._ask("GET", f"{_path(name)}/config")) for name in found}
         return {name: dict(each["info"]["config"]) for name, each in found.items()}
 
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """The config (``info``) and the state (``status``) of all connectors, by name."""
+        return dict(self._ask("GET", "/connectors?expand=info&expand=status"))
+
+    def restart(self, name: str, *, only_failed: bool = False) -> None:
+        """Restart a connector with its tasks, or only those of them that have failed."""
+        self._ask("POST", f"{_path(name)}/restart?includeTasks=true&onlyFailed={str(only_failed).lower()}")
+
     def config(self, name: str) -> dict[str, str]:
         """The config of a connector.
 

@@ -20,11 +20,13 @@ MENU = (
     ("/", "Overview", "o"),
     ("/topology", "Topology", "t"),
     ("/batches", "Batches", "b"),
+    ("/tasks", "Tasks", "k"),
     ("/topics", "Topics", "p"),
     ("/groups", "Groups", "g"),
     ("/stores", "Stores", "s"),
     ("/errors", "Errors", "e"),
 )
+CONNECTORS, SQL = ("/connectors", "Connectors", "c"), ("/sql", "SQL", "q")
 
 
 class Renderer:
@@ -72,7 +74,11 @@ class Renderer:
         return {
             "names": names,
             "chosen": visit.application_name,
-            "menu": MENU,
+            "menu": (
+                *MENU,
+                *([CONNECTORS] if visit.site.connectors is not None else []),
+                *([SQL] if visit.site.statements is not None else []),
+            ),
             "permissions": visit.site.permissions,
             "version": __version__,
             "identity": visit.site.identity,

@@ -51,6 +51,10 @@ class RestoreWatch:
                     self._call(self._listener.on_restore_suspended, before, before.restored)
             self._known = found
 
+    def phase(self) -> str:
+        """Describe what stream threads do that seem stuck."""
+        return self.doing() or "stream threads wait: for the broker, or for a transaction that stays open"
+
     def doing(self) -> str:
         """Describe the restores that are under way; empty if there are none."""
         with self._lock:

@@ -76,6 +76,7 @@ class Engine:
         self._journal = Journal(job.journal, job.checkpoint) if job.journal else None
         self._stage_descriptions = stage_descriptions(job.plan)
         self._has_batch = False
+        self._running: tuple[int, float] | None = None  # the batch whose tasks run, and since when
         self._warm = threading.Event()
         self._idle_since: float | None = None
 
@@ -113,11 +114,12 @@ class Engine:
 
     def _collect(self, frame: DataFrame, batch: int) -> None:
         began = time.monotonic()
+        self._running = batch, began
         description = f"{self._job.plan.application_id}, batch {batch}: {self._stage_descriptions}"
         with quiet_pyspark():
             self._session.sparkContext.setJobDescription(description)  # of this thread, which is the query's
             rows = frame.select("kind", "payload").collect()
-        self._has_batch = True
+        self._has_batch, self._running = True, None
         reports = [bytes(row.payload) for row in rows if row.kind == EnvelopeKind.REPORT]
         if reports:
             progress = batch_progress(batch, reports, time.monotonic() - began)
@@ -132,6 +134,25 @@ class Engine:
     def parallelism(self) -> int:
         """The most tasks that Spark runs at a time."""
         return self._job.parallelism
+
+    def phase(self) -> str:
+        """Describe what the query is doing now: planning, tasks of a batch with their stage, or Spark's commit."""
+        if self._query is None:
+            return "starting"
+        with silence_py4j():
+            if self._running is None:
+                doing = "planning" if self._is_asking(self._query) else "Spark plans or commits a batch"
+                return f"{doing}: {self._query.status['message']}"
+            batch, began = self._running
+            tracker = self._session.sparkContext.statusTracker()
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        tasks = "; ".join(
+            f"stage {each.stageId}: {each.numCompletedTasks} of {each.numTasks} tasks have ended, "
+            f"{each.numActiveTasks} run"
+            for each in stages
+            if each is not None
+        )
+        return f"batch {batch:,} runs for {time.monotonic() - began:.0f} s, {tasks or 'no stage of it is active'}"
 
     def is_running(self) -> bool:
         """Return whether the query is active."""

@@ -105,13 +105,12 @@ class Run:
         self._engine: Engine | ContinuousEngine | None = None
         self._epochs = EpochPlans(reads_nothing=reads_nothing)
         self._listeners, self._meter = listeners, meter
-        self._measured, self._owns_session = 0.0, False
+        self._measured, self._owns_session, self._has_run = 0.0, False, False
+        self.phase: Callable[[], str] = str  # what the engine is doing, in words
         self._positions: dict[str, int] = {}
         self._replicas: dict[str, dict[str, int]] = {}
-        self._committed_batch, self._restarts = -1, 0
-        self._until_latest, self._reads_nothing = False, reads_nothing
+        self._until_latest, self._reads_nothing, self._committed_batch, self._restarts = False, reads_nothing, -1, 0
         self._cores: CoreWatch | None = None
-        self._has_run = False
         self._crashed: tuple[object, object] = (None, None)  # the task that ended its process last, and its batch
         self._changelogs: list[str] = []
         self._beat = self._looked = self._noted = time.monotonic()
@@ -184,8 +183,9 @@ class Run:
         self._changelogs = [*job.changelogs.values(), *([job.numbers_topic] if job.numbers_topic else [])]
         settings = dataframe_query_settings(self._of_spark, job.checkpoint)
         queries = dataframe_queries(with_serdes(self.topology, self.config), log, lease, job.checkpoint, settings)
-        self._engine = Engine(session, job, self._batch_done, queries)
-        self._engine.start(int(self.config["commit.interval.ms"]))
+        engine = self._engine = Engine(session, job, self._batch_done, queries)
+        self.phase = engine.phase
+        engine.start(int(self.config["commit.interval.ms"]))
         self._meter.doing("starting the query and its Python workers")
 
     def _start_threads(self, session: SparkSession) -> None:
@@ -196,7 +196,7 @@ class Run:
         engine.restores = RestoreWatch(self.restore_listener)
         engine.note = PlacementNote(self.places.checkpoint)
         job = self._next_epoch()
-        self._engine = engine
+        self._engine, self.phase = engine, engine.restores.phase
         engine.start(job)
         self._meter.doing("starting stream threads")
 

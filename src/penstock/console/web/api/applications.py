@@ -175,16 +175,7 @@ def top(visit: Visit) -> Any:
 
 def tasks(visit: Visit) -> Any:
     """Return the newest report of each task."""
-    return newest_tasks(_chosen(visit).picture())
-
-
-def newest_tasks(picture: Picture) -> list[dict[str, Any]]:
-    """Return the newest report of each task that is still kept, by task."""
-    found: dict[str, dict[str, Any]] = {}
-    for kept in picture.get("tasks", ()):
-        for task in kept["tasks"]:
-            found[task["task"]] = {**task, "batch": kept["batch"], "end_ms": kept["end_ms"]}
-    return [found[name] for name in sorted(found, key=lambda name: [int(part) for part in name.split("_")])]
+    return _chosen(visit).picture().newest_tasks()
 
 
 def node(visit: Visit) -> Any:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from penstock.console.web.api import applications, health, topics, writes
-from penstock.console.web.api.sql import complete, connectors, statements
+from penstock.console.web.api.sql import complete, connectors, query, statements
 from penstock.console.web.api.streams import application_events, tail_events
 from penstock.console.web.live import Channels, TooManyStreamsError
 from penstock.console.web.page import NotThereError, Visit
@@ -54,6 +54,7 @@ _READS: tuple[tuple[str, Read], ...] = (
     ("/groups/{name:path}", topics.group),
     ("/connectors", connectors),
     ("/sql/complete", complete),
+    ("/sql", query),
     ("/alerts", applications.alerts),
     ("/metrics", health.metrics),
     ("/health", health.health),

@@ -8,10 +8,11 @@ from typing import Any
 
 from penstock.console.actions import audit
 from penstock.console.sources import SqlResult, Statements
+from penstock.console.web.api.writes import require_writes
 from penstock.console.web.page import NotThereError, Visit
 from penstock.errors import ConfigError, PenstockError
 
-__all__ = ["complete", "connectors", "statements"]
+__all__ = ["complete", "connectors", "query", "statements"]
 
 _MOST_CHARACTERS = 20_000
 
@@ -41,19 +42,23 @@ def complete(visit: Visit) -> Any:
     ]
 
 
+def query(visit: Visit) -> Any:
+    """Run statements that only read."""
+    return {"results": [_document(each) for each in _statements(visit).run(visit.get("sql"), writes=False)]}
+
+
 def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
     """Run statements; those that change something need ``--allow-writes``, and are logged."""
+    require_writes(visit)
     text = body.get("sql")
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
         raise ConfigError("sql is a text with statements", hint='For example {"sql": "SHOW STREAMS;"}.')
     try:
-        found = _statements(visit).run(text, writes=visit.site.permissions.writes)
+        found = _statements(visit).run(text, writes=True)
     except PenstockError as error:
-        if visit.site.permissions.writes:
-            audit(who, f"SQL {text[:500]!r}", f"refused: {error.message}")
+        audit(who, f"SQL {text[:500]!r}", f"refused: {error.message}")
         raise
-    if visit.site.permissions.writes:
-        audit(who, f"SQL {text[:500]!r}", "done")
+    audit(who, f"SQL {text[:500]!r}", "done")
     return {"results": [_document(each) for each in found]}
 
 

@@ -6,9 +6,10 @@ import re
 
 from penstock.console.web.page import Page
 from penstock.console.web.pages.application_pages import application_stamp
-from penstock.console.web.pages.batches import batches, errors
+from penstock.console.web.pages.batches import batches, errors, tasks
 from penstock.console.web.pages.log_pages import group, groups, message, topic, topic_stamp, topics
 from penstock.console.web.pages.overview import overview
+from penstock.console.web.pages.part_pages import connectors, sql
 from penstock.console.web.pages.stores import store, stores
 from penstock.console.web.pages.topology import topology
 
@@ -22,6 +23,7 @@ PAGES: tuple[tuple[re.Pattern[str], Page], ...] = tuple(
         ("/", Page("overview", "Overview", overview, 0.5, application_stamp)),
         ("/topology", Page("topology", "Topology", topology, 0.5, application_stamp)),
         ("/batches", Page("batches", "Batches", batches, 0.5, application_stamp)),
+        ("/tasks", Page("tasks", "Tasks", tasks, 1.0, application_stamp)),
         ("/errors", Page("errors", "Errors", errors, 1.0, application_stamp)),
         ("/stores", Page("stores", "Stores", stores)),
         (f"/stores/{_NAME}", Page("store", "Store", store, 5.0)),
@@ -30,5 +32,7 @@ PAGES: tuple[tuple[re.Pattern[str], Page], ...] = tuple(
         (rf"/topics/{_NAME}/(?P<number>\d{{1,9}})/(?P<offset>\d{{1,18}})", Page("message", "Message", message, 3600.0)),
         ("/groups", Page("groups", "Groups", groups)),
         (f"/groups/{_NAME}", Page("group", "Group", group)),
+        ("/connectors", Page("connectors", "Connectors", connectors, 5.0)),
+        ("/sql", Page("sql", "SQL", sql, 3600.0)),
     )
 )

@@ -10,8 +10,9 @@ from typing import Any
 from penstock.console.batch_line import STEPS, UNKNOWN, step_of
 from penstock.console.web.page import Visit, whole
 from penstock.console.web.pages.application_pages import head_of
+from penstock.terminal.words import size
 
-__all__ = ["batches", "errors"]
+__all__ = ["batches", "errors", "tasks"]
 
 _TABLE = 40
 _DAY = 1440
@@ -76,6 +77,28 @@ def _bars(tasks: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
             at += width
         found.append({**task, "parts": parts, "taken": taken, "ratio": taken / median if median else 1.0})
     return sorted(found, key=lambda each: [int(part) if part.isdecimal() else 0 for part in each["task"].split("_")])
+
+
+def tasks(visit: Visit) -> Mapping[str, Any]:
+    """Return the newest report of each task, with its time and what it restored."""
+    picture, facts = head_of(visit)
+    found = picture.newest_tasks()
+    seconds = [sum(task["seconds"].values()) for task in found]
+    median = statistics.median(seconds) if seconds else 0.0
+    rows = [
+        {**task, "taken": taken, "ratio": taken / median if median else 1.0, "restored": _restored(task)}
+        for task, taken in zip(found, seconds, strict=True)
+    ]
+    return {**facts, "rows": rows}
+
+
+def _restored(task: Mapping[str, Any]) -> str:
+    if task.get("recovered"):
+        return "took over the outputs of an earlier attempt"
+    found = task.get("restored")
+    if not isinstance(found, list) or len(found) != 2:
+        return ""
+    return f"{found[0]:,} segments, {size(found[1])}"
 
 
 def errors(visit: Visit) -> Mapping[str, Any]:

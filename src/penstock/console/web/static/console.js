@@ -5,7 +5,7 @@ const body = document.getElementById("body");
 const root = document.body.dataset.root;
 const connection = document.getElementById("connection");
 const freeze = document.getElementById("freeze");
-const MODULES = { topology: "./topology.js", batches: "./batches.js" };
+const MODULES = { topology: "./topology.js", batches: "./batches.js", sql: "./sql.js" };
 let updated = () => {};
 
 // Times

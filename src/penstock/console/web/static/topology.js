@@ -1,9 +1,11 @@
 // The topology as a graph: laid out once by a worker, then only its figures change.
 const SVG = "http://www.w3.org/2000/svg";
 const FOLD_FROM = 150; // boxes
+const KEPT = "penstock-layout-";
 const root = document.body.dataset.root;
 let drawn = "";
 let folded = null;
+let opened = new Set(); // sub-topologies that are open although the others are folded
 let scale = 1;
 let box = null;
 
@@ -21,24 +23,51 @@ export function update() {
 
 // One box for each sub-topology, with the topics and stores that stay.
 function fold(graph) {
-  const of = new Map(graph.boxes.map((each) => [each.id, each.kind === "topic" ? each.id : `group_${each.group}`]));
-  const boxes = graph.boxes.filter((each) => each.kind === "topic");
+  const stays = (each) => each.kind === "topic" || opened.has(String(each.group));
+  const of = new Map(graph.boxes.map((each) => [each.id, stays(each) ? each.id : `group_${each.group}`]));
+  const boxes = graph.boxes.filter(stays);
   for (const group of graph.groups) {
+    if (opened.has(String(group.id))) continue;
     const inside = graph.boxes.filter((each) => each.group === group.id && each.kind === "node").length;
     boxes.push({ id: `group_${group.id}`, kind: "group", name: group.title, operation: `${inside} nodes`, group: group.id });
   }
   const pairs = new Set(graph.arrows.map(([a, b]) => `${of.get(a)} ${of.get(b)}`));
   const arrows = [...pairs].map((pair) => pair.split(" ")).filter(([a, b]) => a !== b);
-  return { groups: [], boxes, arrows, touches: [] };
+  const kept = new Set(boxes.map((each) => each.id));
+  return { groups: [], boxes, arrows, touches: graph.touches.filter(([a, b]) => kept.has(a) && kept.has(b)) };
 }
 
 function lay(figure, graph) {
   document.getElementById("fold").setAttribute("aria-pressed", String(folded));
   const sizes = graph.boxes.map((each) => ({ id: each.id, width: Math.max(110, each.name.length * 6.9 + 26), height: each.kind === "node" ? 46 : 36 }));
+  const wanted = { boxes: sizes, arrows: [...graph.arrows, ...graph.touches] };
+  const key = KEPT + digest(JSON.stringify(wanted));
+  const known = kept(key);
+  if (known) { draw(figure, graph, known); return; }
+  figure.replaceChildren(Object.assign(document.createElement("p"), { className: "waits", textContent: "The graph is being laid out." }));
   const worker = new Worker(`${root}/static/layout.js`);
-  worker.onmessage = ({ data }) => { worker.terminate(); draw(figure, graph, data); };
+  worker.onmessage = ({ data }) => { worker.terminate(); keep(key, data); draw(figure, graph, data); };
   worker.onerror = () => { figure.textContent = "The graph could not be laid out; the table below has the same."; };
-  worker.postMessage({ boxes: sizes, arrows: [...graph.arrows, ...graph.touches] });
+  worker.postMessage(wanted);
+}
+
+// Places are kept in the browser: a topology is laid out once, not at each visit.
+function digest(text) {
+  let hash = 5381;
+  for (let n = 0; n < text.length; n++) hash = ((hash << 5) + hash + text.charCodeAt(n)) | 0;
+  return `${text.length}-${hash}`;
+}
+
+function kept(key) {
+  try { return JSON.parse(localStorage.getItem(key)); } catch { return null; }
+}
+
+function keep(key, places) {
+  try {
+    const old = Object.keys(localStorage).filter((each) => each.startsWith(KEPT));
+    if (old.length >= 6) for (const each of old) localStorage.removeItem(each);
+    localStorage.setItem(key, JSON.stringify(places));
+  } catch { /* storage is full, or switched off */ }
 }
 
 function element(name, attributes, parent, text) {
@@ -63,7 +92,7 @@ function draw(figure, graph, places) {
     element("path", { class: touch ? "touch" : "arrow", d, "data-from": byId.get(edge.from)?.name ?? "", ...(touch ? {} : { "marker-end": "url(#head)" }) }, svg);
     if (!touch) {
       const middle = edge.points[Math.floor(edge.points.length / 2)];
-      element("text", { class: "rate", "aria-hidden": "true", x: middle.x + 5, y: middle.y, "data-of": edge.from, "data-to": edge.to }, svg, "");
+      element("text", { class: "rate", "aria-hidden": "true", x: middle.x + 5, y: middle.y, "data-of": byId.get(edge.from)?.name ?? "", "data-to": byId.get(edge.to)?.name ?? "" }, svg, "");
     }
   }
   for (const place of places.boxes) {
@@ -99,6 +128,12 @@ function choose(event) {
   const group = event.target.closest?.(".box");
   if (!group) return;
   const parameters = new URLSearchParams(location.search);
+  if (group.classList.contains("group")) {
+    opened.add(group.dataset.id.replace("group_", ""));
+    drawn = "";
+    update();
+    return;
+  }
   if (group.classList.contains("node")) { parameters.set("node", group.dataset.name); location.search = parameters; }
   const app = parameters.get("app") ? `?app=${encodeURIComponent(parameters.get("app"))}` : "";
   if (group.classList.contains("topic")) location.href = `${root}/topics/${encodeURIComponent(group.dataset.name)}${app}`;
@@ -129,9 +164,7 @@ function rates(figure) {
     group.querySelector("title").textContent = `${group.classList[1]} ${name}, ${said}`;
   }
   for (const label of figure.querySelectorAll(".rate")) {
-    const from = figure.querySelector(`[data-id="${label.dataset.of}"]`);
-    const to = figure.querySelector(`[data-id="${label.dataset.to}"]`);
-    const rate = live.nodes[from?.dataset.name]?.[1] ?? live.nodes[to?.dataset.name]?.[0] ?? 0;
+    const rate = live.nodes[label.dataset.of]?.[1] ?? live.nodes[label.dataset.to]?.[0] ?? 0;
     label.textContent = rate ? `${short(rate)} /s` : "";
   }
   for (const arrow of figure.querySelectorAll(".arrow")) {
@@ -158,7 +191,8 @@ document.addEventListener("click", (event) => {
     shown(svg);
   }
   if (event.target.closest?.("#fold")) {
-    folded = !folded;
+    folded = opened.size > 0 ? true : !folded;
+    opened = new Set();
     drawn = "";
     update();
   }

@@ -1,0 +1,56 @@
+"""The connectors of a group of workers, for the web console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.config.secrets import shown
+from penstock.connect.client.rest_client import ConnectClient
+from penstock.console.sources import ConnectorState
+
+__all__ = ["ConnectorsOfWorker"]
+
+_TRACE_CHARACTERS = 4_000
+
+
+class ConnectorsOfWorker:
+    """`penstock.console.sources.Connectors` over a worker's REST interface.
+
+    Args:
+        client: The client of the worker.
+    """
+
+    def __init__(self, client: ConnectClient) -> None:
+        self._client = client
+
+    @property
+    def url(self) -> str:
+        """The worker's address."""
+        return self._client.url
+
+    def all(self) -> list[ConnectorState]:
+        """Return all connectors by name."""
+        found = self._client.statuses()
+        return [_state(name, found[name]) for name in sorted(found)]
+
+    def topics(self, name: str) -> list[str]:
+        """Return the topics that a connector reads or writes."""
+        return sorted(self._client.topics(name))
+
+    def restart(self, name: str, *, only_failed: bool) -> None:
+        """Restart a connector with its tasks, or only those that have failed."""
+        self._client.restart(name, only_failed=only_failed)
+
+
+def _state(name: str, found: Any) -> ConnectorState:
+    info, status = found.get("info", {}), found.get("status", {})
+    own = status.get("connector", {})
+    return ConnectorState(
+        name,
+        str(status.get("type") or info.get("type") or "unknown"),
+        str(own.get("state", "UNASSIGNED")),
+        str(own.get("worker_id", "")),
+        [{**task, "trace": str(task.get("trace", ""))[:_TRACE_CHARACTERS]} for task in status.get("tasks", ())],
+        {key: str(shown(key, value)) for key, value in sorted(info.get("config", {}).items())},
+        str(own.get("trace", ""))[:_TRACE_CHARACTERS],
+    )

@@ -1,0 +1,171 @@
+// The page of SQL: statements with completion; results as tables, and as charts where they have numbers.
+const root = document.body.dataset.root;
+const writes = document.body.dataset.writes === "true";
+const field = document.getElementById("sql");
+const list = document.getElementById("words");
+const results = document.getElementById("results");
+const state = document.getElementById("sql-state");
+let words = [];
+let chosen = -1;
+let asked = 0;
+let loading = null;
+
+export function update() {}
+
+async function read(path, options) {
+  const answer = await fetch(`${root}/api/v1${path}`, options);
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error([found.error?.message ?? answer.statusText, found.error?.hint].filter(Boolean).join(" "));
+  return found;
+}
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+// Completion
+
+async function complete() {
+  const number = ++asked;
+  const at = field.selectionStart;
+  let found = [];
+  try {
+    found = await read(`/sql/complete?text=${encodeURIComponent(field.value.slice(-3000))}&at=${Math.min(at, 3000)}`);
+  } catch { /* without completion one can type, too */ }
+  if (number !== asked) return;
+  words = found.slice(0, 12);
+  chosen = words.length ? 0 : -1;
+  show();
+}
+
+function show() {
+  list.replaceChildren(...words.map((each, n) => element("li", { role: "option", id: `word-${n}`, "aria-selected": String(n === chosen), "data-n": n },
+    each.word, element("span", { class: "dim" }, each.kind))));
+  list.hidden = !words.length;
+  field.setAttribute("aria-expanded", String(words.length > 0));
+  if (chosen >= 0) field.setAttribute("aria-activedescendant", `word-${chosen}`);
+  else field.removeAttribute("aria-activedescendant");
+}
+
+function close() {
+  asked++;
+  words = [];
+  chosen = -1;
+  show();
+}
+
+function take(n) {
+  const { word, replaces } = words[n];
+  const at = field.selectionStart;
+  field.setRangeText(word, at - replaces, at, "end");
+  close();
+  field.focus();
+}
+
+field.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key === "Enter") { event.preventDefault(); run(); return; }
+  if (event.ctrlKey && event.key === " ") { event.preventDefault(); complete(); return; }
+  if (!words.length) return;
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step) { event.preventDefault(); chosen = (chosen + step + words.length) % words.length; show(); }
+  else if (event.key === "Tab" || event.key === "Enter") { event.preventDefault(); take(chosen); }
+  else if (event.key === "Escape") { event.preventDefault(); close(); }
+});
+field.addEventListener("input", () => (/\w$/.test(field.value.slice(0, field.selectionStart)) ? complete() : close()));
+field.addEventListener("blur", () => setTimeout(close, 150));
+list.addEventListener("mousedown", (event) => {
+  const item = event.target.closest("[data-n]");
+  if (item) { event.preventDefault(); take(Number(item.dataset.n)); }
+});
+
+// Results
+
+async function run() {
+  close();
+  const text = field.value.trim();
+  if (!text) return;
+  state.textContent = "running";
+  results.replaceChildren();
+  const began = performance.now();
+  try {
+    const found = writes
+      ? await read("/sql", { method: "POST", headers: { "content-type": "application/json", "X-Penstock": "1" }, body: JSON.stringify({ sql: text }) })
+      : await read(`/sql?sql=${encodeURIComponent(text)}`);
+    for (const each of found.results) results.append(result(each));
+    state.textContent = `done in ${((performance.now() - began) / 1000).toFixed(1)} s`;
+  } catch (error) {
+    state.textContent = "";
+    results.append(element("section", { class: "panel problem", role: "alert" }, element("p", {}, error.message)));
+  }
+}
+
+function text(value) {
+  if (value === null || value === undefined) return "null";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+function result(each) {
+  const panel = element("section", { class: "panel" }, element("h2", { class: "mono" }, each.statement));
+  if (each.message) panel.append(element("pre", { class: "scroll", tabindex: "0" }, each.message));
+  if (!each.columns.length) return panel;
+  const numbers = each.columns.map((_, n) => n).filter((n) => each.rows.length > 1 && each.rows.every((row) => typeof row[n] === "number" || row[n] === null));
+  const table = element("table", {}, element("thead", {}, element("tr", {},
+    ...each.columns.map((column, n) => element("th", numbers.includes(n) ? { class: "number" } : {}, column.name)))));
+  const body = element("tbody");
+  for (const row of each.rows) body.append(element("tr", {}, ...row.map((value, n) => element("td", { class: numbers.includes(n) ? "number" : "mono value" }, text(value)))));
+  table.append(body);
+  const said = `${each.rows.length.toLocaleString()} rows${each.is_cut ? ": the first ones; the query was ended" : ""}`;
+  panel.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows" }, table), element("p", { class: "dim" }, said));
+  if (numbers.length) {
+    const button = element("button", { type: "button", "aria-pressed": "false" }, "Chart");
+    const place = element("div", { role: "img", "aria-label": "The numbers of the rows; the table above has them" });
+    place.hidden = true;
+    button.addEventListener("click", () => {
+      place.hidden = !place.hidden;
+      button.setAttribute("aria-pressed", String(!place.hidden));
+      if (!place.hidden && !place.firstChild) chart(place, each, numbers);
+    });
+    panel.append(element("p", {}, button), place);
+  }
+  return panel;
+}
+
+function colour(name) {
+  const probe = element("i");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+// Times stand on the axis where there are some, else the rows by number.
+async function chart(place, each, numbers) {
+  loading ??= new Promise((resolve, reject) => {
+    const script = element("script", { src: `${root}/static/vendor/uPlot.iife.min.js` });
+    script.onload = () => resolve(window.uPlot);
+    script.onerror = reject;
+    document.head.append(script);
+  });
+  const UPlot = await loading;
+  const time = numbers.find((n) => /time|window(start|end)/i.test(each.columns[n].name));
+  const order = each.rows.map((_, n) => n);
+  if (time !== undefined) order.sort((a, b) => each.rows[a][time] - each.rows[b][time]);
+  const x = order.map((n, at) => (time === undefined ? at + 1 : each.rows[n][time] / 1000));
+  const shown = numbers.filter((n) => n !== time).slice(0, 5);
+  const colours = ["--accent", "--c-read", "--c-publish", "--c-write", "--c-other"];
+  const axis = { stroke: () => colour("--dim"), grid: { stroke: () => colour("--line"), width: 1 }, ticks: { stroke: () => colour("--line"), width: 1 } };
+  const made = new UPlot({
+    width: Math.max(280, place.clientWidth), height: 230, scales: { x: { time: time !== undefined } }, axes: [axis, { ...axis, size: 64 }],
+    series: [{ label: time === undefined ? "Row" : each.columns[time].name },
+      ...shown.map((n, at) => ({ label: each.columns[n].name, stroke: () => colour(colours[at]), width: 1.5, points: { show: x.length < 60 } }))],
+  }, [x, ...shown.map((n) => order.map((row) => each.rows[row][n]))], place);
+  addEventListener("penstock-theme", () => made.redraw(false));
+}
+
+document.getElementById("run").addEventListener("click", run);
+for (const example of document.querySelectorAll("[data-example]"))
+  example.addEventListener("click", () => { field.value = example.dataset.example; run(); });

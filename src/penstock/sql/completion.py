@@ -1,0 +1,102 @@
+"""What may stand at a place of a text of SQL: keywords, names, columns, functions, properties and topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.sql.functions.aggregates import aggregate_functions
+from penstock.sql.functions.builtin import scalar_functions
+from penstock.sql.functions.tables import table_functions
+from penstock.sql.parse.tokens import quoted
+from penstock.sql.words import KEYWORDS, PROPERTIES, TYPES
+
+__all__ = ["Known", "completions"]
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+_AFTER = re.compile(r"([A-Za-z]+)\s+$")
+# What stands behind a word.
+_SOURCES = frozenset({"FROM", "JOIN", "INTO", "DESCRIBE", "STREAM", "TABLE", "EXISTS"})
+_QUERIES = frozenset({"TERMINATE", "PAUSE", "RESUME", "EXPLAIN"})
+_LISTS = ("STREAMS", "TABLES", "TOPICS", "QUERIES", "FUNCTIONS", "PROPERTIES", "TYPES", "VARIABLES")
+_STATEMENTS = (
+    "CREATE", "SELECT", "INSERT INTO", "DROP", "ALTER", "TERMINATE", "PAUSE", "RESUME", "SHOW", "LIST", "DESCRIBE",
+    "EXPLAIN", "PRINT", "SET", "UNSET", "DEFINE", "UNDEFINE", "ASSERT", "RUN SCRIPT", "WITH",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names that statements may use.
+
+    Attributes:
+        sources: Streams and tables: their kind, and the names and types of their columns.
+        topics: Topics.
+        queries: Ids of queries.
+    """
+
+    sources: Mapping[str, tuple[str, Sequence[tuple[str, str]]]] = field(default_factory=dict)
+    topics: Iterable[str] = ()
+    queries: Iterable[str] = ()
+
+
+def completions(before: str, text: str, known: Known) -> Iterator[tuple[str, str, int]]:
+    """Yield words, their kinds, and how many characters before the cursor they replace.
+
+    Keywords take the case of what has been typed.
+
+    >>> [word for word, kind, _ in completions("sh", "sh", Known()) if kind == "keyword"]
+    ['show']
+
+    Args:
+        before: The text before the cursor.
+        text: The whole text.
+        known: The names that there are.
+    """
+    if before.count("'") % 2:
+        return
+    found = _WORD.search(before)
+    word = found.group() if found else ""
+    lead = before[: len(before) - len(word)]
+    seen: set[str] = set()
+    for each, kind in _candidates(lead, text, known):
+        shown = each.lower() if word.islower() and kind in ("keyword", "function", "type", "property") else each
+        if each.upper().startswith(word.upper()) and each not in seen:
+            seen.add(each)
+            yield shown, kind, len(word)
+
+
+def _candidates(lead: str, text: str, known: Known) -> Iterable[tuple[str, str]]:
+    after = _AFTER.search(lead)
+    last = after[1].upper() if after else ""
+    if last in ("SHOW", "LIST"):
+        return _as(_LISTS, "keyword")
+    if last in _QUERIES:
+        return [*_as(known.queries, "query"), *_as(("ALL",), "keyword")]
+    if last == "PRINT":
+        return _as(known.topics, "topic")
+    if last in _SOURCES:
+        return [(quoted(name), kind.lower()) for name, (kind, _) in sorted(known.sources.items())]
+    if re.search(r"WITH\s*\((?:[^()]*,)?\s*$", lead, re.IGNORECASE):
+        return _as(PROPERTIES, "property")
+    if not lead.strip() or lead.rstrip().endswith(";"):
+        return _as(_STATEMENTS, "keyword")
+    return _anywhere(known, text)
+
+
+def _anywhere(known: Known, text: str) -> Iterator[tuple[str, str]]:
+    named = {word.upper() for word in re.findall(r"[A-Za-z_]\w*", text)}
+    columns = [each for name, (_, each) in known.sources.items() if name.upper() in named]
+    for each in columns or [each for _, each in known.sources.values()]:
+        yield from ((quoted(name), kind) for name, kind in each)
+    yield from ((quoted(name), kind.lower()) for name, (kind, _) in known.sources.items())
+    yield from _as(KEYWORDS, "keyword")
+    functions: Iterable[Any] = [*scalar_functions(), *aggregate_functions(), *table_functions()]
+    yield from _as(sorted(function.name for function in functions), "function")
+    yield from _as(TYPES, "type")
+
+
+def _as(names: Iterable[str], meta: str) -> list[tuple[str, str]]:
+    return [(name, meta) for name in names]

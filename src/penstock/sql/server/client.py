@@ -1,0 +1,195 @@
+"""A client of a server of SQL, for the web console: bounded results, and nothing that changes without leave."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.console.sources import SqlResult
+from penstock.errors import ConfigError, EnvironmentProblemError, SqlError
+from penstock.masking import without_passwords
+from penstock.sql.completion import Known, completions
+from penstock.sql.parse import Parsed, parse_script
+from penstock.sql.parse import command_nodes as c
+from penstock.sql.parse.query_nodes import Query
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["SqlServerClient"]
+
+_READS = (Query, c.Print, c.Show, c.Describe, c.DescribeAll, c.Explain)
+_ROWS = 500
+_SECONDS = 5.0  # of a query that does not end by itself
+_KNOWN_S = 10.0
+_MOST_BYTES = 4 << 20
+_HINT = "Does it run? `penstock sql serve` starts one."
+
+
+class SqlServerClient:
+    """`penstock.console.sources.Statements` over ksqlDB's REST interface.
+
+    Args:
+        url: The address of the server, such as ``http://localhost:8088``.
+        user: ``name:password``, for servers with basic authentication.
+
+    Raises:
+        ConfigError: The URL is none.
+    """
+
+    def __init__(self, url: str, user: str | None = None) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise EnvironmentProblemError("httpx is not installed", hint='pip install "penstock[query]"') from error
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{url!r} is not the URL of a server of SQL", hint="For example http://localhost:8088")
+        name, colon, password = (user or "").partition(":")
+        self._url = without_passwords(url)
+        auth = (name, password) if colon else None
+        self._client: httpx.Client = httpx.Client(base_url=url.rstrip("/"), auth=auth, timeout=30.0)
+        self._known = Known()
+        self._looked = float("-inf")
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        return self._url
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def run(self, text: str, *, writes: bool) -> list[SqlResult]:
+        """Run statements; those that change something are refused unless ``writes``, before any of them runs.
+
+        Queries that do not end by themselves end after 500 rows or five seconds.
+
+        Raises:
+            SqlError: A statement is wrong or refused, or the server does not answer.
+        """
+        script = parse_script(text)
+        for parsed in script:
+            if not (writes or isinstance(parsed.statement, _READS)):
+                raise SqlError(
+                    f"this console only reads, and {parsed.text.split(None, 1)[0].upper()} changes something",
+                    hint="Start it with --allow-writes.",
+                )
+        return [self._result(parsed) for parsed in script]
+
+    def _result(self, parsed: Parsed) -> SqlResult:
+        text = f"{parsed.text.rstrip().rstrip(';')};"
+        if isinstance(parsed.statement, Query):
+            return self._query(text)
+        if isinstance(parsed.statement, c.Print):
+            lines, is_cut = self._lines("/query", {"ksql": text})
+            return SqlResult(text, (("Record", "STRING"),), [[line] for line in lines], is_cut=is_cut)
+        return _of_document(text, self._ask({"ksql": text}))
+
+    def _query(self, text: str) -> SqlResult:
+        body = {"sql": text, "properties": {"auto.offset.reset": "earliest"}}
+        lines, is_cut = self._lines("/query-stream", body)
+        found = [json.loads(line) for line in lines]
+        wrong = next((each for each in found if isinstance(each, dict) and "message" in each), None)
+        if wrong is not None:
+            raise SqlError(str(wrong["message"]), hint="Correct the query.")
+        head = found[0] if found else {"columnNames": [], "columnTypes": []}
+        columns = tuple(zip(head["columnNames"], head["columnTypes"], strict=True))
+        return SqlResult(text, columns, found[1:], is_cut=is_cut)
+
+    def _lines(self, path: str, body: Mapping[str, Any]) -> tuple[list[str], bool]:
+        """Return the lines of an answer, and whether there are more than were read."""
+        import httpx
+
+        found: list[str] = []
+        size, deadline = 0, time.monotonic() + _SECONDS
+        headers = {"accept": "application/vnd.ksqlapi.delimited.v1"}
+        timeout = httpx.Timeout(30.0, read=_SECONDS)
+        try:
+            with self._client.stream("POST", path, json=body, headers=headers, timeout=timeout) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise _refusal(answer)
+                for line in answer.iter_lines():
+                    if line:
+                        found.append(line)
+                    size += len(line)
+                    if len(found) > _ROWS or size > _MOST_BYTES or time.monotonic() > deadline:
+                        return found[: _ROWS + 1], True
+        except httpx.ReadTimeout:
+            return found, True
+        except httpx.TransportError as error:
+            raise self._gone(error) from error
+        return found, False
+
+    def _ask(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        import httpx
+
+        try:
+            answer = self._client.post("/ksql", json=body)
+        except httpx.TransportError as error:
+            raise self._gone(error) from error
+        if not answer.is_success:
+            raise _refusal(answer)
+        found = answer.json()
+        return found if isinstance(found, list) else [found]
+
+    def _gone(self, error: Exception) -> SqlError:
+        return SqlError(f"the server {self._url} cannot be reached: {error}", hint=_HINT)
+
+    def complete(self, text: str, at: int) -> list[tuple[str, str, int]]:
+        """Return what may stand at a place of a text: the word, its kind, and how many characters it replaces."""
+        return list(completions(text[:at], text, self._names()))[:40]
+
+    def _names(self) -> Known:
+        """Return the names that the server knows, as of the last seconds."""
+        if time.monotonic() - self._looked > _KNOWN_S:
+            self._looked = time.monotonic()
+            documents = self._ask({"ksql": "DESCRIBE STREAMS; DESCRIBE TABLES; SHOW TOPICS; SHOW QUERIES;"})
+            sources: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {}
+            topics: list[str] = []
+            queries: list[str] = []
+            for document in documents:
+                for each in document.get("sourceDescriptions", ()):
+                    columns = [(field["name"], field["schema"]["type"]) for field in each.get("fields", ())]
+                    sources[each["name"]] = (str(each.get("type", "STREAM")), columns)
+                topics += [each["name"] for each in document.get("topics", ())]
+                queries += [each["id"] for each in document.get("queries", ())]
+            self._known = Known(sources, topics, queries)
+        return self._known
+
+
+def _refusal(answer: httpx.Response) -> SqlError:
+    try:
+        message = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = answer.text[:300] or answer.reason_phrase
+    return SqlError(message, hint="Correct the statement.", status=400)
+
+
+def _of_document(text: str, documents: Sequence[Mapping[str, Any]]) -> SqlResult:
+    """Return the answer to a statement as a table where it has a list, else as a message."""
+    for document in documents:
+        described = document.get("sourceDescription")
+        if isinstance(described, Mapping):
+            rows = [[field["name"], field["schema"]["type"], field.get("type", "")] for field in described["fields"]]
+            columns = (("Field", "STRING"), ("Type", "STRING"), ("Key", "STRING"))
+            return SqlResult(text, columns, rows, str(described.get("statement", "")))
+        for value in document.values():
+            if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+                names = list(dict.fromkeys(name for each in value for name in each))
+                return SqlResult(
+                    text,
+                    tuple((name, "STRING") for name in names),
+                    [[each.get(name) for name in names] for each in value],
+                )
+        status = document.get("commandStatus")
+        if isinstance(status, Mapping):
+            return SqlResult(text, message=str(status.get("message", "done")))
+        for name in ("executionPlan", "queryDescription"):
+            if name in document:
+                return SqlResult(text, message=json.dumps(document[name], indent=2))
+    empty = next((f"no {name}" for each in documents for name, value in each.items() if value == []), "done")
+    return SqlResult(text, message=empty)

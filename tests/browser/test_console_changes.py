@@ -1,0 +1,251 @@
+"""Pages that change something, and those of connectors and SQL, in a real browser beside a real worker and server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.connect.client import ConnectClient
+from penstock.connect.client.console_source import ConnectorsOfWorker
+from penstock.connect.rest import WorkerServer
+from penstock.connect.settings import WorkerConfig
+from penstock.log.base import TopicPartition
+from penstock.sql.server import SqlService, server
+from penstock.sql.server.client import SqlServerClient
+from penstock.sql.session import SqlSession
+
+from .conftest import Console, Seen
+from .recorded import APPLICATION, recorded
+
+SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+READY = "() => document.documentElement.dataset.ready === 'true'"
+
+
+@pytest.fixture(scope="module")
+def statements(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlServerClient]:
+    where = tmp_path_factory.mktemp("sql") / "log.db"
+    with SqlSession({"bootstrap.servers": str(where)}, queries="wait") as session:
+        session.execute(
+            "CREATE STREAM clicks (user STRING KEY, ms INT) WITH (kafka_topic='clicks', value_format='JSON', partitions=1);"
+        )
+        for n in range(30):
+            session.execute(f"INSERT INTO clicks (user, ms) VALUES ('u{n % 3}', {n * n});")
+        service = SqlService(session)
+        running = server(service, port=0)
+        running.start()
+        client = SqlServerClient(f"http://127.0.0.1:{running.port}")
+        yield client
+        client.close()
+        service.close()
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectClient]:
+    folder = tmp_path_factory.mktemp("worker")
+    (folder / "lines.txt").write_text("a\nb\n")
+    settings = {
+        "bootstrap.servers": f"sqlite:///{folder}/log.db",
+        "offset.storage.file.filename": str(folder / "offsets"),
+        "listeners": "http://127.0.0.1:0",
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+    }
+    running = WorkerServer(WorkerConfig.of(settings, "standalone"))
+    running.start()
+    assert running.wait_until_ready(30)
+    with ConnectClient(f"http://127.0.0.1:{running.port}") as client:
+        client.put_config("lines", {
+            "name": "lines", "connector.class": SOURCE, "file": str(folder / "lines.txt"), "topic": "lines", "sasl.password": "hidden-one",
+        })  # fmt: skip
+        yield client
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def writable(
+    tmp_path_factory: pytest.TempPathFactory, chromium: Any, statements: SqlServerClient, worker: ConnectClient
+) -> Iterator[Console]:
+    with recorded(tmp_path_factory.mktemp("console"), writes=True) as data:
+        data.site.statements, data.site.connectors = statements, ConnectorsOfWorker(worker)
+        running = Console(data)
+        yield running
+        running.server.close()
+
+
+@pytest.fixture
+def change(chromium: Any, writable: Console) -> Iterator[Callable[[str], Any]]:
+    opened: list[Seen] = []
+
+    def at(path: str, **how: Any) -> Seen:
+        opened.append(Seen(chromium, writable.url, **how))
+        opened[-1].go(path)
+        return opened[-1]
+
+    yield at
+    for each in opened:
+        assert [problem for problem in each.problems if "status of 4" not in problem] == []
+        assert each.foreign == []
+        each.context.close()
+
+
+@pytest.mark.parametrize("path", ["/connectors?name=lines", "/sql", "/groups/audit", "/topics/orders", "/"])
+def test_pages_with_changes_are_accessible_in_both_schemes_and_fit(change: Callable[..., Any], path: str) -> None:
+    seen = change(path)
+    seen.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert seen.axe() == []
+    seen.page.emulate_media(color_scheme="dark")
+    seen.page.set_viewport_size({"width": 360, "height": 800})
+    assert seen.axe() == []
+    assert not seen.is_too_wide()
+    seen.page.set_viewport_size({"width": 3840, "height": 2160})
+    assert not seen.is_too_wide()
+
+
+def test_a_reset_is_shown_before_it_is_done_and_can_be_given_up(change: Callable[..., Any], writable: Console) -> None:
+    page, log = change("/groups/audit").page, writable.data.log
+    page.locator("summary", has_text="Reset offsets").click()
+    page.locator("[data-plan] button").click()
+    page.wait_for_selector("#confirm[open] td")
+    assert "orders-0" in page.locator("#confirm").inner_text()
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => document.getElementById('reset-says').textContent === 'Nothing was changed.'")
+    assert log.committed_offsets("audit")[TopicPartition("orders", 0)] == 60
+    page.locator("[data-plan] button").click()
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function("() => document.getElementById('reset-says').textContent === 'The offsets were moved.'")
+    assert log.committed_offsets("audit")[TopicPartition("orders", 0)] == 0
+    log.commit_offsets("audit", {TopicPartition("orders", n): 60 for n in range(3)})
+
+
+def test_a_running_application_is_not_reset_and_the_page_says_why(change: Callable[..., Any]) -> None:
+    page = change(f"/groups/{APPLICATION}").page
+    page.locator("summary", has_text="Reset offsets").click()
+    page.locator("[data-plan] button").click()
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_selector("#reset-says.bad")
+    assert page.locator("#reset-says").inner_text()
+
+
+def test_a_message_is_sent_and_comes_into_the_list(change: Callable[..., Any]) -> None:
+    page = change("/topics/empty").page
+    page.locator("summary", has_text="Send a message").click()
+    page.locator("textarea[name=value]").fill("hello <b>")
+    page.locator("[data-says=send-says] button").click()
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function("() => document.querySelector('#messages')?.textContent.includes('hello <b>')")
+    assert page.locator("#send-says").inner_text() == "It was sent."
+
+
+def test_an_application_is_stopped_after_a_question(change: Callable[..., Any], writable: Console) -> None:
+    stopped = threading.Event()
+    writable.data.site.applications.get(APPLICATION).stop = stopped.set  # type: ignore[union-attr]
+    page = change("/").page
+    page.locator("button", has_text="Stop the application").click()
+    assert APPLICATION in page.locator("#confirm-title").inner_text()
+    assert not stopped.is_set()
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function("() => document.getElementById('stop-says').textContent.startsWith('It stops')")
+    assert stopped.is_set()
+
+
+def test_a_connector_shows_its_tasks_with_secrets_masked_and_is_restarted(change: Callable[..., Any]) -> None:
+    page = change("/connectors").page
+    page.locator("#connectors a", has_text="lines").click()
+    page.wait_for_selector("#chosen")
+    assert "RUNNING" in page.locator("#connectors").inner_text()
+    assert "hidden-one" not in page.content()
+    page.locator("#chosen form button").click()
+    page.locator("#confirm button[value=yes]").click()
+    page.wait_for_function("() => document.getElementById('restart-says').textContent === 'It restarts.'")
+
+
+def test_words_of_sql_complete_themselves_and_rows_become_a_chart(change: Callable[..., Any]) -> None:
+    page = change("/sql").page
+    field = page.locator("#sql")
+    field.focus()
+    page.keyboard.type("sel")
+    page.wait_for_selector("#words li")
+    page.keyboard.press("Tab")
+    page.keyboard.type(" user, ms FROM cl")
+    page.wait_for_function("() => document.querySelector('#words li')?.textContent.startsWith('CLICKS')")
+    page.keyboard.press("Enter")
+    page.keyboard.type(";")
+    assert field.input_value() == "select user, ms FROM CLICKS;"
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#results tbody tr", timeout=20_000)
+    assert page.locator("#results tbody tr").count() == 30
+    page.locator("#results button", has_text="Chart").click()
+    page.wait_for_selector("#results canvas")
+    page.locator("[data-example='SHOW STREAMS;']").click()
+    page.wait_for_function("() => document.querySelector('#results')?.textContent.includes('clicks')")
+    field.fill("SELEC 1;")
+    page.locator("#run").click()
+    page.wait_for_selector("#results [role=alert]")
+
+
+def test_sql_that_changes_something_is_refused_where_the_console_only_reads(
+    look: Callable[..., Any], console: Console, statements: SqlServerClient, worker: ConnectClient
+) -> None:
+    site = console.data.site
+    site.statements, site.connectors = statements, ConnectorsOfWorker(worker)
+    seen = look("/sql")
+    seen.page.locator("#sql").fill("DROP STREAM clicks;")
+    seen.page.locator("#run").click()
+    seen.page.wait_for_selector("#results [role=alert]")
+    assert "DROP" in seen.page.locator("#results").inner_text()
+    seen.problems[:] = [each for each in seen.problems if "status of 4" not in each]
+    for path in ("/connectors?name=lines", "/groups/audit", "/topics/orders", "/"):
+        assert look(path).page.locator("[data-write]").count() == 0
+    site.statements = site.connectors = None
+    assert "SQL" not in look("/").page.locator(".menu").inner_text()
+
+
+def test_a_topology_of_500_nodes_opens_folded_and_stays_usable(tmp_path: Path, chromium: Any) -> None:
+    with recorded(tmp_path, shown=_large()) as data:
+        running = Console(data)
+        seen = Seen(chromium, running.url)
+        page = seen.go("/topology")
+        page.wait_for_selector(".box.group", timeout=20_000)
+        assert page.locator(".box.group").count() == 10
+        assert page.locator(".box.node").count() == 0
+        page.locator(".box.group").first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".box.node", timeout=20_000)
+        assert page.locator(".box.group").count() == 9
+        page.locator("#fold").click()
+        page.wait_for_function("() => document.querySelectorAll('.box.group').length === 10")
+        page.locator("#fold").click()
+        page.wait_for_function("() => document.querySelectorAll('.box.node').length >= 500", timeout=60_000)
+        page.evaluate("document.querySelector('svg.topology').dataset.mark = '1'")
+        number = data.batch()
+        page.wait_for_function("n => document.querySelector('.facts b').textContent === n", arg=f"{number:,}")
+        assert page.locator("svg.topology[data-mark]").count() == 1  # figures change, the layout does not
+        taken = page.evaluate(
+            "() => { const t = performance.now(); return new Promise(r => requestAnimationFrame(() => r(performance.now() - t))); }"
+        )
+        assert taken < 1000
+        page.locator("#find").fill("0000000017")
+        assert page.locator("#nodes tbody tr:visible").count() == 1
+        page.reload()
+        page.wait_for_selector(".box.group")
+        assert seen.problems == []
+        seen.context.close()
+        running.server.close()
+
+
+def _large() -> Any:
+    """Ten sub-topologies of about 50 nodes."""
+    from penstock import StreamsBuilder
+
+    builder = StreamsBuilder()
+    for n in range(10):
+        stream = builder.stream(f"in-{n}")
+        for _ in range(49):
+            stream = stream.filter(lambda _, value: value is not None)
+        stream.to(f"out-{n}")
+    return builder.build()
