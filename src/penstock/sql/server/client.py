@@ -14,6 +14,7 @@ from penstock.sql.completion import Known, completions
 from penstock.sql.parse import Parsed, parse_script
 from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse.query_nodes import Query
+from penstock.sql.parse.tokens import quoted
 
 if TYPE_CHECKING:
     import httpx
@@ -24,6 +25,7 @@ _READS = (Query, c.Print, c.Show, c.Describe, c.DescribeAll, c.Explain)
 _ROWS = 500
 _SECONDS = 5.0  # of a query that does not end by itself
 _KNOWN_S = 10.0
+_DESCRIBED = 50  # streams and tables whose columns are known
 _MOST_BYTES = 4 << 20
 _HINT = "Does it run? `penstock sql serve` starts one."
 
@@ -147,18 +149,24 @@ class SqlServerClient:
         """Return the names that the server knows, as of the last seconds."""
         if time.monotonic() - self._looked > _KNOWN_S:
             self._looked = time.monotonic()
-            documents = self._ask({"ksql": "DESCRIBE STREAMS; DESCRIBE TABLES; SHOW TOPICS; SHOW QUERIES;"})
-            sources: dict[str, tuple[str, Sequence[tuple[str, str]]]] = {}
-            topics: list[str] = []
-            queries: list[str] = []
-            for document in documents:
-                for each in document.get("sourceDescriptions", ()):
-                    columns = [(field["name"], field["schema"]["type"]) for field in each.get("fields", ())]
-                    sources[each["name"]] = (str(each.get("type", "STREAM")), columns)
-                topics += [each["name"] for each in document.get("topics", ())]
-                queries += [each["id"] for each in document.get("queries", ())]
-            self._known = Known(sources, topics, queries)
+            listed = self._ask({"ksql": "SHOW STREAMS; SHOW TABLES; SHOW TOPICS; SHOW QUERIES;"})
+            kinds = {each["name"]: each for document in listed for each in _rows(document, "streams", "tables")}
+            described = "".join(f"DESCRIBE {quoted(name)};" for name in list(kinds)[:_DESCRIBED])
+            columns = {
+                found["name"]: [(field["name"], field["schema"]["type"]) for field in found.get("fields", ())]
+                for document in (self._ask({"ksql": described}) if described else ())
+                if (found := document.get("sourceDescription"))
+            }
+            self._known = Known(
+                {name: (str(each.get("type", "STREAM")), columns.get(name, ())) for name, each in kinds.items()},
+                [each["name"] for document in listed for each in _rows(document, "topics")],
+                [each["id"] for document in listed for each in _rows(document, "queries")],
+            )
         return self._known
+
+
+def _rows(document: Mapping[str, Any], *names: str) -> list[Any]:
+    return [each for name in names for each in document.get(name) or ()]
 
 
 def _refusal(answer: httpx.Response) -> SqlError:

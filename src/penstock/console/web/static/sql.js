@@ -117,7 +117,7 @@ function result(each) {
   const body = element("tbody");
   for (const row of each.rows) body.append(element("tr", {}, ...row.map((value, n) => element("td", { class: numbers.includes(n) ? "number" : "mono value" }, text(value)))));
   table.append(body);
-  const said = `${each.rows.length.toLocaleString()} rows${each.is_cut ? ": the first ones; the query was ended" : ""}`;
+  const said = `${each.rows.length.toLocaleString()} row${each.rows.length === 1 ? "" : "s"}${each.is_cut ? ": the first ones; the query was ended" : ""}`;
   panel.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Rows" }, table), element("p", { class: "dim" }, said));
   if (numbers.length) {
     const button = element("button", { type: "button", "aria-pressed": "false" }, "Chart");
