@@ -104,9 +104,12 @@ def test_times_are_shown_in_the_readers_zone(chromium: Any, console: Any) -> Non
     context.close()
 
 
-def test_the_graph_has_a_box_for_each_node_topic_and_store_that_keys_walk_along(look: Callable[..., Any]) -> None:
+def test_the_graph_has_a_box_for_each_node_topic_and_store_that_keys_walk_along(
+    look: Callable[..., Any], console: Any
+) -> None:
     page = look("/topology").page
     page.wait_for_selector(".box.node")
+    console.data.batch()  # rates are those of the last ten seconds
     assert page.locator(".box.node").count() == 9
     assert page.locator(".box.topic").count() == 3
     fills = page.evaluate(
