@@ -102,6 +102,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "recovery",
         "continuous",
         "conversion",
+        "connector",
         "driver",
     ),
     "sql": (

@@ -83,7 +83,6 @@ def started(servers, tmp_path, *more):
         "value.converter": string, "group.id": f"java-{port}", "offset.flush.interval.ms": "500",
         **{f"{name}.storage.topic": f"java-{port}-{name}" for name in ("config", "offset", "status")},
         **{f"{name}.storage.replication.factor": "1" for name in ("config", "offset", "status")},
-        "offset.storage.file.filename": str(tmp_path / "offsets"),
     }  # fmt: skip
     file = tmp_path / "worker.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -124,7 +123,9 @@ def test_java_connectors_run_by_coordinate_and_end_with_the_command(tmp_path):
         (tmp_path / "in.properties").write_text(
             "".join(f"{name}={value}\n" for name, value in {**source, "name": "in", "topic": "again"}.items())
         )
-        process, _ = started(servers, tmp_path, "in.properties")
+        process, _ = started(
+            servers, tmp_path, "in.properties", "--set", f"offset.storage.file.filename={tmp_path / 'offsets'}"
+        )
         eventually(lambda: values(log, "again") == [b"one", b"two"], 60, "a standalone worker copies")
         [java] = [each for each in psutil.Process(process.pid).children() if "java" in each.name()]
         process.kill()

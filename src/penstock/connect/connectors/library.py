@@ -9,6 +9,7 @@ from penstock.connect.connectors.http_source import http_poll
 from penstock.connect.connectors.objects import ObjectSinkConnector
 from penstock.connect.connectors.postgres import PostgresChangesConnector
 from penstock.connect.connectors.search_sink import SearchSinkConnector
+from penstock.connect.connectors.spark import SparkSinkConnector, SparkSourceConnector
 from penstock.connect.connectors.sql_sink import SqlSinkConnector
 from penstock.connect.connectors.sql_source import SqlSourceConnector
 from penstock.connect.functions.loading import connector_of
@@ -20,6 +21,8 @@ LIBRARY: tuple[type[Connector], ...] = (
     ObjectSinkConnector,
     PostgresChangesConnector,
     SearchSinkConnector,
+    SparkSinkConnector,
+    SparkSourceConnector,
     SqlSinkConnector,
     SqlSourceConnector,
     connector_of(http_poll),

@@ -1,0 +1,103 @@
+"""The settings of Spark connectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
+
+__all__ = ["SINK_CONFIG", "SOURCE_CONFIG", "prefixed", "session_head"]
+
+OPTION, CONF = "spark.option.", "spark.conf."
+_COMMON = (
+    Setting(
+        name="spark.format",
+        kind=Kind.STRING,
+        importance=Importance.HIGH,
+        doc="The name of Spark's source or sink: parquet, csv, json, rate, kafka, jdbc, delta and so on. Options of it "
+        "stand behind spark.option., such as spark.option.path.",
+    ),
+    Setting(
+        name="spark.master",
+        kind=Kind.STRING,
+        default="local[1]",
+        doc="Where Spark runs; settings of it stand behind spark.conf., such as spark.conf.spark.jars.packages.",
+    ),
+)
+SOURCE_CONFIG = ConfigDef(
+    [
+        *_COMMON,
+        Setting(name="topic", kind=Kind.STRING, importance=Importance.HIGH, doc="The topic of the records."),
+        Setting(
+            name="spark.mode",
+            kind=Kind.STRING,
+            default="streaming",
+            rule=OneOf(("streaming", "batch")),
+            doc="streaming: what comes is read again and again. batch: what is there is read once, as by spark.read.",
+        ),
+        Setting(
+            name="spark.schema",
+            kind=Kind.STRING,
+            default="",
+            importance=Importance.HIGH,
+            doc="The columns as DDL, such as id INT, name STRING; streaming sources of files need it.",
+        ),
+        Setting(
+            name="spark.checkpoint",
+            kind=Kind.STRING,
+            default="",
+            importance=Importance.HIGH,
+            doc="The folder of the query's checkpoint, which each worker must be able to read; by default one below "
+            "spark-checkpoints in the worker's folder, by the connector's name.",
+        ),
+        Setting(
+            name="spark.interval.ms", kind=Kind.LONG, default=1000, rule=Range(0), doc="The time from batch to batch."
+        ),
+        Setting(
+            name="spark.key.column",
+            kind=Kind.STRING,
+            default="",
+            doc="The column of the records' keys; by default none.",
+        ),
+        Setting(
+            name="spark.value.column",
+            kind=Kind.STRING,
+            default="",
+            doc="The column that is the whole value; by default a value has all columns as fields.",
+        ),
+    ]
+)
+SINK_CONFIG = ConfigDef(
+    [
+        *_COMMON,
+        Setting(
+            name="flush.size",
+            kind=Kind.INT,
+            default=10_000,
+            rule=Range(1),
+            importance=Importance.HIGH,
+            doc="The number of records after which they are written, before offset.flush.interval.ms is over.",
+        ),
+    ]
+)
+
+
+def prefixed(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The settings behind a prefix, without it.
+
+    >>> prefixed({"spark.option.path": "in", "topic": "t"}, "spark.option.")
+    {'path': 'in'}
+    """
+    return {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+
+
+def session_head(settings: Mapping[str, str], parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the first message to the child process that sources and sinks share."""
+    return {
+        "name": settings.get("name", "spark"),
+        "master": parsed["spark.master"],
+        "conf": prefixed(settings, CONF),
+        "format": parsed["spark.format"],
+        "options": prefixed(settings, OPTION),
+    }

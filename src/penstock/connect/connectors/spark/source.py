@@ -1,0 +1,133 @@
+"""Any source of Spark as a connector: each batch of a streaming query is one transaction of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
+from penstock.connect.config import ConfigDef
+from penstock.connect.connectors.spark.child import SparkChild
+from penstock.connect.connectors.spark.rows import schema_of, value_of
+from penstock.connect.connectors.spark.settings import SOURCE_CONFIG, session_head
+from penstock.connect.data import Schema, SettingError, SourceRecord, Struct, struct
+from penstock.spark.connector.frames import Frame
+
+__all__ = ["SparkSourceConnector", "SparkSourceTask"]
+
+_WAIT_S = 0.5
+
+
+class SparkSourceTask(SourceTask):
+    """The task: it takes batches from the child process, and lets Spark go on when one is committed.
+
+    Spark repeats a batch that it has not noted as done with the same number; one that is committed already is passed
+    over by its number, which is the source offset. A checkpoint has an id, the source partition: with a new checkpoint
+    all comes again.
+    """
+
+    java_class: ClassVar[str] = "SparkSourceTask"
+    _child: SparkChild | None = None
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Start the child process."""
+        self._parsed = parsed = SOURCE_CONFIG.parse(settings)
+        name = settings.get("name", "spark")
+        checkpoint = parsed["spark.checkpoint"] or str(Path("spark-checkpoints", name).absolute())
+        self._is_open = False  # a batch is delivered, and not answered yet
+        self._child = SparkChild(
+            {
+                **session_head(settings, parsed), "kind": "source", "mode": parsed["spark.mode"],
+                "schema": parsed["spark.schema"], "checkpoint": checkpoint, "interval_ms": parsed["spark.interval.ms"],
+            },
+            name,
+        )  # fmt: skip
+
+    def poll(self) -> Sequence[SourceRecord] | None:
+        """The records of the next batch, all of them at once."""
+        assert self._child is not None  # noqa: S101 - start comes first
+        if self._is_open:  # nothing of it was written: every record was dropped
+            self.commit()
+        found = self._child.receive(_WAIT_S)
+        if found is None or found.head["kind"] != "batch":
+            return None
+        self._is_open = True
+        partition, number = {"query": found.head["query"]}, found.head["batch"]
+        stored = self.context.offset_reader.offset(partition)
+        table = pa.ipc.open_stream(found.data).read_all()
+        if not table.num_rows or (stored is not None and int(stored["batch"]) >= number):
+            self.commit()
+            return None
+        return self._records(table, partition, {"batch": number})
+
+    def commit(self) -> None:
+        """Let Spark note the batch as done."""
+        if self._is_open and self._child is not None:
+            self._is_open = False
+            self._child.send(Frame({"kind": "committed"}))
+
+    def stop(self) -> None:
+        """End the child process."""
+        if self._child is not None:
+            self._child.stop()
+            self._child = None
+
+    def _records(
+        self, table: pa.Table, partition: Mapping[str, Any], offset: Mapping[str, Any]
+    ) -> Sequence[SourceRecord]:
+        key, value = self._column(table, "spark.key.column"), self._column(table, "spark.value.column")
+        fields = {column.name: schema_of(column.type) for column in table.schema if column.name != key}
+        whole = struct(fields)
+        key_schema = schema_of(table.schema.field(key).type) if key else None
+        value_schema = schema_of(table.schema.field(value).type) if value else whole
+
+        def value_from(row: Mapping[str, Any]) -> Any:
+            if value:
+                return value_of(row[value], value_schema)
+            return Struct(whole, {name: value_of(row[name], schema) for name, schema in fields.items()})
+
+        def key_from(row: Mapping[str, Any], schema: Schema) -> Any:
+            return value_of(row[key], schema)
+
+        return [
+            SourceRecord(
+                topic=self._parsed["topic"],
+                key=None if key_schema is None else key_from(row, key_schema),
+                key_schema=key_schema,
+                value=value_from(row),
+                value_schema=value_schema,
+                source_partition=partition,
+                source_offset=offset,
+            )
+            for row in table.to_pylist()
+        ]
+
+    def _column(self, table: pa.Table, setting: str) -> str:
+        name = str(self._parsed[setting])
+        if name and name not in table.schema.names:
+            raise SettingError.invalid(setting, name, f"the columns are {', '.join(table.schema.names)}")
+        return name
+
+
+class SparkSourceConnector(SourceConnector):
+    """Any streaming source of Spark, or what ``spark.read`` reads: each row is a record, and comes once."""
+
+    java_class: ClassVar[str] = "SparkSourceConnector"
+    config: ClassVar[ConfigDef] = SOURCE_CONFIG
+    task_class: ClassVar[type[SourceTask]] = SparkSourceTask
+
+    def start(self, settings: Mapping[str, str]) -> None:
+        """Check the settings."""
+        self._settings = dict(settings)
+        self.config.parse(settings)
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one query
+        """The config of the only task: Spark divides the work itself."""
+        return [self._settings]
+
+    def exactly_once_support(self, settings: Mapping[str, str]) -> ExactlyOnce | None:  # noqa: ARG002
+        """Supported: a batch and its number are one transaction."""
+        return ExactlyOnce.SUPPORTED

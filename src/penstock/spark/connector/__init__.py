@@ -1,0 +1,1 @@
+"""The child process of Spark connectors: a source that is read, or a sink that is written to."""
