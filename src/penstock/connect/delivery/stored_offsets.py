@@ -6,12 +6,14 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.clock import unix_ms
 from penstock.connect.data.stored_offsets import offset_record, partition_id, stored_offset
 from penstock.errors import TopicExistsError, UnknownTopicError
 from penstock.log.base import LogTransaction, TopicLog
+from penstock.serde.partitioner import partitions_for
 
 __all__ = ["StoredOffsets", "ensure_topic"]
 
@@ -65,7 +67,10 @@ class StoredOffsets:
         records = [offset_record(self._connector, partition, offset) for partition, offset in offsets]
         keys, values = (pa.array(column, pa.large_binary()) for column in zip(*records, strict=True))
         columns = [pa.array([now] * len(records)), keys, values]
-        transaction.append(self.topic, 0, pa.RecordBatch.from_arrays(columns, ["timestamp", "key", "value"]))
+        batch = pa.RecordBatch.from_arrays(columns, ["timestamp", "key", "value"])
+        targets = partitions_for(keys, len(self._read_to))  # as Java's worker: the last record of a key counts
+        for number in np.unique(targets).tolist():
+            transaction.append(self.topic, number, batch.filter(pa.array(targets == number)))
 
     def _refresh(self) -> None:
         for number, position in self._read_to.items():

@@ -111,7 +111,8 @@ class MirrorSource:
         Raises:
             FencedError: Another mirror has copied more.
         """
-        self._target.settled_ends([TopicPartition(self._stored.topic, 0)])
+        topic = self._stored.topic
+        self._target.settled_ends([TopicPartition(topic, each) for each in range(self._target.partitions(topic))])
         found = [self._stored_offset(piece.place) for piece in pieces]
         if found == [piece.last for piece in pieces]:
             return True
