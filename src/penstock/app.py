@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -13,6 +14,7 @@ from penstock.console.recorder import Recorder
 from penstock.console.shown import ShownApplication
 from penstock.errors import AppFailedError, ConfigError, InvalidStateError, PenstockError
 from penstock.java_names import with_java_names
+from penstock.log_lines import Work
 from penstock.spark.driver.app_metrics import AppMetrics
 from penstock.spark.driver.figures import Meter, RunLog
 from penstock.spark.failures import spark_is_gone
@@ -34,6 +36,7 @@ __all__ = ["KafkaStreams", "State", "StateListener"]
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.1
+_check_called = partial(Function.wrap, expression=False)
 _ENDED = (State.NOT_RUNNING, State.ERROR)
 
 
@@ -98,13 +101,13 @@ class KafkaStreams(ShownApplication):
     def set_state_listener(self, listener: StateListener) -> None:
         """Call ``listener(new, old)`` at each change of state (``setStateListener``)."""
         self._require_created("set_state_listener")
-        _check_called(listener, "set_state_listener", (2,), "(new state, old state)")
+        _check_called(listener, verb="set_state_listener", allowed=(2,), passed="(new state, old state)")
         self._state_listener = listener
 
     def set_uncaught_exception_handler(self, handler: Callable[[PenstockError], None]) -> None:
         """Call ``handler(error)`` when the application fails, before its state becomes ERROR."""
         self._require_created("set_uncaught_exception_handler")
-        _check_called(handler, "set_uncaught_exception_handler", (1,), "(error)")
+        _check_called(handler, verb="set_uncaught_exception_handler", allowed=(1,), passed="(error)")
         self._on_error = handler
 
     def set_global_state_restore_listener(self, listener: StateRestoreListener) -> None:
@@ -114,7 +117,7 @@ class KafkaStreams(ShownApplication):
 
     def add_progress_listener(self, listener: Callable[[BatchProgress], None]) -> None:
         """Call ``listener(progress)`` after each micro-batch with records or other work."""
-        _check_called(listener, "add_progress_listener", (1,), "(progress)")
+        _check_called(listener, verb="add_progress_listener", allowed=(1,), passed="(progress)")
         self._progress_listeners.append(listener)
 
     def start(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
@@ -142,14 +145,15 @@ class KafkaStreams(ShownApplication):
         if others := self.config.of_other_mode:
             mode = self.config["processing.mode"]
             _log.warning("settings without effect with processing.mode=%s: %s", mode, ", ".join(sorted(others)))
-        self._become(State.REBALANCING)
+        work = Work(application=self.config["application.id"])
+        work.run(partial(self._become, State.REBALANCING))
         from penstock.console.drawing import watched
         from penstock.spark.driver.running import Run
 
         run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
         run.restore_listener, run.metrics = self._restore_listener, self._app_metrics
         try:
-            run.launch(until_latest=until == "latest")
+            work.run(partial(run.launch, until_latest=until == "latest"))
             self._recorder.begin(watched(run))
             self._show()
         except BaseException as error:
@@ -158,7 +162,7 @@ class KafkaStreams(ShownApplication):
             run.release()
             self._become(State.NOT_RUNNING if isinstance(error, KeyboardInterrupt) else State.ERROR)
             raise
-        self._watcher = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
+        self._watcher = threading.Thread(target=work.run, args=(self._watch,), name="penstock-watcher", daemon=True)
         self._watcher.start()
 
     def _watch(self) -> None:
@@ -389,7 +393,3 @@ class KafkaStreams(ShownApplication):
         with self._changed:
             self._ended = state in _ENDED
             self._changed.notify_all()
-
-
-def _check_called(fn: object, verb: str, allowed: tuple[int, ...], passed: str) -> None:
-    Function.wrap(fn, verb=verb, allowed=allowed, passed=passed, expression=False)

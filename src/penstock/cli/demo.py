@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.log_format import logged
 from penstock.cli.options import CommandConfig, read_command_config
 
 __all__ = ["app"]
@@ -20,6 +21,7 @@ def root() -> None:
 
 
 @app.command("access-log")
+@logged
 def access_log(
     *,
     file: Annotated[Path | None, typer.Option(help="Your own log file; by default one is generated.")] = None,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from penstock.log_lines import LogStream, writes_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +26,9 @@ def console(*, stderr: bool = False) -> Console:
     """Make a console; without colours and with unlimited width if it is not a terminal."""
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
+    stream: Any = sys.stderr if stderr else sys.stdout
+    if stderr and writes_json():
+        stream = LogStream("penstock.cli")
     return Console(file=stream, highlight=False, soft_wrap=True, width=None if stream.isatty() else _ANY_WIDTH)
 
 
@@ -79,7 +84,11 @@ def print_json(value: Any) -> None:
 
 
 def print_error(message: str, hint: str = "", docs: str = "") -> None:
-    """Print ``error: ...`` on the error stream, with the hint and the page of the documentation."""
+    """Print ``error: ...`` on the error stream, or log it as JSON, with the hint and the page of the documentation."""
+    if writes_json():
+        facts = {name: text for name, text in (("hint", hint), ("docs", docs)) if text}
+        logging.getLogger("penstock.cli").error("%s", message, extra=facts)
+        return
     from rich.markup import escape
 
     out = console(stderr=True)

@@ -11,13 +11,14 @@ from typing import Any
 from penstock.errors import ConfigError
 from penstock.masking import without_passwords
 
-__all__ = ["Secretive", "is_secret", "masked", "resolved", "shown"]
+__all__ = ["Secretive", "is_secret", "masked", "resolved", "secret_texts", "shown"]
 
 _SECRET = re.compile(
     r"password|passphrase|secret|jaas|credential|token(?!\.endpoint\.url)|user\.info|access\.key|ssl\.key(?!\.location)"
     r"|\.key\.pem|keystore\.key|oauthbearer\.config|oauthbearer\.extensions|api\.key",
     re.IGNORECASE,
 )
+_OPTION = re.compile(r"""(\w+)\s*=\s*["']([^"']+)["']""")  # of a login module
 _REFERENCE = re.compile(r"\$\{(env|file|directory):([^}]*)\}")
 
 
@@ -42,6 +43,17 @@ def shown(name: str, value: Any) -> Any:
 def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings for display, with secrets as stars."""
     return {name: shown(name, value) for name, value in settings.items()}
+
+
+def secret_texts(settings: Mapping[str, Any]) -> set[str]:
+    """Return the texts of settings that nobody may read: values of secret ones, and passwords inside of them.
+
+    >>> sorted(secret_texts({"sasl.jaas.config": 'PlainLoginModule required username="ann" password="s3cret";'}))[1]
+    's3cret'
+    """
+    found = {value.strip() for name, value in settings.items() if isinstance(value, str) and is_secret(name)}
+    found = {text for text in found if text and not _REFERENCE.fullmatch(text)}
+    return found | {inner for text in found for name, inner in _OPTION.findall(text) if is_secret(name)}
 
 
 class Secretive(dict[str, Any]):

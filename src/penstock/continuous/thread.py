@@ -30,6 +30,7 @@ from penstock.continuous.replica import TaskReplica
 from penstock.continuous.task import ActiveTask
 from penstock.errors import InvalidStateError, ProductionError
 from penstock.log.base import OffsetAndMetadata
+from penstock.log_lines import Work
 from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
@@ -68,7 +69,6 @@ class StreamThread:
         self._ids = tuple(tasks)
         self._hooks = hooks or ThreadHooks()
         config = app.config
-        self._exactly_once = writer.exactly_once
         self._interval_s = int(config["commit.interval.ms"]) / 1000
         self._most_buffered = int(config["buffered.records.per.partition"])
         self._most_bytes = int(config["input.buffer.max.bytes"])
@@ -170,7 +170,7 @@ class StreamThread:
         touched, self._touched = list(self._touched.values()), {}
         moved = {task.id: task.moved() for task in touched}
         with self._timed("send"):
-            while not self._exactly_once and self._writing.collected():  # until the log has taken the outputs
+            while not self._writer.exactly_once and self._writing.collected():  # until the log has taken the outputs
                 self._send((), "")
             for task in touched:
                 if task.is_changed:
@@ -312,7 +312,7 @@ class StreamThread:
                 self._globals.add(place, fetched)
 
     def _process(self, task: ActiveTask, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
-        with self._timed("process"):
+        with Work(task=str(task.id), batch=self._commits), self._timed("process"):
             before = task.records_in
             output = task.process(now_ms, ends)
         if output is None:

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.config.secrets import secret_texts
 from penstock.errors import EnvironmentProblemError
 from penstock.log.base import TopicLog
 from penstock.log.embedded.log import open_embedded
 from penstock.log.url import kafka_servers
+from penstock.log_lines import hide
 
 __all__ = ["open_log", "warn_of_plain_text"]
 
@@ -32,6 +34,7 @@ def open_log(url: str, settings: Mapping[str, Any] | None = None) -> TopicLog:
         LogError: If the file cannot be opened or is not a log.
         EnvironmentProblemError: If it is Kafka, and the Kafka client is not installed.
     """
+    hide(secret_texts(settings or {}))
     servers = kafka_servers(url)
     if servers is not None:
         return _kafka_log(servers, settings)

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from penstock.errors import EnvironmentProblemError
+from penstock.log_lines import writes_json
 from penstock.serving.access import AccessRules
 from penstock.serving.guard import Guard, Limits
 
@@ -85,6 +86,7 @@ class HttpServer:
             http=guarded_protocol(bounds),
             ws="none",
             lifespan="off",
+            log_config=None if writes_json() else uvicorn.config.LOGGING_CONFIG,
             log_level="error",  # a request that is no HTTP is answered with 400, not noted
             access_log=False,
             server_header=False,

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import IO, Any
 
+from penstock.log_lines import follow_environment
 from penstock.spark.machine_limits import raise_file_limit
 
 __all__ = ["ENVIRONMENT", "map_large_blocks", "prepare_worker"]
@@ -41,6 +42,7 @@ def prepare_worker() -> None:
     # Polars is not loaded yet. The allocator's setting came from the driver's process, where Polars set it.
     os.environ.setdefault("POLARS_MAX_THREADS", ENVIRONMENT["POLARS_MAX_THREADS"])
     os.environ["_RJEM_MALLOC_CONF"] = ENVIRONMENT["_RJEM_MALLOC_CONF"]
+    follow_environment()
     import pyarrow as pa
 
     pa.set_cpu_count(1)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.log_format import logged
 from penstock.cli.option_groups import AppOptions, grouped
 from penstock.cli.options import Json, Target, open_log_at
 from penstock.cli.output import console, print_json
@@ -26,7 +27,7 @@ class Format(enum.StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(grouped(run))
+    app.command()(logged(grouped(run)))
     app.command()(describe)
     app.command()(grouped(explain))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.spinner import Spinner
 from rich.text import Text
 
+from penstock.log_lines import writes_json
 from penstock.terminal.live import LiveView
 from penstock.terminal.words import clock, duration
 
@@ -28,6 +29,9 @@ _DRAWN_EVERY_S = 0.25
 @contextmanager
 def shown_while_running(app: KafkaStreams, console: Console) -> Iterator[None]:
     """Show the figures of an application, and each change of its state, while the block runs."""
+    if writes_json():  # `KafkaStreams.run` logs the same
+        yield
+        return
     ended = threading.Event()
     spinner = Spinner("dots")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.log_format import logged
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json, print_table
@@ -29,7 +30,7 @@ ConnectorFile = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `penstock connect`."""
-    app.command("run")(grouped(run))
+    app.command("run")(logged(grouped(run)))
     app.command("dry-run")(grouped(dry_run))
     app.command("list")(list_connectors)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.log_format import logged, start_text_lines
 from penstock.cli.output import console
 from penstock.errors import ConfigError, EnvironmentProblemError
 
@@ -42,8 +43,8 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `penstock connect`."""
-    app.command()(worker)
-    app.command()(standalone)
+    app.command()(logged(worker))
+    app.command()(logged(standalone))
 
 
 def worker(
@@ -113,7 +114,7 @@ def _run(server: WorkerServer, connectors: list[Path], *, verbose: bool) -> None
 
     take_little_memory()
     level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    start_text_lines(level)
     ending = threading.Event()
 
     def end(*_: Any) -> None:

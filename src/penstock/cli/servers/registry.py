@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.log_format import logged
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json
 from penstock.cli.servers.users import UserNames, UsersFile, collect_users
@@ -19,6 +20,7 @@ Url = Annotated[str, typer.Option("--url", help="The registry's URL.")]
 
 
 @app.command()
+@logged
 def start(
     *,
     file: Annotated[

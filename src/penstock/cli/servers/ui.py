@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.log_format import logged
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.output import console
 from penstock.errors import ConfigError, LogError
@@ -75,6 +76,7 @@ class ConsoleOptions:
         )
 
 
+@logged
 @grouped
 def ui(
     *,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.log_format import logged
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json
@@ -25,7 +26,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of statements
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(grouped(run))
+    app.command()(logged(grouped(run)))
     app.command()(grouped(explain))
     app.command()(grouped(export))
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.log_format import logged
 from penstock.cli.option_groups import grouped
 from penstock.cli.output import console
 from penstock.cli.servers.users import UserNames, UsersFile, collect_users
@@ -30,7 +31,7 @@ class ServerOptions:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(grouped(serve))
+    app.command()(logged(grouped(serve)))
 
 
 def serve(

@@ -21,6 +21,7 @@ from penstock.clock import unix_ms
 from penstock.connect.little_memory import take_little_memory
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
+from penstock.log_lines import follow_environment, writes_json
 
 __all__ = ["Message", "Progress", "TaskHandle", "TaskProcesses", "ThreadTask"]
 
@@ -235,7 +236,10 @@ def _child(spec: TaskSpec, target: str, pipe: Connection) -> None:
     """The main function of a task's process."""
     take_little_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's, which stops its tasks
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if writes_json():
+        follow_environment()
+    else:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     link = _PipeLink(target, pipe)
     run_task(spec, link)
 

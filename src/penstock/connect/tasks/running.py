@@ -10,6 +10,7 @@ from penstock.connect.tasks.parts import TaskLink, TaskParts, TaskSpec
 from penstock.connect.tasks.sink_run import SinkRun
 from penstock.connect.tasks.source_run import SourceRun
 from penstock.errors import PenstockError
+from penstock.log_lines import Work
 
 __all__ = ["run_task"]
 
@@ -19,6 +20,11 @@ _PAUSED_S = 0.5
 
 def run_task(spec: TaskSpec, link: TaskLink) -> None:
     """Run a task until another state is wanted or it fails; the link hears of every state."""
+    with Work(application=spec.task[0], task=f"{spec.task[0]}-{spec.task[1]}"):
+        _run(spec, link)
+
+
+def _run(spec: TaskSpec, link: TaskLink) -> None:
     run: SourceRun | SinkRun | None = None
     parts: TaskParts | None = None
     failed = True

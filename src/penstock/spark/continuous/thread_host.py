@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock.log_lines import Work
 from penstock.spark.batch.job import load_app
 from penstock.spark.continuous.job import thread_name
 from penstock.spark.continuous.restore_notes import RestoreNotes
@@ -55,7 +56,8 @@ def hosted_threads(job: ContinuousJob) -> Callable[[Iterator[pa.RecordBatch]], I
         attempt = context.taskAttemptId() if context is not None else 0
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                document = run_thread(job, number, attempt)
+                with Work(application=job.plan.application_id):
+                    document = run_thread(job, number, attempt)
                 yield pa.RecordBatch.from_pydict({"document": [json.dumps(document)]})
 
     return run

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.errors import AppFailedError, PenstockError
+from penstock.log_lines import Work
 from penstock.spark.batch.envelope import ENVELOPE_DDL, EnvelopeKind
 from penstock.spark.batch.progress import BatchProgress, batch_progress
 from penstock.spark.batch.slots import shuffle_width
@@ -113,6 +114,10 @@ class Engine:
         return frame
 
     def _collect(self, frame: DataFrame, batch: int) -> None:
+        with Work(application=self._job.plan.application_id, batch=batch):
+            self._take(frame, batch)
+
+    def _take(self, frame: DataFrame, batch: int) -> None:
         began = time.monotonic()
         self._running = batch, began
         description = f"{self._job.plan.application_id}, batch {batch}: {self._stage_descriptions}"
@@ -128,6 +133,7 @@ class Engine:
                     _log.warning("%s: records were gone before they were read (%d offsets)", name, count)
                 else:
                     _log.warning("%s was cut off, or deleted and made again: it is read on from where it is now", name)
+            _log.debug("%d records in, %d out, %d dropped", progress.records_in, progress.records_out, progress.dropped)
             self._on_batch(progress)
 
     @property

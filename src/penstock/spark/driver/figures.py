@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from penstock.terminal.html import facts_html
@@ -189,8 +189,13 @@ class RunLog:
         """Log the figures if ten seconds have passed; call it often."""
         if self._now() - self._said_at >= _EVERY_S:
             self._said_at = self._now()
-            _log.info("%s", self._figures().line())
+            self._say(RunFigures.line)
 
     def end(self) -> None:
         """Log the summary."""
-        _log.info("%s", self._figures().summary())
+        self._say(RunFigures.summary)
+
+    def _say(self, words: Callable[[RunFigures], str]) -> None:
+        figures = self._figures()
+        facts = {name: value for name, value in asdict(figures).items() if name not in ("application", "doing")}
+        _log.info("%s", words(figures), extra={"application": figures.application, "figures": facts})

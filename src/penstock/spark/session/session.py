@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.errors import EnvironmentProblemError
+from penstock.log_lines import environment, writes_json
 from penstock.spark.session.gateway import call_in_thread, launch_jvm
 from penstock.spark.session.java_archive import archive_options
 from penstock.spark.session.masters import is_one_process, with_retries
@@ -49,6 +50,7 @@ _STREAMING: Mapping[str, str] = {
 # record and half of the JVM's CPU of each batch, away from the Python workers that do the work.
 _NO_OPTIMIZING_COMPILER = "-XX:TieredStopAtLevel=1"
 _SMALL_COLLECTOR = "-XX:+UseSerialGC"
+_JSON_APPENDER = "-Dpenstock.log.appender=json"  # of log4j2.properties
 _RECORDING = "-XX:ArchiveClassesAtExit"  # cannot be combined with an archive in use
 # All of Spark runs in one process: no other machine connects to it.
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
@@ -125,6 +127,8 @@ def _java_options(wanted: Mapping[str, str], *, rows_in_jvm: bool) -> str:
     """Return the options of the driver's JVM; the user's come last, as Java applies the last one."""
     given = wanted.get("spark.driver.extraJavaOptions", "")
     options = ["-Xss8m", f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
+    if writes_json():
+        options.append(_JSON_APPENDER)
     if not rows_in_jvm:
         options.append(_NO_OPTIMIZING_COMPILER)
         if "GC" not in given:  # Java refuses two collectors
@@ -142,7 +146,7 @@ def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application
         "spark.redaction.regex": REDACTED,
         # Over TCP, what is sent after a small piece waits up to 40 ms for an acknowledgement: 30 ms of each batch.
         "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
-        **{f"spark.executorEnv.{name}": value for name, value in ENVIRONMENT.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in {**ENVIRONMENT, **environment()}.items()},
         **fast,
         **wanted,
         "spark.driver.extraJavaOptions": java,

@@ -12,7 +12,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import IO
 
-__all__ = ["forward", "without_stray_traces"]
+from penstock.log_lines import json_line_of, writes_json
+
+__all__ = ["as_json", "forward", "without_stray_traces"]
 
 _BEGIN = b"Traceback (most recent call last):"
 _CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")
@@ -32,11 +34,17 @@ def forward(pipe: IO[bytes]) -> None:
     def run() -> None:
         try:
             for line in without_stray_traces(pipe):
-                os.write(target, line)
+                os.write(target, as_json(line) if writes_json() else line)
         except (OSError, ValueError):
             return  # closed
 
     threading.Thread(target=run, name="penstock-spark-stderr", daemon=True).start()
+
+
+def as_json(line: bytes) -> bytes:
+    """Return a line of Spark's processes as a JSON object; those of Python's workers are objects already."""
+    text = line.decode("utf-8", "replace").rstrip("\n")
+    return f"{json_line_of(text, 'spark')}\n".encode() if text.strip() else b""
 
 
 def without_stray_traces(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ processed again; outputs and ledger entry are one transaction.
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.clock import unix_ms
+from penstock.log_lines import Work
 from penstock.plan.plan import TaskRun
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["log_of", "run_task"]
 
+_log = logging.getLogger(__name__)
 Outputs = Mapping[str, pa.RecordBatch]
 ChangelogRecords = list[tuple[str, pa.RecordBatch]]  # changelog topic, records for the task's partition
 
@@ -53,7 +56,10 @@ def run_task(work: TaskBatch) -> tuple[list[HandedRows], Envelope]:
     Returns:
         The rows for later stages, and a report for the driver.
     """
-    return _Attempt(work).run()
+    with Work(application=work.job.plan.application_id, task=work.run.task_id, batch=work.batch):
+        found = _Attempt(work).run()
+        _log.debug("done: %s", found[1].payload.decode())
+        return found
 
 
 class _Attempt:
