@@ -24,7 +24,7 @@ from typing import Any
 from penstock.masking import without_passwords
 
 __all__ = [
-    "FORMAT", "LEVEL", "JsonLines", "LogStream", "Work", "environment",
+    "FORMAT", "LEVEL", "JsonLines", "LogStream", "Work", "application_at_work", "environment",
     "follow_environment", "hide", "json_line_of", "start_json_lines", "writes_json",
 ]  # fmt: skip
 
@@ -102,6 +102,11 @@ class Work:
             _at.reset(self._token)
 
 
+def application_at_work() -> str | None:
+    """Return the application that this thread works for; else the only one that runs in this process, if it is."""
+    return _at.get().application or _only_one()
+
+
 def hide(secrets: Iterable[str]) -> None:
     """Replace these texts by stars in all lines from now on; those of less than four characters are left."""
     with _lock:
@@ -161,7 +166,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
-            "application": at.application or _only_one(),
+            "application": application_at_work(),
             "task": at.task,
             "batch": at.batch,
             "process": record.process,

@@ -31,12 +31,23 @@ def test_counts_join_and_offsets_of_the_group(kafka_bench, name):
     words.join(builder.table(f"{name}-names"), lambda word, known: f"{known}:{word}").to(f"{name}-joined")
     counts = words.flat_map_values(str.split).group_by(lambda _, word: word).count(Materialized(name="counts"))
     counts.to_stream().to(f"{name}-counts", Produced(value_serde="long"))
-    kafka_bench.run(builder.build(), **{"application.id": name})
+    app = kafka_bench.run(builder.build(), **{"application.id": name})
     assert sorted(kafka_bench.read(f"{name}-joined")) == [("1", "one:a b"), ("1", "one:b")]
     assert dict(kafka_bench.read(f"{name}-counts", long)) == {"a": 1, "b": 3}
     committed = log.committed_offsets(name)
     assert committed == log.end_offsets([f"{name}-words", f"{name}-names"])
     assert log.lease(name).released
+    metrics = app.metrics
+    for group in ("consumer-metrics", "producer-metrics", "admin-client-metrics"):
+        assert metrics.value("request-total", group=group) >= metrics.value("response-total", group=group) > 0
+        assert metrics.value("outgoing-byte-total", group=group) > 50
+    assert metrics.value("fetch-total") > 0
+    fetched = metrics.find("records-consumed-total", group="consumer-fetch-manager-metrics", topic=f"{name}-words")
+    assert [metric.metric_value() for metric in fetched] == [3]
+    sent = metrics.find("record-send-total", group="producer-topic-metrics", topic=f"{name}-joined")
+    assert [metric.metric_value() for metric in sent] == [2]
+    assert metrics.value("txn-commit-time-ns-total") > 0
+    assert metrics.value("heartbeat-total") >= 0
 
 
 def test_a_record_that_is_refused_is_a_dead_letter(kafka_bench, name):

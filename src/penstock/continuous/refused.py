@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
+from penstock.log.client_counts import count as count_records
 from penstock.runtime.exception_handlers import ErrorContext, handler_of
 from penstock.serde.partitioner import partition_for
 
@@ -82,6 +83,7 @@ class RefusedRecords:
                 letters += response.dead_letters
                 letters_of += [task] * len(response.dead_letters)
             if out:
+                count_records("producer", "failed-records", len(out), topic=topic)
                 _log.warning("%d record(s) for %s-%d are left out: %s", len(out), topic, partition, error.message)
             left = rows.take(pa.array(np.setdiff1d(np.arange(rows.num_rows), out))) if out else rows
             if left.num_rows:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.continuous.batch_size import BatchSize
 from penstock.continuous.buffers import PartitionGroup
+from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.state.counted_map import count_calls, take_calls
@@ -152,4 +153,5 @@ class ActiveTask:
 
     def close(self) -> None:
         """Close the user's processors."""
+        count("consumer", CLOSED_TASKS)
         self._task.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.log.client_counts import ClientCounts, counted
 from penstock.runtime.counting import CountingSensor
 
 if TYPE_CHECKING:
@@ -28,7 +29,13 @@ class ThreadCounts:
     def __init__(self, level: str) -> None:
         self.sensor = CountingSensor.at_level(level)
         self._totals: dict[str, TaskCounts] = {}
+        self._clients = ClientCounts()
         self._was_sent = False
+
+    def clients(self) -> list[list[Any]]:
+        """Return what the thread's clients have done since its start, for JSON."""
+        self._clients.merge(counted().take())
+        return self._clients.shown()
 
     def note(self) -> Mapping[str, Any]:
         """Return the counts of each task for JSON; to be called by the thread that runs the tasks."""
@@ -36,6 +43,7 @@ class ThreadCounts:
             self._was_sent = False
             for counts in self._totals.values():
                 counts.forget_extremes()
+            self._clients.forget_extremes()
         for task, counts in self.sensor.take().items():
             if task in self._totals:
                 self._totals[task].merge(counts)

@@ -11,6 +11,7 @@ __all__ = [
     "BYTES_PRODUCED",
     "DROPPED",
     "E2E_LATENCY",
+    "EMIT_LATENCY",
     "EMITTED_FINALLY",
     "FUNCTION_ERRORS",
     "LATENESS",
@@ -20,7 +21,9 @@ __all__ = [
     "PUNCTUATED",
     "RECORDS_CONSUMED",
     "RECORDS_PRODUCED",
+    "RESTORED_CHANGES",
     "SUPPRESSION_EMITTED",
+    "UNCHANGED",
 ]
 
 _INFO, _DEBUG = RecordingLevel.INFO, RecordingLevel.DEBUG
@@ -68,6 +71,19 @@ E2E_LATENCY = spread(
 )
 SUPPRESSION_EMITTED = sums(NODE, _DEBUG, "suppression-emit", "Records that left the suppression buffer")
 EMITTED_FINALLY = sums(NODE, _DEBUG, "window-aggregate-final-emit", "Closed windows that were sent")
+EMIT_LATENCY = spread(
+    NODE,
+    _DEBUG,
+    "window-aggregate-final-emit-latency",
+    "time of a look for closed windows in milliseconds, once a batch",
+)
+UNCHANGED = calls(
+    NODE,
+    _DEBUG,
+    "idempotent-update-skip",
+    "Updates of the table that changed nothing and were left out (none is: all are passed on, as in Kafka Streams)",
+)
+RESTORED_CHANGES = sums(TASK, _DEBUG, "restore", "Changes that were applied to the task's replica, which was behind")
 
 RECORDS_CONSUMED = total(TOPIC, _INFO, "records-consumed-total", "Records that the node has read from the topic.")
 BYTES_CONSUMED = total(

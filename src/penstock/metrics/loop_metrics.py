@@ -19,9 +19,12 @@ from penstock.metrics.thread_definitions import (
     PUNCTUATE,
     PUNCTUATE_RATIO,
     RESTORE_CALLS,
+    RESTORED,
+    TASK_CLOSED,
     TASK_CREATED,
     THREAD_PROCESS_LATENCY,
     THREAD_PROCESSED,
+    UPDATER,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class LoopMetrics:
     def __init__(self, registry: MetricRegistry, thread_id: str) -> None:
         self._registry = registry
         tags = {"thread-id": thread_id}
-        meters = (THREAD_PROCESSED, POLLED, COMMIT, POLL, PUNCTUATE, BLOCKED, TASK_CREATED, RESTORE_CALLS)
+        meters = (THREAD_PROCESSED, POLLED, COMMIT, POLL, PUNCTUATE, BLOCKED, TASK_CREATED, TASK_CLOSED)
         (
             self._processed,
             self._polled,
@@ -58,8 +61,12 @@ class LoopMetrics:
             self._punctuations,
             self._blocked,
             self._created,
-            self._restores,
+            self._closed,
         ) = (registry.meter(definition, tags) for definition in meters)
+        self._restores, self._restored = (registry.meter(each, tags) for each in (RESTORE_CALLS, RESTORED))
+        self._restoring = 0
+        words = "Tasks whose replica caught up in the newest batch; in continuous mode, stores that are restored now."
+        registry.gauge(MetricName.of("active-restoring-tasks", UPDATER, tags, words), lambda: self._restoring)
         self._latency = registry.meter(THREAD_PROCESS_LATENCY, tags)
         ratios = (POLL_RATIO, PROCESS_RATIO, COMMIT_RATIO, PUNCTUATE_RATIO)
         self._ratios = tuple(registry.meter(definition, tags) for definition in ratios)
@@ -103,6 +110,17 @@ class LoopMetrics:
         for meter, number in ((self._created, opened), (self._restores, restored)):
             if meter is not None and number:
                 meter.record_many(number, number, 1, 1)
+
+    def record_restores(self, restoring: int, rows: int) -> None:
+        """Note how many tasks catch up, and add the changes that were applied to replicas."""
+        self._restoring = restoring
+        if rows:
+            _one(self._restored, rows)
+
+    def record_closed(self, tasks: int) -> None:
+        """Add tasks that workers have closed."""
+        if self._closed is not None and tasks:
+            self._closed.record_many(tasks, tasks, 1, 1)
 
     def _add_step(self, step: str, seconds: float) -> None:
         if step not in self._steps:

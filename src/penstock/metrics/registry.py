@@ -51,6 +51,7 @@ class Meter:
             "count": lambda: float(self._calls),
             "rate of a sum": lambda: samples.rate(clock()),
             "rate of calls": lambda: samples.rate_of_calls(clock()),
+            "calls an hour": lambda: 3600 * samples.rate_of_calls(clock()),
             "avg": lambda: samples.mean(clock()),
             "min": lambda: samples.low(clock()),
             "max": lambda: samples.high(clock()),
@@ -126,10 +127,12 @@ class MetricRegistry(Mapping[MetricName, Metric]):
     def value(self, name: str, *, group: str | None = None, **tags: str) -> MetricValue:
         """Return the value of the one metric that matches; tags are written with ``_`` for ``-``.
 
+        Without a group, those of tasks, threads and stores go before those of clients, which have some of the same names.
+
         Raises:
             InvalidStateError: None matches, or several do.
         """
-        found = self.find(name, group=group, **tags)
+        found = _own(self.find(name, group=group, **tags))
         if len(found) == 1:
             return found[0].metric_value()
         if found:
@@ -143,8 +146,8 @@ class MetricRegistry(Mapping[MetricName, Metric]):
         raise InvalidStateError(f"no metric is named {name!r}{' with these tags' if same else level}", hint=hint)
 
     def total(self, name: str, *, group: str | None = None, **tags: str) -> float:
-        """Return the sum of the metrics that match, such as a total over all tasks; 0 if none does."""
-        values = (metric.metric_value() for metric in self.find(name, group=group, **tags))
+        """Return the sum of the metrics that match, such as a total over all tasks; 0 if none does. See `value`."""
+        values = (metric.metric_value() for metric in _own(self.find(name, group=group, **tags)))
         return float(sum(value for value in values if not isinstance(value, str)))
 
     def __getitem__(self, name: MetricName) -> Metric:
@@ -155,6 +158,12 @@ class MetricRegistry(Mapping[MetricName, Metric]):
 
     def __len__(self) -> int:
         return len(self._metrics)
+
+
+def _own(found: list[Metric]) -> list[Metric]:
+    """Return the metrics of Kafka Streams and of Penstock; those of clients if there are no others."""
+    groups = ("stream-", "penstock-")
+    return [metric for metric in found if metric.metric_name.group.startswith(groups)] or found
 
 
 def _listed(names: Sequence[str]) -> str:

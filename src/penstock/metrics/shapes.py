@@ -8,7 +8,7 @@ from penstock.metrics.name import RecordingLevel
 
 __all__ = ["STATS", "MeterDefinition", "MetricDefinition", "calls", "joined", "ratio", "spread", "sums", "total"]
 
-STATS = ("sum", "count", "rate of a sum", "rate of calls", "avg", "min", "max")
+STATS = ("sum", "count", "rate of a sum", "rate of calls", "calls an hour", "avg", "min", "max")
 
 
 @dataclass(frozen=True, slots=True)

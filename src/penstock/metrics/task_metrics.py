@@ -13,6 +13,7 @@ from penstock.metrics.definitions import (
     BYTES_PRODUCED,
     DROPPED,
     E2E_LATENCY,
+    EMIT_LATENCY,
     EMITTED_FINALLY,
     FUNCTION_ERRORS,
     LATENESS,
@@ -22,14 +23,16 @@ from penstock.metrics.definitions import (
     PUNCTUATED,
     RECORDS_CONSUMED,
     RECORDS_PRODUCED,
+    RESTORED_CHANGES,
     SUPPRESSION_EMITTED,
+    UNCHANGED,
 )
 from penstock.metrics.name import MetricName
 from penstock.metrics.store_definitions import OWN
 from penstock.metrics.store_metrics import StoreMetrics
 from penstock.runtime.task_counts import FLUSH
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from penstock.topology.operations.base import WindowedAggregate
+from penstock.topology.operations.base import TableSource, WindowedAggregate
 from penstock.topology.operations.tables import CogroupMember, Suppress
 
 if TYPE_CHECKING:
@@ -84,15 +87,18 @@ class TaskMetrics:
         self._tags = {"thread-id": task.thread_id, "task-id": task.task_id}
         self._processed = self._meter(PROCESSED)
         self._dropped = self._meter(DROPPED)
-        self._latency = self._lateness = self._punctuated = self._active = None
+        self._latency = self._lateness = self._punctuated = self._active = self._restored = None
         if not task.is_global:
             self._active = self._meter(ACTIVE_RATIO)
             self._latency = self._meter(PROCESS_LATENCY)
             self._lateness = self._meter(LATENESS)
             self._punctuated = self._meter(PUNCTUATED)
+            if task.stores:
+                self._restored = self._meter(RESTORED_CHANGES)
         self._sources: dict[str, Meter | None] = {}
         self._e2e: dict[str, Meter | None] = {}
         self._emitted: dict[str, Meter | None] = {}
+        self._emitting: dict[str, Meter | None] = {}
         self._reported: dict[str, Meter | None] = {}
         self._topics: dict[tuple[MeterDefinition, str, str], Meter | None] = {}
         self._reasons: dict[tuple[str, str], int] = {}
@@ -126,6 +132,8 @@ class TaskMetrics:
             _spread(self._e2e.get(node), spread)
         for node, spread in counts.emitted.items():
             _spread(self._emitted.get(node), spread)
+        for node, spread in counts.emit_seconds.items():
+            _spread(self._emitting.get(node), spread, 1000.0)
 
         for at, count in counts.reasons.items():
             self._drop(at, count)
@@ -148,6 +156,11 @@ class TaskMetrics:
         for store, rows in entries.items():
             if store in self._stores:
                 self._stores[store].record_entries(rows)
+
+    def record_restored_rows(self, rows: int) -> None:
+        """Add changes that were applied to the task's replica."""
+        if self._restored is not None and rows:
+            self._restored.record(rows)
 
     def record_restore(self, seconds: float) -> None:
         """Add a catch-up of the task's replica."""
@@ -195,6 +208,9 @@ class TaskMetrics:
             self._emitted[name] = self._meter(SUPPRESSION_EMITTED, processor_node_id=name)
         elif isinstance(node, ProcessorNode) and _aggregates_windows(node):
             self._emitted[name] = self._meter(EMITTED_FINALLY, processor_node_id=name)
+            self._emitting[name] = self._meter(EMIT_LATENCY, processor_node_id=name)
+        elif isinstance(node, ProcessorNode) and isinstance(node.operation, TableSource):
+            self._meter(UNCHANGED, processor_node_id=name)
 
     def _topic_meters(
         self, definitions: tuple[MeterDefinition, MeterDefinition], node: str, topic: str

@@ -17,6 +17,7 @@ __all__ = [
     "PUNCTUATE_RATIO",
     "RESTORED",
     "RESTORE_CALLS",
+    "TASK_CLOSED",
     "TASK_CREATED",
     "THREAD_PROCESSED",
     "THREAD_PROCESS_LATENCY",
@@ -57,6 +58,7 @@ PUNCTUATE = joined(
     calls(THREAD, _INFO, "punctuate", "Punctuations"),
 )
 TASK_CREATED = calls(THREAD, _INFO, "task-created", "Tasks that a worker opened which did not hold them (moves)")
+TASK_CLOSED = calls(THREAD, _INFO, "task-closed", "Tasks that a worker closed: they ran elsewhere, or not for long")
 BLOCKED = total(THREAD, _INFO, "blocked-time-ns-total", "Nanoseconds that tasks waited for the log, in sum.")
 POLL_RATIO = ratio(THREAD, _INFO, "poll-ratio", "The share of time that the slowest task of each batch spent reading.")
 PROCESS_RATIO = ratio(

@@ -98,8 +98,11 @@ class CountingSensor(Sensor):
         spreads = self._of(task_id).e2e_latency_ms
         spreads.setdefault(node, Spread()).add_all(self._clock() - timestamps)
 
-    def on_emitted(self, task_id: str, node: str, records: int) -> None:
-        self._of(task_id).emitted.setdefault(node, Spread()).add(records, 1, records, records)
+    def on_emitted(self, task_id: str, node: str, records: int, seconds: float = 0.0) -> None:
+        counts = self._of(task_id)
+        counts.emitted.setdefault(node, Spread()).add(records, 1, records, records)
+        if seconds:
+            counts.emit_seconds.setdefault(node, Spread()).add(seconds, 1, seconds, seconds)
 
     def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
         reasons = self._of(task_id).reasons

@@ -53,8 +53,11 @@ class Sensor:
     def on_completed(self, task_id: str, node: str, timestamps: NDArray[np.int64]) -> None:
         """Called when a node without children is done with rows of these times."""
 
-    def on_emitted(self, task_id: str, node: str, records: int) -> None:
-        """Called when a suppression or an aggregation that waits for windows to close has sent records."""
+    def on_emitted(self, task_id: str, node: str, records: int, seconds: float = 0.0) -> None:
+        """Called when a suppression or an aggregation that waits for windows to close has sent records.
+
+        ``seconds`` is how long such an aggregation has looked for closed windows; 0 of a suppression.
+        """
 
     def on_node_start(self, task_id: str, node: str) -> None:
         """Called when an operator begins with its rows of the batch."""

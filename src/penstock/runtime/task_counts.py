@@ -17,7 +17,7 @@ FLUSH = "flush"  # the call whose numbers are flushes, rows, bytes and seconds
 
 _SPREADS = ("seconds", "lateness_ms", "punctuations")
 _BY_TOPIC = ("consumed", "produced")
-_BY_NODE = ("emitted", "e2e_latency_ms")
+_BY_NODE = ("emitted", "emit_seconds", "e2e_latency_ms")
 _NUMBERS = ("read", "reasons", "reported")
 _LISTS = (*_BY_TOPIC, "nodes", "stores")
 
@@ -81,6 +81,7 @@ class TaskCounts:
         consumed: (source node, topic) -> records, bytes.
         produced: (sink node, topic) -> records, bytes.
         emitted: Node -> records that a suppression or closed windows have sent.
+        emit_seconds: Node -> seconds of each look for closed windows.
         e2e_latency_ms: Source or last node -> age of records when it was done with them.
         reasons: (node, reason) -> dropped records.
         reported: Function or column -> errors that were reported and not raised.
@@ -97,6 +98,7 @@ class TaskCounts:
     consumed: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     produced: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     emitted: dict[str, Spread] = field(default_factory=dict)
+    emit_seconds: dict[str, Spread] = field(default_factory=dict)
     e2e_latency_ms: dict[str, Spread] = field(default_factory=dict)
     reasons: dict[tuple[str, str], int] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)

@@ -72,6 +72,7 @@ class Replica:
         self._env: Any = None
         self._opened: list[tuple[int, int]] = []
         self.position = ReplicaPosition()
+        self.applied_rows = 0  # since it was opened
         try:
             self._open()
             self.position = self._read_position()
@@ -128,8 +129,7 @@ class Replica:
         while True:
             try:
                 with self._env.begin(write=True) as transaction:
-                    for store, database in databases:
-                        _write(transaction, database, changes(store), append=fresh)
+                    rows = sum(_write(transaction, at, changes(store), append=fresh) for store, at in databases)
                     self._write_position(transaction, position)
             except lmdb.MapFullError:
                 self.quiesce()  # LMDB resizes only when no reader of this process is open
@@ -138,6 +138,7 @@ class Replica:
                 raise self.unusable(error) from error
             else:
                 self.position = position
+                self.applied_rows += rows
                 return
 
     def clear(self, stores: Iterable[str], position: ReplicaPosition) -> None:
@@ -328,9 +329,10 @@ def _write(
     pieces: Iterable[tuple[list[bytes], list[bytes | None]]],
     *,
     append: bool,
-) -> None:
-    cursor = transaction.cursor(database)
+) -> int:
+    cursor, rows = transaction.cursor(database), 0
     for keys, values in pieces:
+        rows += len(keys)
         plain = are_plain(keys)
         entries: Iterable[tuple[bytes, bytes | None]] = zip(keys, values, strict=True)
         if None in values:
@@ -344,6 +346,7 @@ def _write(
             append = False  # folded keys are not in the order of the keys
             entries = [fold_entry(key, value) for key, value in entries if value is not None]
         cursor.putmulti(entries, append=append)
+    return rows
 
 
 def _take_slot(root: Path) -> tuple[Path, Any]:

@@ -80,6 +80,7 @@ class TaskStore:
         self._state: BatchState | None = None
         self._views: BatchState | None = None  # the same one for all batches, so that views need not be opened anew
         self.caught_up: CaughtUp | None = None  # in the running batch, if the replica was behind
+        self.restored_rows = 0  # changes that this took
         self._known: Segment | None = None  # the newest segment that this process has seen, published or found
         self._skipped: int | None = None
         self._is_fresh = True
@@ -306,7 +307,9 @@ class TaskStore:
     def _move(self, target: int) -> None:
         """Bring the replica to the end of batch ``target``."""
         if not self._move_by_one(target):
+            before = self._replica.applied_rows
             done = catch_up(self._replica, self._storage, target, self._read)
+            self.restored_rows = self._replica.applied_rows - before
             self._is_fresh = False
             self.caught_up = done
             self._deltas = done.deltas

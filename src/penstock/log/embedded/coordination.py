@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from penstock.clock import unix_ms
 from penstock.errors import FencedError, other_inputs
 from penstock.log.base import Lease
+from penstock.log.client_counts import timed
 from penstock.log.embedded.database import Database
 from penstock.log.lease_holders import holder_runs, runs_already
 from penstock.log.processes import process_start
@@ -128,6 +129,7 @@ class Coordination:
     def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
         """Do nothing: readers of a group's members also read the lease."""
 
+    @timed("consumer", "heartbeat-ms")
     def renew_lease(self, lease: Lease) -> None:
         """Send a heartbeat; raises FencedError if a newer instance has taken over."""
         with self._database.writing() as connection:

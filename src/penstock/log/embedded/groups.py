@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from penstock.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import GroupState, Lease, OffsetAndMetadata, TopicPartition
+from penstock.log.client_counts import timed
 from penstock.log.embedded import membership
 from penstock.log.embedded.coordination import check_lease
 from penstock.log.embedded.database import Database
@@ -21,6 +22,7 @@ class ConsumerGroups:
 
     _database: Database
 
+    @timed("consumer", "commit-ms")
     def commit_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "", lease: Lease | None = None
     ) -> None:
@@ -50,6 +52,7 @@ class ConsumerGroups:
         """Return the group's next offsets by partition."""
         return {place: each.offset for place, each in self.group_offsets(group).items()}
 
+    @timed("consumer", "committed-ms")
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the group's next offsets with their metadata."""
         with self._database.reading() as connection:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.clock import unix_ms
 from penstock.errors import LogError
 from penstock.log.base import Fetched, Isolation, OffsetAndTime, Span, Stretch, TopicInfo, TopicPartition
+from penstock.log.client_counts import count
 from penstock.log.embedded import catalog, records
 from penstock.log.embedded.codec import EncodedRow, encode, normalise
 from penstock.log.embedded.coordination import Coordination
@@ -139,6 +140,7 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
     ) -> Fetched:
         """Read up to ``max_records`` from ``offset`` on."""
         del isolation  # nothing uncommitted is ever visible
+        count("consumer", "range-reads")
         with self._database.reading() as connection:
             return records.read(connection, catalog.slot(connection, topic, partition), offset, max_records)
 
@@ -150,6 +152,7 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
         """Like ``read_range``, in steps of about 100,000 records: memory does not grow with the range."""
         position = start
         while position < end:
+            count("consumer", "range-reads")
             with self._database.reading() as connection:
                 slot = catalog.slot(connection, topic, partition)
                 found: list[pa.RecordBatch] = []

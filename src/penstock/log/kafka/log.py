@@ -22,6 +22,7 @@ from penstock.log.base import (
     TopicInfo,
     TopicPartition,
 )
+from penstock.log.client_counts import timed
 from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.failures import persist
 from penstock.log.kafka.group_state import delete_offsets, group_state
@@ -239,6 +240,7 @@ class KafkaLog(KafkaCore):
         """Return the group's next offsets by partition."""
         return {place: each.offset for place, each in self._topics.committed(group).items()}
 
+    @timed("consumer", "committed-ms")
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the group's next offsets with their metadata."""
         return self._topics.committed(group)
@@ -327,6 +329,7 @@ class KafkaLog(KafkaCore):
         counts = {topic: self._topics.partitions(topic) for topic in topics}
         self._presence = Presence(self.clients, lease.application, counts, lambda: self._leases.is_newest(lease))
 
+    @timed("consumer", "heartbeat-ms")
     def renew_lease(self, lease: Lease) -> None:
         """Send a heartbeat; raises FencedError if a newer instance has taken over."""
         self._leases.renew(lease)

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 
 from penstock.errors import LogUnavailableError, TopicExistsError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, TopicPartition
+from penstock.log.client_counts import timed
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
 from penstock.log.kafka.wire.errors import TIMED_OUT, failed
@@ -243,6 +244,7 @@ class Topics:
         first: int = self.ask(act, f"deleting records of {place.topic}-{place.partition}", "DELETE", topic=place.topic)
         return first
 
+    @timed("consumer", "commit-ms")
     def commit(
         self, group: str, offsets: Mapping[TopicPartition, int], metadata: str, me: JoinedMember | None = None
     ) -> None:

@@ -6,6 +6,7 @@ that have closed since the last check are read from the store and sent with the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -162,8 +163,10 @@ class ClosedWindows:
         )
 
     def _found(self) -> list[_Found]:
+        began = time.perf_counter()
         found = self._closed_sessions() if self._windows.kind == "session" else self._closed_windows()
-        self._context.sensor.on_emitted(self._context.task_id, self._name, len(found))
+        seconds = time.perf_counter() - began
+        self._context.sensor.on_emitted(self._context.task_id, self._name, len(found), seconds)
         return found
 
     def _closed_windows(self) -> list[_Found]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.task_counts import TaskCounts
@@ -25,6 +25,8 @@ class ProgressCounter:
         self._seconds: dict[tuple[int, str], Mapping[str, float]] = {}
         self._commits: dict[tuple[int, str], int] = {}
         self._totals: dict[tuple[int, str, str], TaskCounts] = {}
+        self._restored: dict[tuple[int, str], dict[tuple[str, int], int]] = {}
+        self._clients: dict[tuple[int, str], dict[tuple[Any, ...], Sequence[Any]]] = {}
 
     @property
     def commits(self) -> int:
@@ -50,11 +52,15 @@ class ProgressCounter:
             moved |= report["commits"] != self._commits.get((epoch, name), 0)
             self._commits[epoch, name] = report["commits"]
             lag |= {tp: max(0, end - report["positions"].get(tp, end)) for tp, end in report["ends"].items()}
-            tasks += [self._task(epoch, name, each, report.get("counts", {})) for each in report["tasks"]]
+            new = [self._task(epoch, name, each, report.get("counts", {})) for each in report["tasks"]]
+            self._note_restores((epoch, name), report.get("restores", ()), new)
+            tasks += new
             if report["tasks"]:
                 # Of the thread, whose tasks take turns.
                 tasks[-1] |= {"ends": report["positions"], "seconds": steps}
                 tasks[-1] |= {each: report[each] for each in ("began_ms", "committed_ms")}
+                tasks[-1] |= {"restoring": sum(each["offset"] < each["end"] for each in report.get("restores", ()))}
+                tasks[-1] |= {"clients": self._of_clients((epoch, name), report.get("clients", ()))}
         sums = {ours: sum(task[ours] for task in tasks) for ours in _COUNTS.values()}
         if not (moved or any(sums.values())):
             return None
@@ -69,6 +75,28 @@ class ProgressCounter:
             tasks=tuple(tasks),
             seconds=seconds,
         )
+
+    def _note_restores(
+        self, thread: tuple[int, str], restores: Sequence[Mapping[str, Any]], tasks: Sequence[dict[str, Any]]
+    ) -> None:
+        """Add to each task the changes that were applied to its stores since the last look."""
+        before = self._restored.get(thread, {})
+        self._restored[thread] = {(each["store"], each["partition"]): each["restored"] for each in restores}
+        for (store, partition), rows in self._restored[thread].items():
+            had = before.get((store, partition), 0)
+            for task in tasks:
+                if store in task["entries"] and task["task"].endswith(f"_{partition}"):
+                    task["restored_rows"] = task.get("restored_rows", 0) + (rows - had if rows >= had else rows)
+
+    def _of_clients(self, at: tuple[int, str], counted: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        before = self._clients.get(at, {})
+        self._clients[at] = {tuple(each[:3]): each for each in counted}
+        found = []
+        for client, what, topic, number, total, *extremes in counted:
+            _, _, _, then, had, *_ = before.get((client, what, topic), ("", "", "", 0, 0.0))
+            if number != then:
+                found.append([client, what, topic, number - then, total - had, *extremes])
+        return found
 
     def _steps(self, epoch: int, thread: str, seconds: Mapping[str, float]) -> dict[str, float]:
         before, self._seconds[epoch, thread] = self._seconds.get((epoch, thread), {}), seconds

@@ -216,6 +216,7 @@ class _ThreadHost:
             "pending_bytes": figures.pending_bytes,
             "dropped_globally": figures.dropped_globally,
             "counts": {} if self._counts is None else self._counts.note(),
+            "clients": [] if self._counts is None else self._counts.clients(),
             "commits": figures.commits,
             "seconds": dict(figures.seconds),
             "began_ms": figures.began_ms,

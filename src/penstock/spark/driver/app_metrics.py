@@ -10,7 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.clock import unix_ms
+from penstock.log.client_counts import CLOSED_TASKS, counted
 from penstock.metrics import BatchHistory, MetricName, MetricRegistry, PartitionLag, snapshot
+from penstock.metrics.client_metrics import ClientMetrics
 from penstock.metrics.lag import LagWatch
 from penstock.metrics.lag_metrics import LagMetrics
 from penstock.metrics.loop_metrics import LoopMetrics
@@ -68,7 +70,6 @@ class AppMetrics:
     Attributes:
         batches: The last batches.
         parallelism: How many tasks run at a time, or how many stream threads there are.
-        restarts: How often the query, or the threads, have been started again after the loss of a process.
         also: A further listener that takes every batch.
     """
 
@@ -88,7 +89,9 @@ class AppMetrics:
         self._looks = 0
         self.also: Callable[[BatchProgress], None] | None = None
         self.batches = BatchHistory()
-        self.parallelism, self.restarts = 1, 0
+        self.parallelism = 1
+        self._application = str(config["application.id"])
+        self._clients = ClientMetrics(self.registry, self._thread, unix_ms, lambda: len(self._watch.lags()))
         self._loop = LoopMetrics(self.registry, self._thread)
         self._lags = LagMetrics(self.registry, f"{self._thread}-consumer", self._watch)
         self._constants(config, state)
@@ -104,6 +107,7 @@ class AppMetrics:
         with self._lock:
             while self._waiting:
                 self._count(*self._waiting.popleft())
+            self._clients.record(counted(self._application).take())
 
     def look(self, log: TopicLog, topics: Collection[str], positions: Mapping[str, int]) -> Mapping[str, int]:
         """Look how far the application is behind; nothing is noted if the log does not answer.
@@ -151,6 +155,14 @@ class AppMetrics:
                 task.record_restore(seconds.get("state", 0.0))
             self._loop.record_punctuations(counts.punctuations)
             self._loop.record_moves(report.get("opened", 0), "restored" in report)
+            task.record_restored_rows(report.get("restored_rows", 0))
+        restoring = sum(report.get("restoring", int("restored" in report)) for report in progress.tasks)
+        self._loop.record_restores(restoring, sum(report.get("restored_rows", 0) for report in progress.tasks))
+        counted_there = [each for report in progress.tasks for each in report.get("clients", ())]
+        self._loop.record_closed(sum(each[3] for each in counted_there if each[1] == CLOSED_TASKS))
+        self._clients.record(counted_there)
+        self._clients.record_tasks(map(_counts_of, progress.tasks))
+        self._clients.record_batch(batch)
 
     def _task(self, task_id: str) -> TaskMetrics:
         found = self._tasks.get(task_id)
@@ -175,7 +187,7 @@ class AppMetrics:
             ("version", STREAMS, client, "The version of Penstock.", lambda: __version__),
             ("commit-id", STREAMS, client, "The commit that this was built from, if the build notes it.", _unknown),
             ("alive-stream-threads", STREAMS, client, _ALIVE, lambda: self.parallelism if state() in _ALIVE_IN else 0),
-            ("failed-stream-threads", STREAMS, client, _FAILED, lambda: self.restarts),
+            ("failed-stream-threads", STREAMS, client, _FAILED, lambda: self._clients.restarts),
             ("thread-start-time", THREAD, thread, "When the application object was made, in ms.", lambda: started),
             ("state", THREAD, thread, _THREAD_STATE, lambda: _thread_state(state())),
             ("thread-state", THREAD, {**thread, **process}, _THREAD_STATE, lambda: _number_of_thread_state(state())),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import LogError, PenstockError, UnknownTopicError
+from penstock.log.client_counts import count, rebalancing
 from penstock.plan.plan import changed
 from penstock.query.placement import PlacementNote
 from penstock.spark import faults
@@ -110,6 +111,7 @@ class Run:
         self._positions: dict[str, int] = {}
         self._replicas: dict[str, dict[str, int]] = {}
         self._until_latest, self._reads_nothing, self._committed_batch, self._restarts = False, reads_nothing, -1, 0
+        self._has_run = False
         self._cores: CoreWatch | None = None
         self._crashed: tuple[object, object] = (None, None)  # the task that ended its process last, and its batch
         self._changelogs: list[str] = []
@@ -264,6 +266,7 @@ class Run:
             return self._cores.have_come(min(tasks, self.config["num.stream.threads"] or tasks))
         return self._cores.have_come(max(self.plan.run_count(level) for level in range(self.plan.levels)))
 
+    @rebalancing()
     def rebalance(self, plan: PhysicalPlan) -> None:
         """Go on with this plan, over the present cores: within the running epoch, or after an end of the query.
 
@@ -301,10 +304,10 @@ class Run:
         _log.warning("%s; the query is started again (%d of %d)", error.message, self._restarts, _MOST_RESTARTS)
         return True
 
+    @rebalancing()
     def recover(self) -> None:
         """Start the query again: it continues where it stopped, as at any start."""
-        if self.metrics:
-            self.metrics.restarts += 1
+        count("consumer", "restarts")
         self._begin_again()
 
     def _begin_again(self) -> None:
@@ -380,8 +383,7 @@ class Run:
         for task in progress.tasks:
             self._positions |= task.get("ends", {})
             if "replica" in task:
-                host, batch = task["replica"]
-                self._replicas.setdefault(task["task"], {})[host] = batch
+                self._replicas.setdefault(task["task"], {}).update([task["replica"]])
         if self.log is None or self.plan is None:
             return
         if self._listeners:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.clock import unix_ms
+from penstock.log.client_counts import counted
 from penstock.log_lines import Work
 from penstock.plan.plan import TaskRun
 from penstock.runtime.context import Surroundings
@@ -94,6 +95,7 @@ class _Attempt:
             self._metrics["replica"] = [socket.gethostname(), work.number - 1]  # the batch that the replica holds now
         if (counts := self._counting.take().get(work.run.task_id)) is not None:
             self._metrics["counts"] = counts.document()
+        self._metrics["clients"] = counted().take()
         self._metrics["records_written"] = sum(
             rows.num_rows for topic, rows in outputs.items() if topic not in job.unseen_topics
         )
@@ -158,6 +160,7 @@ class _Attempt:
         self._mark("state", started)
         if store.caught_up is not None:
             self._metrics["restored"] = [store.caught_up.deltas, store.caught_up.delta_bytes]
+            self._metrics["restored_rows"] = store.restored_rows
         if task.is_new:
             self._metrics["opened"] = 1
         self._metrics["entries"] = {name: len(state.map(name)) for name in work.sub.stores}

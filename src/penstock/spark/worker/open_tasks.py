@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
+from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.spark.machine_limits import open_task_limit
 from penstock.spark.worker_process import map_large_blocks
 from penstock.state.memory import MemoryTaskState
@@ -96,6 +97,7 @@ class OpenTask:
 
     def close(self) -> None:
         """Close the user's processors and the state."""
+        count("consumer", CLOSED_TASKS)
         self._drop_task()
         if self.store is not None:
             self.store.close()

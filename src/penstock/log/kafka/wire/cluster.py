@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.clock import unix_ms
 from penstock.log.base import TopicPartition
+from penstock.log.client_counts import count
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.kafka.wire.errors import check, failed
@@ -244,6 +246,7 @@ class Cluster:
             for each in topic.partitions
             if each.leader_id >= 0
         }
+        count("producer", "metadata-at-ms", unix_ms())
         with self._lock:
             self._brokers |= {each.node_id: (each.host, each.port) for each in answer.brokers}
             self._leaders = {tp: node for tp, node in self._leaders.items() if tp.topic not in topics} | leaders

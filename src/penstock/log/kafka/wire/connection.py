@@ -6,11 +6,13 @@ import socket
 import ssl
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import AuthenticationError, LogError
+from penstock.log.client_counts import client_of, count
 from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.errors import NO_CONNECTION, REFUSED_USER, TLS_FAILED, failed
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from kafka.protocol.api_message import ApiMessage
 
+    from penstock.log.client_counts import Client
     from penstock.log.kafka.security.oauth import TokenSource
 
 __all__ = ["BrokerConnection", "parse_answer"]
@@ -34,6 +37,27 @@ _OF_SESSION = 0.8
 _SLOW_BYTES_PER_S = 128 * 1024
 _CONNECT_S = 3.0  # long enough for three attempts of the first packet
 _SILENCE_S = 2.0  # after this silence it checks that the broker is still in the cluster
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A request that is on its way."""
+
+    number: int
+    kind: type[ApiMessage]
+    size: int
+    client: Client
+    timed_as: str
+    sent_s: float
+
+    def count_answer(self, size: int, answer: Any) -> None:
+        count(self.client, "answer-bytes", size)
+        if self.timed_as:
+            count(self.client, self.timed_as, (time.perf_counter() - self.sent_s) * 1000)
+        if self.timed_as == "fetch-ms":
+            count(self.client, "fetch-bytes", size)
+        if self.timed_as in ("fetch-ms", "produce-ms"):
+            count(self.client, "throttle-ms", getattr(answer, "throttle_time_ms", 0))
 
 
 class BrokerConnection:
@@ -65,7 +89,8 @@ class BrokerConnection:
         self.most_bytes = _MOST_BYTES_AT_FIRST
         self._is_open = False  # versions are negotiated, and it is authenticated
         self._correlation = 0
-        self._waiting: deque[tuple[int, type[ApiMessage], int]] = deque()  # answers come in the order of requests
+        self._waiting: deque[_Sent] = deque()  # answers come in the order of requests
+        self._clients: set[Client] = set()  # those that have used it
         self._answers: dict[int, Any] = {}
         self._expires: float | None = None
         self._versions: Any = None
@@ -111,6 +136,8 @@ class BrokerConnection:
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=self._client_id)
         frame = memoryview(request.encode(framed=True, header=True))
+        client = self._client_of(request.name)
+        count(client, "request-bytes", len(frame))
         try:
             self._socket.settimeout(self._timeout_s)
             sent = 0
@@ -118,7 +145,8 @@ class BrokerConnection:
                 sent += self._socket.send(frame[sent:])
         except OSError as error:
             raise self._broken(error) from error
-        self._waiting.append((self._correlation, request.header.get_response_class(), len(frame)))
+        facts = request.header.get_response_class(), len(frame), client, _timed_as(request)
+        self._waiting.append(_Sent(self._correlation, *facts, time.perf_counter()))
         return self._correlation
 
     def receive(self, number: int) -> Any:
@@ -127,13 +155,13 @@ class BrokerConnection:
             if not self._waiting:
                 raise self._broken(f"request {number} is not on its way")
             # The kernel may still be sending earlier requests.
-            unanswered = sum(size for _, _, size in self._waiting)
+            unanswered = sum(sent.size for sent in self._waiting)
             timeout_s = self._timeout_s + unanswered / _SLOW_BYTES_PER_S
-            expected, kind, _ = self._waiting.popleft()
-            self._answers[expected] = self._read(expected, kind, timeout_s)
+            sent = self._waiting.popleft()
+            self._answers[sent.number] = self._read(sent, timeout_s)
         return self._answers.pop(number)
 
-    def _read(self, number: int, kind: type[ApiMessage], timeout_s: float) -> Any:
+    def _read(self, sent: _Sent, timeout_s: float) -> Any:
         from kafka.protocol.frame import KafkaBytes
 
         try:
@@ -146,9 +174,20 @@ class BrokerConnection:
         except OSError as error:
             raise self._broken(error) from error
         try:
-            return parse_answer(frame, number, kind)
+            answer = parse_answer(frame, sent.number, sent.kind)
         except ValueError as error:
             raise self._broken(error) from error
+        sent.count_answer(_LENGTH_BYTES + length, answer)
+        return answer
+
+    def _client_of(self, request: str) -> Client:
+        client = client_of(request)
+        if self._is_open and client not in self._clients:
+            self._clients.add(client)
+            count(client, "connections-made")
+            if self._settings.get("security_protocol", "PLAINTEXT").startswith("SASL"):
+                count(client, "authentications")
+        return client
 
     def _check_length(self, length: int) -> None:
         if _SMALLEST_ANSWER <= length <= self.most_bytes:
@@ -163,6 +202,8 @@ class BrokerConnection:
 
     def close(self) -> None:
         """Close it; waiting for an answer raises an error then."""
+        while self._clients:
+            count(self._clients.pop(), "connections-closed")
         self._socket.close()
         self._waiting.clear()
         self._answers.clear()
@@ -239,6 +280,7 @@ class BrokerConnection:
             self._expires = time.monotonic() + _OF_SESSION * lifetime_ms / 1000
 
     def _refused(self, reason: str) -> KafkaException:
+        count("admin", "failed-authentications")
         name, tokens = self._settings["sasl_mechanism"], self._settings.get("tokens")
         user = self._settings.get("sasl_plain_username") if tokens is None else tokens.client_id
         return failed(REFUSED_USER, f"broker {self.address} refuses user {user!r} by {name}: {reason}")
@@ -263,6 +305,14 @@ def parse_answer(frame: Any, number: int, kind: type[ApiMessage]) -> Any:
     if came != number:
         raise ValueError(f"answer {came} came for request {number}")
     return answer
+
+
+def _timed_as(request: ApiMessage) -> str:
+    """Return under which name the time of a request counts; empty: under none."""
+    name = str(request.name).removesuffix("Request")
+    if name == "EndTxn":
+        return "commit-txn-ms" if request.committed else "abort-txn-ms"
+    return {"Fetch": "fetch-ms", "Produce": "produce-ms", "InitProducerId": "init-txn-ms"}.get(name, "")
 
 
 def _is_refusal(reason: object) -> bool:

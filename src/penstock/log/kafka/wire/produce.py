@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.base import TopicPartition
+from penstock.log.client_counts import count as count_one
+from penstock.log.client_counts import count_many
 from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches
 from penstock.log.kafka.wire.stamping import given_to
@@ -96,11 +100,13 @@ class Batches:
         self._limits = limits
         self._waiting: list[_Batch] = []
         self._lanes: list[_Lane] = []
+        self._was_sent = False
         self.offsets: dict[TopicPartition, int] = {}
         self.following: dict[TopicPartition, int] = {}
         for place, records in parts:
             first = ProducerState(state.producer_id, state.epoch, sequences.get(place, 0), state.transactional)
-            for data, count in _encoded(records, limits, first):
+            for data, count in _encoded(place.topic, records, limits, first):
+                count_one("producer", "batch-bytes", len(data), topic=place.topic)
                 if len(data) > limits.record_bytes:
                     raise NotWrittenError(KafkaError.MSG_SIZE_TOO_LARGE, place)
                 self._waiting.append(_Batch(place, data, count))
@@ -122,10 +128,12 @@ class Batches:
         """Send as many batches as may be in flight; `finish`, or `abandon`, comes next."""
         lanes: dict[BrokerConnection, _Lane] = {}
         for batch in self._waiting:
+            if self._was_sent:
+                count_one("producer", "retried-records", batch.count, topic=batch.place.topic)
             connection = cluster.leader(batch.place)
             lane = lanes.setdefault(connection, _Lane(connection, self._limits, transactional_id, most_version))
             lane.waiting.append(batch)
-        self._lanes = list(lanes.values())
+        self._lanes, self._was_sent = list(lanes.values()), True
         try:
             for lane in self._lanes:
                 lane.fill()
@@ -169,11 +177,13 @@ class Batches:
 
 
 def _encoded(
-    records: pa.RecordBatch | StoredRecords, limits: ProduceLimits, producer: ProducerState
+    topic: str, records: pa.RecordBatch | StoredRecords, limits: ProduceLimits, producer: ProducerState
 ) -> Iterable[tuple[bytes, int]]:
     if isinstance(records, StoredRecords):
         return given_to(producer, records.batches)
-    return encode_batches(records, limits.batch_bytes, limits.codec, producer)
+    _count_records(topic, records)
+    packed = partial(_count_packed, topic)
+    return encode_batches(records, limits.batch_bytes, limits.codec, producer, packed)
 
 
 class _Lane:
@@ -215,6 +225,18 @@ class _Batch:
     data: bytes
     count: int
     accepted: bool = False
+
+
+def _count_records(topic: str, records: pa.RecordBatch) -> None:
+    """Count the bytes of keys and values."""
+    keys, values = (pc.fill_null(pc.binary_length(records.column(name)), 0) for name in ("key", "value"))
+    sizes = pc.add(keys, values)
+    edges = pc.min_max(sizes).as_py()
+    count_many("producer", "record-bytes", topic, len(sizes), (pc.sum(sizes).as_py() or 0, edges["min"], edges["max"]))
+
+
+def _count_packed(topic: str, packed: int, raw: int) -> None:
+    count_one("producer", "compression", packed / raw, topic=topic)
 
 
 def _next_request(waiting: deque[_Batch], most_bytes: int) -> dict[TopicPartition, _Batch]:

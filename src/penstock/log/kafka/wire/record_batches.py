@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,11 @@ NO_PRODUCER = ProducerState()
 
 
 def encode_batches(
-    records: pa.RecordBatch, most_bytes: int, codec: int = 0, producer: ProducerState = NO_PRODUCER
+    records: pa.RecordBatch,
+    most_bytes: int,
+    codec: int = 0,
+    producer: ProducerState = NO_PRODUCER,
+    on_packed: Callable[[int, int], None] = lambda packed, raw: None,  # noqa: ARG005
 ) -> Iterator[tuple[bytes, int]]:
     """Encode record batches for a produce request, each with its number of records.
 
@@ -52,13 +56,14 @@ def encode_batches(
         most_bytes: The size limit of a batch before compression, unless a single record is larger.
         codec: The number of Kafka's compression codec; 0 none.
         producer: Sequences count on from its ``sequence``.
+        on_packed: Called with the size of each batch's records, compressed and not.
     """
     if not records.num_rows:
         return
     if records.num_rows <= FEW:
         few = encode_few(records, most_bytes - HEADER.size, _MOST_RECORD_OVERHEAD)
         if few is not None:
-            yield _batch(few[0], records.num_rows, few[1:], codec, producer), records.num_rows
+            yield _batch(few[0], records.num_rows, few[1:], codec, producer, on_packed), records.num_rows
             return
     keys, values = (records.column(name).cast(pa.large_binary()) for name in ("key", "value"))
     headers = write_headers(records.column("headers")) if "headers" in records.schema.names else None
@@ -78,15 +83,23 @@ def encode_batches(
             (values.slice(begin, count), value_sizes[part]),
             (None if headers is None else headers.slice(begin, count), header_sizes[part]),
         )
-        yield _batch(body, count, (int(stamps[0]), int(stamps.max())), codec, producer), count
+        yield _batch(body, count, (int(stamps[0]), int(stamps.max())), codec, producer, on_packed), count
         if producer.sequence >= 0:
             producer = replace(producer, sequence=(producer.sequence + count) & 0x7FFFFFFF)
         begin = end
 
 
-def _batch(body: bytes | memoryview, count: int, times: tuple[int, int], codec: int, producer: ProducerState) -> bytes:
+def _batch(
+    body: bytes | memoryview,
+    count: int,
+    times: tuple[int, int],
+    codec: int,
+    producer: ProducerState,
+    on_packed: Callable[[int, int], None],
+) -> bytes:
     """Return a whole batch; its times are that of its first record and the largest."""
     data = compress(codec, body) if codec else body
+    on_packed(len(data), len(body))
     attributes = codec | (TRANSACTIONAL if producer.transactional else 0)
     identity = producer.producer_id, producer.epoch, producer.sequence
     head = AFTER_CRC.pack(attributes, count - 1, *times, *identity, count)
