@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING
 from penstock.metrics.store_definitions import OWN
 
 if TYPE_CHECKING:
-    from penstock.metrics.name import Metric, MetricName, MetricValue
+    from penstock.metrics.name import Metric, MetricName
 
 __all__ = ["prometheus_text"]
 
-_CLIENTS = ("consumer-", "producer-", "admin-client-")  # their groups begin with the client's kind
+_CLIENTS = {"consumer-": "consumer", "producer-": "producer", "admin-client-": "admin_client"}  # by begin of a group
+_KINDS = {"-consumer": "consumer", "-producer": "producer", "-admin": "admin_client"}  # by end of a client's id
+_APP_INFO = "app-info"
+_THREADS = ("stream-metrics", "alive-stream-threads")  # which the exporters' rules make a label
+_LEFT_OUT = frozenset({"topology-description"})  # a page of text in each scrape
 
 
 def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
     r"""Return metrics in Prometheus' text format.
 
-    The name is ``kafka_streams_`` with group and name, ``_`` for ``-``; of clients ``kafka_consumer_`` and so on, of
-    Penstock's own metrics ``penstock_``. A text becomes a label of a series whose value is 1. Values that are not
-    numbers yet are left out.
+    The name is ``kafka_streams_`` with group and name, ``_`` for ``-``; of clients ``kafka_consumer_`` and so on, with
+    the label ``client_type``; of Penstock's own metrics ``penstock_``. A text becomes a label of a series whose value is 1,
+    as does the number of stream threads, which has a series of its own too. Values that are not numbers yet are left
+    out, and so is the description of the topology.
 
     >>> from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
     >>> registry = MetricRegistry(RecordingLevel.INFO, clock=lambda: 0)
@@ -34,31 +39,41 @@ def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
     families: dict[str, list[str]] = {}
     for name, metric in metrics.items():
         value = metric.metric_value()
-        family, labels = _family(name, value), {tag.replace("-", "_"): text for tag, text in name.tags}
-        if isinstance(value, str):
-            labels[_word(name.name)] = value
-            value = 1
-        if isinstance(value, float) and math.isnan(value):
+        if name.name in _LEFT_OUT or (isinstance(value, float) and math.isnan(value)):
             continue
-        shown = ",".join(f'{_word(label)}="{_escaped(text)}"' for label, text in labels.items())
-        families.setdefault(family, []).append(
-            f"{family}{{{shown}}} {_number(value)}" if shown else f"{family} {_number(value)}"
-        )
+        labels = {tag.replace("-", "_"): text for tag, text in name.tags}
+        if kind := _client(name):
+            labels = {"client_type": kind.replace("_", "."), **labels}
+        if not isinstance(value, str) and name.group != _APP_INFO:
+            _add(families, _family(name), labels, value)
+        if isinstance(value, str) or name.group == _APP_INFO or (name.group, name.name) == _THREADS:
+            text = value if isinstance(value, str) else _number(value)
+            _add(families, _family_of_group(name), {**labels, _word(name.name): text}, 1)
     lines: list[str] = []
     for family in sorted(families):
         lines += [f"# TYPE {family} {'counter' if family.endswith('_total') else 'gauge'}", *families[family]]
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _family(name: MetricName, value: MetricValue) -> str:
-    group = _word(name.group)
-    if name.group == OWN:
-        return f"penstock_{_word(name.name)}"
-    prefix = "kafka_streams_"
-    for client in _CLIENTS:
-        if name.group.startswith(client):
-            prefix = "kafka_" if client != "admin-client-" else "kafka_admin_"
-    return f"{prefix}{group}" if isinstance(value, str) else f"{prefix}{group}_{_word(name.name)}"
+def _add(families: dict[str, list[str]], family: str, labels: Mapping[str, str], value: float) -> None:
+    shown = ",".join(f'{_word(label)}="{_escaped(text)}"' for label, text in labels.items())
+    found = families.setdefault(family, [])
+    found.append(f"{family}{{{shown}}} {_number(value)}" if shown else f"{family} {_number(value)}")
+
+
+def _family(name: MetricName) -> str:
+    return f"penstock_{_word(name.name)}" if name.group == OWN else f"{_family_of_group(name)}_{_word(name.name)}"
+
+
+def _family_of_group(name: MetricName) -> str:
+    return f"kafka_{_client(name) or 'streams'}_{_word(name.group)}"
+
+
+def _client(name: MetricName) -> str:
+    """Return the kind of client that a metric belongs to; empty: none."""
+    if name.group == _APP_INFO:
+        return next((kind for end, kind in _KINDS.items() if (name.tag("client-id") or "").endswith(end)), "")
+    return next((kind for begin, kind in _CLIENTS.items() if name.group.startswith(begin)), "")
 
 
 def _word(text: str) -> str:

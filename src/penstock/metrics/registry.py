@@ -127,7 +127,7 @@ class MetricRegistry(Mapping[MetricName, Metric]):
     def value(self, name: str, *, group: str | None = None, **tags: str) -> MetricValue:
         """Return the value of the one metric that matches; tags are written with ``_`` for ``-``.
 
-        Without a group, those of tasks, threads and stores go before those of clients, which have some of the same names.
+        Without a group, those of tasks, threads and stores go before those of clients, some of which have their names.
 
         Raises:
             InvalidStateError: None matches, or several do.

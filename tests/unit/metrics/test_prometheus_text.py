@@ -19,7 +19,7 @@ def test_the_text_is_what_prometheus_reads():
     assert set(families) == {
         "kafka_streams_stream_metrics",
         "kafka_streams_stream_thread_metrics_process",
-        "kafka_consumer_fetch_manager_metrics_lag",
+        "kafka_consumer_consumer_fetch_manager_metrics_lag",
     }
     (state,) = families["kafka_streams_stream_metrics"].samples
     assert state.labels == {"client_id": 'a"\\\nb', "state": "RUNNING"}
