@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from penstock.metrics.batches import skew_of
 from penstock.spark.batch.progress import BatchProgress
 
-__all__ = ["STEPS", "UNKNOWN", "BatchLine", "Minute", "skew_of", "step_of"]
+__all__ = ["STEPS", "UNKNOWN", "BatchLine", "Minute", "step_of"]
 
 UNKNOWN = -1
 # Names of the shown steps, and the steps of task reports that they sum up.
@@ -20,7 +20,6 @@ STEPS: dict[str, tuple[str, ...]] = {
     "write": ("write", "send", "commit"),
 }
 _OTHER = "other"
-_SMALL_S = 0.05  # tasks shorter than this are never skewed: their differences are noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +121,3 @@ def step_of(name: str) -> str:
     ('publish', 'process', 'other')
     """
     return next((shown for shown, names in STEPS.items() if name in names), _OTHER)
-
-
-def skew_of(tasks: Iterable[Mapping[str, Any]]) -> float:
-    """Return how many times longer the slowest task took than the median one of its sub-topology; at least 1.
-
-    >>> skew_of([{"task": f"0_{n}", "seconds": {"process": s}} for n, s in enumerate((1.0, 1.0, 4.0))])
-    4.0
-    """
-    by_subtopology: dict[str, list[float]] = {}
-    for task in tasks:
-        seconds = sum(task.get("seconds", {}).values())
-        by_subtopology.setdefault(task["task"].partition("_")[0], []).append(seconds)
-    ratios = [
-        max(times) / max(statistics.median(times), 1e-9)
-        for times in by_subtopology.values()
-        if len(times) > 1 and max(times) >= _SMALL_S
-    ]
-    return max([1.0, *ratios])

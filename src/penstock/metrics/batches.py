@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from penstock.metrics.lag import PartitionLag
 
-__all__ = ["BatchHistory", "BatchRecord"]
+__all__ = ["BatchHistory", "BatchRecord", "skew_of"]
 
 _KEPT = 600
+_SMALL_S = 0.05  # tasks shorter than this are never skewed: their differences are noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,7 @@ class BatchRecord:
         dropped: Records that were dropped.
         steps: Step -> seconds, summed over the tasks.
         slowest: Step -> seconds of the task that took longest for it.
-        skew: The time of the slowest task over that of the median one, in the sub-topology where that is largest; 1
-            when all take the same time, or one task ran.
+        skew: The time of the slowest task over that of the median one, see `skew_of`.
         drops: (node, reason) -> dropped records, as far as operators say why.
         lags: The lag of each partition, as of the last look.
         tasks: For each task that ran: ``task``, ``seconds`` by step, ``began_ms``, ``records_in``, ``records_out``,
@@ -111,11 +111,24 @@ class BatchHistory:
             return iter(list(self._batches))
 
 
-def skew_of(seconds: Mapping[str, Sequence[float]]) -> float:
-    """Return the largest ratio of slowest and median task over sub-topologies (id -> seconds of its tasks).
+def skew_of(tasks: Iterable[Mapping[str, Any]]) -> float:
+    """Return how many times longer the slowest task of a batch took than the median one of its sub-topology.
 
-    >>> skew_of({"0": [1.0, 1.0, 3.0], "1": [2.0]})
-    3.0
+    Args:
+        tasks: The reports of the tasks: ``task``, and ``seconds`` by step, of which waiting (``poll``) does not count.
+
+    Returns:
+        The largest ratio of the sub-topologies; 1 if a task has no other beside it, or all are too short to differ.
+
+    >>> skew_of([{"task": f"0_{n}", "seconds": {"process": s}} for n, s in enumerate((1.0, 1.0, 4.0))])
+    4.0
+    >>> skew_of([{"task": f"0_{n}", "seconds": {"process": s}} for n, s in enumerate((0.001, 0.001, 0.02))])
+    1.0
     """
-    ratios = [max(times) / middle for times in seconds.values() if (middle := median(times)) > 0]
-    return max(ratios, default=1.0)
+    times: dict[str, list[float]] = {}
+    for task in tasks:
+        if seconds := task.get("seconds"):
+            busy = sum(time for step, time in seconds.items() if step != "poll")
+            times.setdefault(task["task"].partition("_")[0], []).append(busy)
+    ratios = [max(each) / max(median(each), 1e-9) for each in times.values() if len(each) > 1 and max(each) >= _SMALL_S]
+    return max([1.0, *ratios])

@@ -25,9 +25,9 @@ def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
     r"""Return metrics in Prometheus' text format.
 
     The name is ``kafka_streams_`` with group and name, ``_`` for ``-``; of clients ``kafka_consumer_`` and so on, with
-    the label ``client_type``; of Penstock's own metrics ``penstock_``. A text becomes a label of a series whose value is 1,
-    as does the number of stream threads, which has a series of its own too. Values that are not numbers yet are left
-    out, and so is the description of the topology.
+    the label ``client_type``; of Penstock's own metrics ``penstock_``. A text becomes a label of a series whose value
+    is 1, as does the number of stream threads, which has a series of its own too. Values that are not numbers yet are
+    left out, and so is the description of the topology.
 
     >>> from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
     >>> registry = MetricRegistry(RecordingLevel.INFO, clock=lambda: 0)

@@ -26,15 +26,12 @@ def batch_record(progress: BatchProgress, ended_ms: int, lags: tuple[PartitionLa
     """
     steps: dict[str, float] = defaultdict(float)
     slowest: dict[str, float] = defaultdict(float)
-    times: dict[str, list[float]] = defaultdict(list)
     drops: dict[tuple[str, str], int] = defaultdict(int)
     for task in progress.tasks:
         seconds: Mapping[str, float] = task.get("seconds", {})
         for step, time in seconds.items():
             steps[step] += time
             slowest[step] = max(slowest[step], time)
-        if seconds:
-            times[task["task"].partition("_")[0]].append(sum(time for step, time in seconds.items() if step != "poll"))
         for node, why, count in task.get("counts", {}).get("reasons", ()):
             drops[node, why] += count
     return BatchRecord(
@@ -46,7 +43,7 @@ def batch_record(progress: BatchProgress, ended_ms: int, lags: tuple[PartitionLa
         progress.dropped,
         dict(steps),
         dict(slowest),
-        skew_of(times),
+        skew_of(progress.tasks),
         dict(drops),
         lags,
         tuple(_shown(task) for task in progress.tasks),
