@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import pyarrow as pa
+
 from penstock.console.decoding import plain
 from penstock.console.filter_syntax import All, Any_, Compare, Filter, Has, Literal, Not, Path, parse_filter
+from penstock.console.prefilter import Columns, candidates
 
 __all__ = ["Selection", "matches"]
 
@@ -114,6 +117,12 @@ class Selection:
             ConfigError: The text is not a filter.
         """
         return cls(parse_filter(text) if text.strip() else None)
+
+    def candidates(self, columns: Columns) -> pa.RecordBatch:
+        """Return the records that may be selected, by their bytes; all others are not."""
+        if self.wanted is None:
+            return columns.records
+        return columns.records.filter(pa.array(candidates(self.wanted, columns)))
 
     def among(self, messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the selected ones of messages whose keys and values need not have JSON's types."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.console.decoding import plain, serdes_of
 from penstock.console.filtering import Selection
+from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, SerializationError
 from penstock.log.base import TopicPartition
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["MessageQuery", "Messages", "one_message", "read_messages"]
 
 _CHUNK = 2_000
+_MOST_CHUNK = 50_000  # of a search that finds little
 _SECONDS = 2.0
-_RECORDS = 100_000
+_RECORDS = 100_000  # that are decoded
 _CELL = 2_000  # characters of a value in a list
 HIDDEN = "(hidden)"
 
@@ -91,6 +93,7 @@ def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
     places = _places(query.cursor) or {n: (span[1] if backwards else span[0]) for n, span in spans.items()}
     places = {n: min(max(at, spans[n][0]), spans[n][1]) for n, at in places.items() if n in spans}
     deadline, read, rows = time.monotonic() + _SECONDS, 0, list[dict[str, Any]]()
+    opaque = {path.partition(".")[0] for path in query.masked}
     chunk = _CHUNK if only.wanted is not None else max(query.limit, 1)
     while read < _RECORDS and time.monotonic() < deadline and len(rows) < query.limit:
         open_ones = [n for n, at in places.items() if (at > spans[n][0] if backwards else at < spans[n][1])]
@@ -100,13 +103,17 @@ def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
         for n in open_ones:
             start = max(spans[n][0], places[n] - chunk) if backwards else places[n]
             fetched = log.read(query.topic, n, start, chunk)
+            columns = Columns(fetched.records, n, (serdes[0].name, serdes[1].name), opaque)
+            records = only.candidates(columns)
             found += [
                 _message(record, n, serdes, query.masked)
-                for record in fetched.records.to_pylist()
+                for record in records.to_pylist()
                 if not backwards or record["offset"] < places[n]
             ]
-            read += fetched.records.num_rows
+            read += records.num_rows
             places[n] = start if backwards else max(fetched.next_offset, start + 1)
+        if only.wanted is not None and len(found) < chunk // 10:
+            chunk = min(2 * chunk, _MOST_CHUNK)
         rows += filter(only.holds, found)
     rows.sort(key=lambda each: (each["timestamp"], each["partition"], each["offset"]), reverse=backwards)
     kept = rows[: query.limit]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.console.decoding import plain, serdes_of, text_of
+from penstock.console.filtering import Selection
+from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, LogError, SerializationError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.serde.windowed import Windowed
@@ -32,6 +34,7 @@ class ReadRange:
 
 
 _EVERYTHING = ReadRange()
+_ALL = Selection()
 
 
 class TextConsumer:
@@ -70,15 +73,16 @@ class TextConsumer:
             raise ConfigError(f"--from is {start!r}", hint="Use beginning, end, or an offset such as 42.")
         return {tp.partition: min(max(int(start), beginnings[tp]), ends[tp]) for tp in places}
 
-    def poll(self) -> Iterator[dict[str, Any]]:
-        """Yield the present records, partition by partition."""
+    def poll(self, only: Selection = _ALL) -> Iterator[dict[str, Any]]:
+        """Yield the present records, partition by partition, without those whose bytes meet no filter."""
         self._seen = ends = self._log.end_offsets([self._topic])
         for partition in self._next:
             end = ends[TopicPartition(self._topic, partition)]
             while self._next[partition] < end:
                 fetched = self._log.read(self._topic, partition, self._next[partition])
                 self._next[partition] = fetched.next_offset
-                for row in fetched.records.to_pylist():
+                formats = (self._key.name, self._value.name)
+                for row in only.candidates(Columns(fetched.records, partition, formats)).to_pylist():
                     if self._wanted(row["timestamp"]):
                         yield self._decoded(partition, row)
 

@@ -203,7 +203,7 @@ def consume(
         total = None if follow else consumer.waiting() if maximum is None else min(maximum, consumer.waiting())
         with working("reading", total, prints=True) as bar:
             while True:
-                for record in only.among(consumer.poll()):
+                for record in only.among(consumer.poll(only)):
                     if maximum is not None and shown >= maximum:
                         return
                     print(line_of(record, headers=headers, as_json=as_json), flush=follow)
