@@ -57,6 +57,11 @@ class Picture:
         self._lines = lines
 
     @property
+    def document(self) -> Mapping[str, Any]:
+        """All facts, as they are recorded."""
+        return self._document
+
+    @property
     def application(self) -> str:
         """The ``application.id``."""
         return str(self._document.get("application", ""))

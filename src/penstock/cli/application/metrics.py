@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,11 +13,13 @@ from rich.live import Live
 from rich.table import Table
 from typer.core import TyperGroup
 
+from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.query.http.client import RemoteClient
+    from penstock.console.applications import Applications
 
 __all__ = ["app"]
 
@@ -24,33 +28,82 @@ class _Group(TyperGroup):
     """``penstock metrics URL`` is ``penstock metrics show URL``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
             args = ["show", *args]
         found: list[str] = super().parse_args(ctx, args)
         return found
 
 
-app = typer.Typer(cls=_Group, help="The metrics of a running application.", no_args_is_help=True)
+app = typer.Typer(cls=_Group, help="The metrics of an application.")
 
 
 @app.command("show")
+@grouped
 def show(
-    url: Annotated[str, typer.Argument(help="Its HTTP address: host and penstock.http.port, such as 127.0.0.1:7070.")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="[APPLICATION or ADDRESS]",
+            help="Its application.id, or host:port of its penstock.http.port; by default the one that runs.",
+        ),
+    ] = "",
     *,
     matching: Annotated[str, typer.Option(help="A regular expression that GROUP:NAME must contain.")] = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them anew every second, until Ctrl-C.")] = False,
+    checkpoint: Annotated[
+        str, typer.Option(metavar="LOCATION", help="Its checkpoint, if that is not in its usual place.")
+    ] = "",
     as_json: Json = False,
+    where: LogOptions,
 ) -> None:
-    """Show the metrics of an application that serves HTTP (`penstock.http.port`)."""
+    """Show the metrics of an application, found by its name in the log.
+
+    One that serves HTTP (`penstock.http.port`) is asked for all of them. Of others the checkpoint has the most
+    important ones: records, lag, operators, stores, drops, the newest batch.
+    """
+    with ExitStack() as opened:
+        read = _source(which, where, checkpoint, opened)
+        if as_json:
+            print_json(read(matching))
+        elif watch:
+            _watch(lambda: _table(read(matching)))
+        else:
+            console().print(_table(read(matching)))
+
+
+def _source(which: str, where: LogOptions, checkpoint: str, opened: ExitStack) -> Callable[[str], dict[str, Any]]:
+    """Return the function that reads the metrics, from an address or of an application of the log."""
     from penstock.query.http.client import RemoteClient
 
-    with closing(RemoteClient(url)) as client:
-        if as_json:
-            print_json(client.metrics(matching))
-        elif watch:
-            _watch(client, matching)
-        else:
-            console().print(_table(client.metrics(matching)))
+    if "://" in which or re.fullmatch(r".*:\d+", which):
+        return opened.enter_context(closing(RemoteClient(which))).metrics
+    from penstock.console.applications import Application, Applications
+    from penstock.console.recorded_metrics import recorded_metrics
+    from penstock.query.metadata import Instances
+
+    log = opened.enter_context(where.open())
+    applications = Applications(log, {"bootstrap.servers": where.bootstrap}, [checkpoint] if checkpoint else ())
+    opened.callback(applications.close)
+    found = applications.get(which or _only_one(applications))
+    active = Instances(found.checkpoint).active() if isinstance(found, Application) else None
+    if active is not None and active.serves_http:
+        return opened.enter_context(closing(RemoteClient(active.url))).metrics
+    return lambda matching: recorded_metrics(found.picture().document, matching)
+
+
+def _only_one(applications: Applications) -> str:
+    """Return the application that runs, or the only one that there is."""
+    names = applications.names()
+    running = [name for name in names if applications.get(name).picture().is_running]
+    chosen = running or names
+    if len(chosen) == 1:
+        return chosen[0]
+    if not names:
+        raise PenstockError("no application has run with this log", hint="Name its log with -b, or its address.")
+    raise PenstockError(
+        f"{len(chosen)} applications {'run' if running else 'have run'} with this log: {', '.join(chosen[:10])}",
+        hint="Name one of them: penstock metrics APPLICATION.",
+    )
 
 
 @app.command("dashboard")
@@ -61,14 +114,11 @@ def dashboard() -> None:
     print_json(made())
 
 
-def _watch(client: RemoteClient, matching: str) -> None:
-    with (
-        Live(_table(client.metrics(matching)), console=console(), auto_refresh=False) as live,
-        suppress(KeyboardInterrupt),
-    ):
+def _watch(table: Callable[[], Table]) -> None:
+    with Live(table(), console=console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
             time.sleep(1.0)
-            live.update(_table(client.metrics(matching)), refresh=True)
+            live.update(table(), refresh=True)
 
 
 def _table(found: dict[str, Any]) -> Table:
