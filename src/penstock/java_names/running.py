@@ -42,7 +42,6 @@ RUNNING: dict[str, dict[str, str]] = {
         "localThreadsMetadata": "metadata()",
         "metadataForLocalThreads": "metadata()",
         "metadataForKey": "query_metadata_for_key(store, key)",
-        "metrics": "figures()",
         "setStandbyUpdateListener": f"{NOTHING}metadata() says which machines hold replicas",
     },
     "TopologyTestDriver": {
@@ -77,7 +76,7 @@ RUNNING: dict[str, dict[str, str]] = {
         "appConfigsWithPrefix": "KafkaStreams.config.with_prefix(...), outside of the processor",
         "keySerde": "a serde that you make, as Serdes.string()",
         "valueSerde": "a serde that you make, as Serdes.string()",
-        "metrics": "KafkaStreams.figures(), outside of the processor",
+        "metrics": "KafkaStreams.metrics, outside of the processor",
         "stateDir": f"{NOTHING}a task moves between machines; keep state in stores",
         "topic": "record_metadata().topic",
         "partition": "record_metadata().partition",
