@@ -109,8 +109,13 @@ def timed(client: Client, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def rebalancing() -> Iterator[None]:
-    """Count the milliseconds in which an application is planned anew or restarted, or that it failed."""
+def rebalancing(also: str = "") -> Iterator[None]:
+    """Count the milliseconds in which an application is planned anew or restarted, or that it failed.
+
+    ``also`` is counted too, such as ``restarts``.
+    """
+    if also:
+        count("consumer", also)
     try:
         with timed("consumer", "rebalance-ms"):
             yield

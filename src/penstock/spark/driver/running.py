@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import LogError, PenstockError, UnknownTopicError
-from penstock.log.client_counts import count, rebalancing
+from penstock.log.client_counts import rebalancing
 from penstock.plan.plan import changed
 from penstock.query.placement import PlacementNote
 from penstock.spark import faults
@@ -111,7 +111,6 @@ class Run:
         self._positions: dict[str, int] = {}
         self._replicas: dict[str, dict[str, int]] = {}
         self._until_latest, self._reads_nothing, self._committed_batch, self._restarts = False, reads_nothing, -1, 0
-        self._has_run = False
         self._cores: CoreWatch | None = None
         self._crashed: tuple[object, object] = (None, None)  # the task that ended its process last, and its batch
         self._changelogs: list[str] = []
@@ -304,10 +303,9 @@ class Run:
         _log.warning("%s; the query is started again (%d of %d)", error.message, self._restarts, _MOST_RESTARTS)
         return True
 
-    @rebalancing()
+    @rebalancing("restarts")
     def recover(self) -> None:
         """Start the query again: it continues where it stopped, as at any start."""
-        count("consumer", "restarts")
         self._begin_again()
 
     def _begin_again(self) -> None:
