@@ -58,6 +58,7 @@ LATENCY_MODES = {
     "penstock": (("continuous", True), ("continuous", False), ("micro_batch", True), ("micro_batch", False)),
     "kstreams": (("", False), ("", True)),
 }
+GUARANTEES = ("at_least_once", "exactly_once_v2")
 KEPT = ("records", "results", "latency")  # of results that are merged; what the machine was is of the last run
 
 
@@ -239,17 +240,19 @@ def put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
 def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any, report: dict[str, Any]) -> None:
     """Each peer with the guarantees that it has; Penstock in both modes."""
     given = comparison.given
-    for peer, place in peers:
-        if peer.name == "faust":
-            continue
+    able = [(peer, place) for peer, place in peers if peer.name != "faust"]
+    if able:  # not counted: it warms up the broker, which would be cold for the first of the peers only
+        warm_up = {"exactly_once": True, "rate": given.rate, "seconds": 0, "commit_ms": 10}
+        peer_latency.measure(comparison.bootstrap, comparison.root, *able[-1], given.latency_workload, **warm_up)
+    for peer, place in able:
         modes = LATENCY_MODES.get(peer.name, (("", False),))
         for (mode, exactly_once), commit_ms in itertools.product(modes, given.commit_interval_ms):
-            if mode and mode not in given.modes:
+            if (mode and mode not in given.modes) or GUARANTEES[exactly_once] not in given.guarantees:
                 continue
             conf = given.conf | ({"processing.mode": mode} if mode else {})
             row = peer_latency.measure(
-                comparison.bootstrap, comparison.root, peer, place, exactly_once=exactly_once, rate=given.rate,
-                seconds=given.seconds, conf=conf, commit_ms=commit_ms,
+                comparison.bootstrap, comparison.root, peer, place, given.latency_workload,
+                exactly_once=exactly_once, rate=given.rate, seconds=given.seconds, conf=conf, commit_ms=commit_ms,
             ) | {"mode": mode}  # fmt: skip
             put(report["latency"], row)
             print(compare_report.latency_line(row), flush=True)
@@ -263,9 +266,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="+", choices=list(ALL), default=list(ALL))
     parser.add_argument("--runs", type=int, default=1, help="runs of each; the median counts")
     parser.add_argument("--quick", action="store_true", help="200,000 records and no second guarantee: does it work?")
-    parser.add_argument("--latency", action="store_true", help="also latency at --rate records a second through w3")
+    parser.add_argument("--latency", action="store_true", help="also latency at --rate records a second")
     parser.add_argument("--only-latency", action="store_true")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="of Penstock")
+    parser.add_argument("--latency-workload", choices=peer_latency.FEEDS, default="w3")
+    parser.add_argument("--guarantees", nargs="+", choices=GUARANTEES, default=list(GUARANTEES), help="for latency")
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument(

@@ -22,7 +22,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from latency_probe import Arrival, Arrivals, evenly, percentiles
+from latency_probe import SENDER, Arrival, Arrivals, evenly, percentiles
 from penstock import Consumed, KafkaStreams, Materialized, Produced, StreamsBuilder
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
@@ -71,10 +71,7 @@ def measure(servers: str, mode: str, args: argparse.Namespace) -> dict[str, Any]
 
 def _produce(servers: str, topic: str, args: argparse.Namespace, app: KafkaStreams) -> int:
     """Records at an even rate; gives how many."""
-    producer = Producer(
-        # Java's partitioner: a key's sum comes to the partition of its records.
-        {"bootstrap.servers": servers, "linger.ms": 0, "partitioner": "murmur2_random", "socket.nagle.disable": True}
-    )
+    producer = Producer({"bootstrap.servers": servers} | SENDER)
     sent = 0
     for number in evenly(args.rate, int(args.rate * (args.seconds + args.warm_up))):
         producer.produce(topic, _VALUE, str(number % _KEYS).encode(), timestamp=int(time.time() * 1000))

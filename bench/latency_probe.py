@@ -15,6 +15,9 @@ import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 
 POLL_S = 0.05
+# Five requests in flight, as in Java: without that limit each record goes in a request of its own, and a broker that is
+# busy for a moment has a queue of seconds in front of it, which the peer would be blamed for.
+SENDER = {"linger.ms": 0, "acks": 1, "max.in.flight": 5, "partitioner": "murmur2_random", "socket.nagle.disable": True}
 PERCENTILES = (50, 90, 99)
 
 

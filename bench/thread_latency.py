@@ -1,6 +1,6 @@
 """One stream thread at a fixed rate, without Spark: milliseconds from a record to its output, and CPU time by step.
 
-python bench/thread_latency.py [--rate 1000] [--seconds 15] [--at-least-once] [--commit-ms 10] [--workload w3] [--idle]
+python bench/thread_latency.py [--rate 1000] [--seconds 15] [--at-least-once] [--commit-ms 10] [--idle]
 python bench/thread_latency.py --profile         # the functions that take most
 
 The thread has all tasks of the application, two partitions, and a broker on the same machine; records and outputs are
@@ -28,7 +28,7 @@ from confluent_kafka import Producer
 import broker_topics as topics
 from compare import broker_in
 from datasets import N_KEYS
-from latency_probe import Arrivals, evenly, percentiles
+from latency_probe import SENDER, Arrivals, evenly, percentiles
 from penstock.config import StreamsConfig
 from penstock.continuous.thread import StreamThread
 from penstock.log.open import open_log
@@ -43,7 +43,7 @@ WARM_UP_S, DRAIN_S = 4.0, 2.0
 
 def feed(bootstrap: str, source: str, out: str, rate: int, seconds: float, isolation: str, done: Any) -> None:
     """Send amounts of 1 to w3, in a process of its own, and put the figures of their outputs into ``done``."""
-    producer = Producer(topics.client(bootstrap) | {"linger.ms": 0, "acks": 1, "socket.nagle.disable": True})
+    producer = Producer(topics.client(bootstrap) | SENDER)
     keys = np.random.default_rng(7).integers(0, N_KEYS, int(rate * seconds)).tolist()
     sent: dict[bytes, list[float]] = defaultdict(list)
     with Arrivals(topics.client(bootstrap), out, PARTITIONS, isolation) as arrivals:

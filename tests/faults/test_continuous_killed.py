@@ -109,7 +109,10 @@ def test_a_driver_dies_and_leaves_a_paused_worker(others: Words, started: list[P
     others.check(started[-1].facts)
 
 
-@pytest.mark.parametrize("site", DRIVER)
+FIRST, *OTHERS = DRIVER
+
+
+@pytest.mark.parametrize("site", [FIRST, *(pytest.param(site, marks=pytest.mark.whole) for site in OTHERS)])
 def test_a_driver_that_dies_at_an_epoch_change(others: Words, started: list[Process], site: str) -> None:
     """Only the driver dies; its JVM and workers find out by themselves, while the next one is starting already."""
     others.check(started[-1].facts)

@@ -152,6 +152,7 @@ def test_killed_at_step_after_step(site: Site) -> None:
     site.check()
 
 
+@pytest.mark.whole
 def test_killed_and_the_checkpoint_lost_with_it(site: Site) -> None:
     """What was planned is in the ledger, so a half-written batch is finished: stateless tasks run again, the others
     find that it is done."""

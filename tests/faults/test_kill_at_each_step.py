@@ -22,7 +22,13 @@ def test_the_calm_run_counts_everything(calm: Any) -> None:
     assert sorted(key for rows in stores.values() for key in rows) == [b"w0", b"w1", b"w2", b"w3"]
 
 
-@pytest.mark.parametrize("fault", ["0:1:0_0", "1:1:1_1", "2:0:0_1", "2:1:1_0", "3:1:1_0", "4:1:0_1", "5:1:driver"])
+def _whole(*faults: str) -> list[Any]:
+    return [pytest.param(fault, marks=pytest.mark.whole) for fault in faults]
+
+
+@pytest.mark.parametrize(
+    "fault", ["1:1:1_1", "2:0:0_1", "3:1:1_0", "5:1:driver", *_whole("0:1:0_0", "2:1:1_0", "4:1:0_1")]
+)
 def test_killed_at(fault: str, calm: Any, tmp_path: Path) -> None:
     prepare(tmp_path)
     assert run(tmp_path, fault) != 0, "the fault was not reached"
@@ -30,7 +36,7 @@ def test_killed_at(fault: str, calm: Any, tmp_path: Path) -> None:
     assert results(tmp_path) == calm
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.whole)])
 def test_killed_at_any_time(seed: int, calm: Any, tmp_path: Path) -> None:
     """Only the driver dies; its JVM and workers find out by themselves, while the next run is starting already."""
     prepare(tmp_path)

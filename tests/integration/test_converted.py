@@ -82,12 +82,19 @@ def run_first_tasks(place: Place, topology: Any) -> None:
     log.release_lease(lease)
 
 
+BOTH_WAYS = pytest.mark.parametrize(  # the way back is also a part of test_there_and_back_and_there_again
+    "modes",
+    [
+        pytest.param(("micro_batch", "continuous"), id="micro_batch-continuous"),
+        pytest.param(("continuous", "micro_batch"), id="continuous-micro_batch", marks=pytest.mark.whole),
+    ],
+)
 OUTPUTS = ("named", "windows", "ticks")
 PARTS = [[(f"u{i % 3}", f"{i}", 100 * i) for i in range(start, start + 40)] for start in (0, 40)]
 USERS = [[(f"u{i}", f"{name}{i}", 0) for i in range(3)] for name in ("a", "b")]
 
 
-@pytest.mark.parametrize("modes", [("micro_batch", "continuous"), ("continuous", "micro_batch")], ids="-".join)
+@BOTH_WAYS
 def test_windows_joins_suppress_and_punctuation_go_on(place: Place, modes: tuple[str, str]) -> None:
     wanted = results_of(place, "alone", ("micro_batch", "micro_batch"))
     assert all(wanted[1][name] > wanted[0][name] for name in OUTPUTS)
@@ -178,13 +185,7 @@ def test_a_task_of_micro_batches_that_wakes_up_late_writes_nothing(place: Place)
     assert place.log.end_offsets([sink]) == before
 
 
-@pytest.mark.parametrize(
-    "modes",
-    [
-        pytest.param(("micro_batch", "continuous"), id="micro_batch-continuous"),
-        pytest.param(("continuous", "micro_batch"), id="continuous-micro_batch", marks=pytest.mark.whole),
-    ],
-)
+@BOTH_WAYS
 def test_a_foreign_key_join_goes_on_with_its_subscriptions(place: Place, modes: tuple[str, str]) -> None:
     """Changes of either side after the move meet rows of before it, also deletions."""
     orders, users, joined = place.topic("orders"), place.topic("users"), place.topic("joined")

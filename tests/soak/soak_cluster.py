@@ -14,7 +14,7 @@ from typing import Self
 import psutil
 import pyspark
 
-from penstock.broker.process import _guard
+from penstock.broker.guard import guard
 from penstock.broker.settings import free_port
 
 MASTER = "127.0.0.1"
@@ -73,7 +73,7 @@ class SparkCluster:
             [*command, *arguments], env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         self._processes.append(process)
-        self._open.callback(_end, _guard(process.pid))
+        self._open.callback(_end, guard(process.pid))
         return process
 
     def below(self) -> list[psutil.Process]:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from penstock.runtime.record import Headers, RecordContext
 
-__all__ = ["Rows"]
+__all__ = ["FEW", "Rows"]
+
+FEW = 64  # up to so many rows, going value by value costs less than setting up columns (measured with w3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from penstock.errors import ConfigError, SchemaRegistryError, SerializationError
 from penstock.log.base import HEADERS_TYPE
 from penstock.runtime.record import Headers
 from penstock.runtime.row_order import Place
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import FEW, Rows
 from penstock.serde.binding import bound, header_frame, split
 from penstock.serde.buffers import cut
 from penstock.serde.changes import ChangeSerde
@@ -44,7 +44,6 @@ OUTPUT_SCHEMA = pa.schema(
         ("headers", HEADERS_TYPE),
     ]
 )
-_SMALL = 16  # up to so many rows, encoding value by value costs less than setting up columns
 
 
 @dataclass(slots=True)
@@ -259,7 +258,7 @@ def _answered(wanted: NDArray[np.int32], keys: pa.Array, count: int) -> NDArray[
 
 
 def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -> pa.Array:
-    if len(column) > _SMALL:
+    if len(column) > FEW:
         try:
             return _large(serde.encode(column))
         except (SerializationError, pa.ArrowException):
@@ -279,7 +278,7 @@ def _encode(serde: Serde[Any], column: Column, failures: dict[int, Exception]) -
 def _encode_changes(serde: ChangeSerde, rows: Rows, failures: dict[int, Exception]) -> pa.Array:
     """Encode new and old values as one, for the repartition topic of a regrouped table."""
     olds = rows.olds if rows.olds is not None else Column.nulls(len(rows))
-    if len(rows) > _SMALL:
+    if len(rows) > FEW:
         try:
             return _large(serde.encode_changes(rows.values, olds))
         except (SerializationError, pa.ArrowException):

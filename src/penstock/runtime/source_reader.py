@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.errors import ConfigError, ProcessingError, SchemaRegistryError, TopologyError
 from penstock.runtime.inputs import DecodedRecords
 from penstock.runtime.record import ExtractorRecord, Headers, RecordContext, TopicBatch, headers_of, record_context
+from penstock.runtime.rows import FEW
 from penstock.serde.binding import ask_again, joined, schema_at_front
 from penstock.serde.changes import ChangeSerde
 from penstock.serde.column import Column
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from penstock.topology.nodes import SourceNode
 
 __all__ = ["SourceReader", "reader_for"]
-
-_SMALL = 16  # up to so many records, decoding value by value costs less than setting up columns
 
 
 class SourceReader:
@@ -114,7 +113,7 @@ class SourceReader:
         return keys, values, headers, failures
 
     def _decode(self, serde: Serde[Any], data: pa.Array, failures: dict[int, Exception]) -> Column:
-        if self._by_column or len(data) > _SMALL:
+        if self._by_column or len(data) > FEW:
             try:
                 column = serde.decode(data)
                 if len(column) == len(data):

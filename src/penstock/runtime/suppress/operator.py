@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import ProcessingError
 from penstock.runtime.operator import Operator
 from penstock.runtime.record import RecordContext
-from penstock.runtime.rows import Rows
+from penstock.runtime.rows import FEW, Rows
 from penstock.runtime.suppress.columns import hold_back
 from penstock.runtime.suppress.model import BufferBounds, Outcome
 from penstock.runtime.suppress.rows import BatchBuffer, Eviction, evictions, outcome_of, puts_of
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "SuppressedView"]
 
-_SMALL = 16  # up to so many rows, going row by row costs less than setting up columns
 _NO_TIME = -1
 _NOT_HELD = -2  # in place of a timestamp: the key does not wait, the table above has its value
 _HELD = -1  # Kafka does not know the timestamp of the value before
@@ -90,7 +89,7 @@ class _Suppress(Operator):
         keys, puts = self._puts(rows)
         if len(rows) == 1:
             return self._one_row(rows, keys, puts, expiries)
-        if len(rows) > _SMALL:
+        if len(rows) > FEW:
             outcome = hold_back(self._buffer, keys, puts, expiries, self._bounds)
             if outcome is not None:
                 return self._sent(rows, outcome)
