@@ -209,6 +209,7 @@ def test_every_refusal_of_our_cases_has_its_place():
         ("INSERT INTO oders VALUES (1);", "Did you mean ORDERS?"),
         ("DROP STREAM ordrs;", "Did you mean ORDERS?"),
         ("ALTER STREAM ordrs ADD COLUMN b INT;", "Did you mean ORDERS?"),
+        ("INSERT INTO orders (ROWTIME, k) VALUES (-1, 2);", "line 1:41: ROWTIME is milliseconds since 1970"),
         ("INSERT INTO orders (k, aa) VALUES (1, 2);", "line 1:24: Column name AA does not exist"),
         ("CREATE STREAM q (a INT) WITH (kafka_topic='q', value_format='JSON', partitions=0);", "must be 1 or more"),
         ("CREATE TABLE q AS SELECT k, a, COUNT(*) AS n FROM orders GROUP BY k, a;", "KEY_FORMAT='JSON'"),

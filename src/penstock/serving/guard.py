@@ -40,6 +40,7 @@ class Limits:
         receive_s: Seconds in which a whole request must arrive, from its connection's opening or its first byte.
         send_s: Seconds in which a client must receive a response.
         idle_s: Seconds for which a connection without a request stays open.
+        streams: Requests at once on one connection of HTTP/2; 0 speaks HTTP/1.1 alone.
     """
 
     connections: int = 256
@@ -49,6 +50,7 @@ class Limits:
     receive_s: float = 10.0
     send_s: float = 60.0
     idle_s: float = 15.0
+    streams: int = 0
 
 
 class _BodyTooLargeError(Exception):

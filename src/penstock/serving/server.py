@@ -104,6 +104,8 @@ class HttpServer:
                 f"the {listener.name} cannot read the certificate {file} or its key: {error}",
                 hint="Both are PEM files; the key must be the certificate's and have no passphrase.",
             ) from error
+        if bounds.streams and config.ssl is not None:
+            config.ssl.set_alpn_protocols(["h2", "http/1.1"])
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
 

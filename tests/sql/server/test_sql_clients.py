@@ -82,3 +82,18 @@ def test_requests_of_clients_are_read_whatever_content_type_they_name(url: str, 
     headers = {"Content-Type": kind} if kind else {}
     assert send(url, "close-query", {"queryId": "x"}, headers).json()["message"] == "No query with id x"
     assert send(url, "close-query", {"queryId": "x"}, {"Content-Type": "text/plain"}).status_code == 415
+
+
+def test_clients_that_insist_on_http_2_insert_and_query_rows(url: str) -> None:
+    pytest.importorskip("h2", reason="h2 is not installed: make setup")
+    headers = {"Content-Type": "application/vnd.ksqlapi.delimited.v1"}
+    with httpx.Client(http1=False, http2=True, base_url=url, headers=headers, auth=("key", "secret")) as client:
+        assert client.post("/ksql", content=json.dumps({"ksql": CLICKS}).encode()).status_code == 200
+        rows = [{"target": "clicks"}, *({"USER": f"u{number}", "MS": number} for number in range(3))]
+        answered = client.post("/inserts-stream", content="\n".join(map(json.dumps, rows)))
+        assert (answered.http_version, answered.text.count('"ok"')) == ("HTTP/2", 3)
+        text = "SELECT * FROM clicks EMIT CHANGES LIMIT 2;"
+        body = {"sql": text, "properties": {"auto.offset.reset": "earliest"}}
+        with client.stream("POST", "/query-stream", content=json.dumps(body)) as pushed:
+            lines = [json.loads(line) for line in pushed.iter_lines() if line]
+        assert lines[1:] == [["u0", 0], ["u1", 1]]

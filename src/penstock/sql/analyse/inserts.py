@@ -87,6 +87,9 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) 
     if target.is_table and any(value is None for value in keys):
         raise refusal(statement.at, "Failed to insert values: tables need a value for each PRIMARY KEY column")
     timestamp = given.get("ROWTIME")
+    if timestamp is not None and timestamp < 0:
+        reason = f"ROWTIME is milliseconds since 1970, and {timestamp} is before"
+        raise refusal(statement.values[names.index("ROWTIME")].at, reason)
     values = tuple(given.get(column.name) for column in target.values)
     absent = target.is_table and not any(column.name in given for column in target.values)
     key = keys if keys and any(value is not None for value in keys) else None
@@ -116,7 +119,8 @@ def constant_of(node: Any, kind: SqlType, name: str, scalars: Registry) -> Any:
     try:
         return cast_function(typed.type, kind)(value)
     except (ValueError, TypeError, ArithmeticError, SqlError) as error:
-        raise refusal(node.at, f"{value!r} is no {kind} for field {name}: {error}") from error
+        shown = repr(value) if isinstance(value, str) else str(value)
+        raise refusal(node.at, f"{shown} is no {kind} for field {name}: {error}") from error
 
 
 def _converts(source: SqlType, target: SqlType) -> bool:

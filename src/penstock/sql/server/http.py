@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EnvironmentProblemError, PenstockError
@@ -28,6 +29,7 @@ CONTENT_TYPE = "application/json"
 BODIES = frozenset({"application/x-www-form-urlencoded", DelimitedForm.content_type, ""})
 """Content types of curl's -d and of clients that send rows, or none: what ksqlDB's documentation has clients send."""
 _BODY_BYTES = 8 << 20
+_STREAMS = 100
 
 
 def application(service: SqlService) -> Starlette:
@@ -189,7 +191,7 @@ def server(
         app,
         listen(host, port, "SQL server"),
         access=AccessRules(frozenset({host.lower()}), users, "penstock sql", BODIES, READING | CHANGING),
-        limits=Limits(body_bytes=_BODY_BYTES),
+        limits=Limits(body_bytes=_BODY_BYTES, streams=_STREAMS if find_spec("h2") else 0),
         certificate=certificate,
         shown=shown_refusal,
         content_type=CONTENT_TYPE,

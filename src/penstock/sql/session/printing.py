@@ -91,6 +91,8 @@ def _row_text(serde: Any, columns: Sequence[SourceColumn]) -> Decode:
     writers = [json_writer(column.type) for column in columns]
 
     def decode(data: bytes | None) -> Any:
+        if not names:
+            return _as_text(data)
         try:
             row = serde.deserialize(data)
         except Exception:  # noqa: BLE001 - a record of another format is shown as it is
