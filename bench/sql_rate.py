@@ -4,7 +4,7 @@ python bench/sql_rate.py [--n 400000] [--only w1 w3] [--output FILE]
 
 Each topology runs on Spark in a process of its own, over the same topics, first the DSL's, then SQL's. Compared are
 records per CPU second behind the first batch, which do not depend on what else the machine does. Both must have written the
-same number of records.
+same number of records. Results of other workloads stay in FILE, each with the time of its run.
 """
 
 from __future__ import annotations
@@ -143,6 +143,14 @@ def compared(workload: str, data: Path, n: int) -> dict[str, Any]:
     return row
 
 
+def earlier(output: Path | None) -> dict[str, Any]:
+    """The results in a file of before, which stay for workloads that are not run now; each has its own time."""
+    if output is None or not output.exists():
+        return {}
+    found: dict[str, Any] = json.loads(output.read_text())["results"]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=400_000, help="records of each data set")
@@ -154,14 +162,16 @@ def main() -> None:
         engine, workload, data, work = given.measure
         print("RESULT", json.dumps(measure(engine, workload, Path(data), Path(work), given.n)))
         return
-    report = machine.facts("bench/sql_rate.py") | {"records": given.n, "planned": planned(), "results": {}}
+    facts = machine.facts("bench/sql_rate.py")
+    report = facts | {"records": given.n, "planned": planned(), "results": earlier(given.output)}
+    when = {name: facts[name] for name in ("at", "load_before")}
     print(f"parsed and planned: {report['planned']}", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         data = Path(directory)
         for topic in dict.fromkeys(topic for name in given.only for topic in TOPICS[name]):
             prepare.load(data, topic, given.n)
         for name in given.only:
-            row = report["results"][name] = compared(name, data, given.n)
+            row = report["results"][name] = when | compared(name, data, given.n)
             rates = [row[engine]["records_per_cpu_s"] for engine in ("dsl", "sql")]
             print(f"{name:4} DSL {rates[0]:>9,} SQL {rates[1]:>9,} records per CPU second, {row['ratio']}", flush=True)
             if given.output:
