@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.serving import AccessRules, HttpServer, Limits, listen
+from penstock.serving import CHANGING, READING, AccessRules, HttpServer, Limits, listen
 
 connection = pytest.importorskip("h2.connection", reason="h2 is not installed: make setup")
 events = pytest.importorskip("h2.events", reason="h2 is not installed: make setup")
@@ -56,7 +56,9 @@ def echo() -> Echo:
 @pytest.fixture
 def port(echo: Echo) -> Iterator[int]:
     limits = Limits(body_bytes=LARGE, streams=8, receive_s=0.5, idle_s=1.0)
-    serving = HttpServer(echo, listen("127.0.0.1", 0, "test server"), access=AccessRules(), limits=limits)
+    serving = HttpServer(
+        echo, listen("127.0.0.1", 0, "test server"), access=AccessRules(methods=READING | CHANGING), limits=limits
+    )
     serving.start()
     yield serving.port
     serving.close()
