@@ -57,9 +57,9 @@ class MirrorSourceTask(MirrorTask):
         return records or None
 
     def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:
-        """Note the offset of a copy."""
+        """Note the offset of a copy; one between records of other producers has none that is known (-1)."""
         partition, offset = record.source_partition, record.source_offset
-        if delivery is not None and partition is not None and offset is not None:
+        if delivery is not None and delivery.offset >= 0 and partition is not None and offset is not None:
             place = TopicPartition(partition["topic"], partition["partition"])
             self._syncs.note(place, offset["offset"], delivery.offset)
 
