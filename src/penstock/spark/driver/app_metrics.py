@@ -22,6 +22,7 @@ from penstock.runtime.task_counts import TaskCounts
 from penstock.spark.driver.batch_records import batch_record
 from penstock.spark.driver.figures import Meter, RunFigures
 from penstock.spark.driver.lags import beginnings_of, ends_of, time_at
+from penstock.spark.driver.spark_metrics import SparkMetrics
 from penstock.states import State
 from penstock.version import __version__
 
@@ -92,6 +93,7 @@ class AppMetrics:
         self.parallelism = 1
         self._application = str(config["application.id"])
         self._clients = ClientMetrics(self.registry, self._thread, unix_ms, lambda: len(self._watch.lags()))
+        self._spark = SparkMetrics() if config["penstock.metrics.spark"] else None
         self._loop = LoopMetrics(self.registry, self._thread)
         self._lags = LagMetrics(self.registry, f"{self._thread}-consumer", self._watch)
         self._constants(config, state)
@@ -129,6 +131,8 @@ class AppMetrics:
             self._lags.look(self._beginnings)
             lags = self._watch.lags()
         self.catch_up()
+        if self._spark is not None:
+            self._spark.show(self.registry)
         return {f"{lag.topic}-{lag.partition}": lag.records for lag in lags}
 
     def lags(self) -> tuple[PartitionLag, ...]:

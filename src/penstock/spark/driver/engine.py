@@ -19,6 +19,7 @@ from penstock.spark.batch.slots import shuffle_width
 from penstock.spark.checkpoint.object_store import Journal
 from penstock.spark.commit_interval import commit_trigger
 from penstock.spark.driver.source import PenstockSource
+from penstock.spark.driver.spark_metrics import observed
 from penstock.spark.driver.warm_up import warm_up
 from penstock.spark.failures import is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
 from penstock.spark.offsets.offsets import SourceOffset
@@ -111,7 +112,7 @@ class Engine:
         for level in range(1, self._job.plan.levels):
             width = shuffle_width(self._job, level)
             frame = frame.repartitionById(width, F.col("slot")).mapInArrow(_stage(data, level), ENVELOPE_DDL)
-        return frame
+        return observed(frame) if self._job.config["penstock.metrics.spark"] else frame
 
     def _collect(self, frame: DataFrame, batch: int) -> None:
         with Work(application=self._job.plan.application_id, batch=batch):

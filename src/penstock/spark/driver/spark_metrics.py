@@ -1,0 +1,116 @@
+"""The application's totals where Spark's tools look: in its metrics system, and in the progress of the query."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkContext
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from penstock.spark.batch.envelope import EnvelopeKind
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.metrics.name import Metric, MetricName
+
+__all__ = ["SparkMetrics", "chosen", "observed"]
+
+_log = logging.getLogger(__name__)
+_EVERY_S = 1.0  # each value is a call into the JVM
+# Sums over tasks, by the names that they have in Prometheus.
+_TOTALS = {
+    ("stream-thread-metrics", "process-total"): "kafka_streams_stream_thread_metrics_process_total",
+    ("stream-thread-metrics", "commit-total"): "kafka_streams_stream_thread_metrics_commit_total",
+    ("stream-task-metrics", "dropped-records-total"): "kafka_streams_stream_task_metrics_dropped_records_total",
+    ("stream-topic-metrics", "records-consumed-total"): "kafka_streams_stream_topic_metrics_records_consumed_total",
+    ("stream-topic-metrics", "bytes-consumed-total"): "kafka_streams_stream_topic_metrics_bytes_consumed_total",
+    ("stream-topic-metrics", "records-produced-total"): "kafka_streams_stream_topic_metrics_records_produced_total",
+    ("stream-topic-metrics", "bytes-produced-total"): "kafka_streams_stream_topic_metrics_bytes_produced_total",
+    ("penstock-metrics", "batches-total"): "penstock_batches_total",
+    ("penstock-metrics", "batch-duration-seconds"): "penstock_batch_duration_seconds",
+    ("penstock-metrics", "batch-skew-ratio"): "penstock_batch_skew_ratio",
+    ("penstock-metrics", "lag-records"): "penstock_lag_records",
+    ("penstock-metrics", "store-rows"): "penstock_store_rows",
+}
+
+
+def chosen(metrics: Mapping[MetricName, Metric]) -> dict[str, float]:
+    """Return the totals that Spark gets, each summed over its series; those that do not exist yet are 0.
+
+    >>> from penstock.metrics import MetricName, MetricRegistry, RecordingLevel
+    >>> registry = MetricRegistry(RecordingLevel.INFO, clock=lambda: 0)
+    >>> for partition, lag in enumerate((3, 4)):
+    ...     tags = {"topic": "in", "partition": str(partition)}
+    ...     registry.gauge(MetricName.of("lag-records", "penstock-metrics", tags), lambda lag=lag: lag)
+    >>> chosen(registry)["penstock_lag_records"]
+    7.0
+    """
+    found = dict.fromkeys(_TOTALS.values(), 0.0)
+    for name, metric in metrics.items():
+        if (wanted := _TOTALS.get((name.group, name.name))) is not None:
+            value = metric.metric_value()
+            found[wanted] += 0.0 if isinstance(value, str) else float(value)
+    return found
+
+
+class SparkMetrics:
+    """Gauges of Spark's metrics system, as ``<namespace>.driver.AccumulatorSource.<name>``.
+
+    They are accumulators of Spark's, which its ``DoubleAccumulatorSource`` shows to all sinks.
+    """
+
+    def __init__(self) -> None:
+        self._accumulators: dict[str, Any] = {}
+        self._set: dict[str, float] = {}
+        self._at = float("-inf")
+
+    def show(self, metrics: Mapping[MetricName, Metric]) -> None:
+        """Give Spark the present totals, if the last time is a second ago; an error ends it for good."""
+        if time.monotonic() - self._at < _EVERY_S:
+            return
+        self._at = time.monotonic()
+        try:
+            found = chosen(metrics)
+            if not self._accumulators:
+                self._register(found)
+            for name, value in found.items():
+                if self._set.get(name) != value:
+                    self._accumulators[name].setValue(value)
+                    self._set[name] = value
+        except Exception as error:  # noqa: BLE001 - of py4j, or of another Spark: no application ends for it
+            self._at = float("inf")
+            _log.warning("Spark's metrics system does not get the application's totals: %s", error)
+
+    def _register(self, names: Mapping[str, float]) -> None:
+        context: Any = SparkContext.getOrCreate()  # that of the application, which runs
+        jvm, scala = context._jvm, context._jsc.sc()  # noqa: SLF001 - there is no public way
+        made = {name: scala.doubleAccumulator(name) for name in names}
+        gauges = jvm.java.util.HashMap()
+        for name, accumulator in made.items():
+            gauges.put(name, accumulator)
+        converters = getattr(getattr(jvm.scala.jdk, "CollectionConverters$"), "MODULE$")
+        mutable = converters.MapHasAsScala(gauges).asScala()
+        maps = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$")
+        source = getattr(getattr(jvm.org.apache.spark.metrics.source, "DoubleAccumulatorSource$"), "MODULE$")
+        source.register(scala, getattr(maps, "from")(mutable))
+        self._accumulators = made
+
+
+def observed(frame: DataFrame) -> DataFrame:
+    """Return the envelopes of a batch, whose sums listeners of the query find as ``observedMetrics["penstock"]``.
+
+    Spark's own ``numInputRows`` counts envelopes; these are the records.
+    """
+    report = F.when(F.col("kind") == int(EnvelopeKind.REPORT), F.col("payload").cast("string"))
+
+    def sums(path: str, name: str) -> Column:
+        return F.coalesce(F.sum(F.get_json_object(report, path).cast("double")), F.lit(0.0)).alias(name)
+
+    counts = (("records_read", "records_in"), ("records_written", "records_out"), ("dropped", "dropped"))
+    steps = tuple((f"seconds.{step}", f"seconds_{step}") for step in ("state", "read", "process", "publish", "write"))
+    facts = (*counts, ("segment_bytes", "segment_bytes"), *steps)
+    return frame.observe("penstock", *(sums(f"$.{path}", name) for path, name in facts))
