@@ -269,8 +269,6 @@ _PENSTOCK = (
         False,
         "Whether visitors of `/ui` may change something, too.",
     ),
-<<<<<<< Updated upstream
-=======
     ("penstock.http.host", STRING, "127.0.0.1", "Address that the query server listens on. It has no authentication."),
     ("penstock.console.enabled", BOOLEAN, True, "Whether the checkpoint gets figures for the console (`penstock ui`)."),
     (
@@ -279,7 +277,6 @@ _PENSTOCK = (
         False,
         "Whether Spark's listeners and metric sinks get totals.",
     ),
->>>>>>> Stashed changes
     ("penstock.alerts.webhook", STRING, None, "URL that alerts are posted to as JSON, and that they are over."),
     (
         "penstock.snapshot.interval.batches",
