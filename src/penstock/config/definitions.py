@@ -269,14 +269,7 @@ _PENSTOCK = (
         False,
         "Whether visitors of `/ui` may change something, too.",
     ),
-    ("penstock.http.host", STRING, "127.0.0.1", "Address that the query server listens on. It has no authentication."),
-    ("penstock.console.enabled", BOOLEAN, True, "Whether the checkpoint gets figures for the console (`penstock ui`)."),
-    (
-        "penstock.metrics.spark",
-        BOOLEAN,
-        False,
-        "Whether Spark's listeners and metric sinks get totals.",
-    ),
+    ("penstock.metrics.spark", BOOLEAN, False, "Whether Spark's listeners and metric sinks get the totals."),
     ("penstock.alerts.webhook", STRING, None, "URL that alerts are posted to as JSON, and that they are over."),
     (
         "penstock.snapshot.interval.batches",

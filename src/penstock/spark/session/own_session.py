@@ -2,7 +2,7 @@
 
 Spark reads most settings from the session in which a query was planned, looks for registered data sources in the
 thread's active session, and keeps both. So settings and sources go to a copy of the user's session, which has its
-settings, views, functions and files of that moment, and shares the Spark application.
+settings, views, functions, query listeners and files of that moment, and shares the Spark application.
 """
 
 from __future__ import annotations
@@ -30,7 +30,16 @@ def clone_session(session: SparkSession, settings: Mapping[str, str]) -> SparkSe
     for name, value in settings.items():
         if copy.conf.isModifiable(name):
             copy.conf.set(name, value)
+    _keep_listeners(java, copy._jsparkSession)  # noqa: SLF001
     return copy
+
+
+def _keep_listeners(theirs: Any, ours: Any) -> None:
+    """Let the query listeners of a session hear of its copy's queries: Spark adds only those of the settings."""
+    present = {listener.getClass().getName() for listener in ours.streams().listListeners()}
+    for listener in theirs.streams().listListeners():
+        if listener.getClass().getName() not in present:
+            ours.streams().addListener(listener)
 
 
 def move_frame(session: SparkSession, frame: DataFrame) -> DataFrame:
