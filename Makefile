@@ -51,7 +51,6 @@ test-all: test  ## and the whole sets of which `make test` takes samples: record
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous --splits 1
 	$(BIN)/python tests/connect/run.py --kind rest --log kafka --only '^(?!names|restart-standalone|source-truncated)'  # docs/connect/differences.md
 	$(BIN)/python tests/connect/connect_soak.py --rounds 5
-	PENSTOCK_WHOLE=1 $(BIN)/pytest -q tests/connect/test_mirror_brokers.py
 	$(BIN)/python tests/fuzz/serde_fuzz.py 10000
 	$(BIN)/python tests/fuzz/wire_fuzz.py 1000000
 	$(BIN)/pytest -m whole tests

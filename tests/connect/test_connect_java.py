@@ -1,7 +1,6 @@
 """`penstock connect java`: Apache's own worker as a child process, connectors by coordinate; errors without Java."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from penstock.log import open_log
 
 COMMAND = [sys.executable, "-c", "from penstock.cli.main import main; main()", "connect", "java"]
 FILE = "org.apache.kafka:connect-file:4.3.1"
-whole = pytest.mark.skipif("PENSTOCK_WHOLE" not in os.environ, reason="Java's worker and a broker: make test-all")
 quiet = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -92,7 +90,7 @@ def started(servers, tmp_path, *more):
     return process, port
 
 
-@whole
+@pytest.mark.whole
 @pytest.mark.filterwarnings(*[mark.args[0] for mark in quiet])
 def test_java_connectors_run_by_coordinate_and_end_with_the_command(tmp_path):
     (tmp_path / "in.txt").write_text("one\ntwo\n")

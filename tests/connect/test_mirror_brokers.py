@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 from penstock.log import Consumer, Producer, TopicPartition, open_log
 
 pytestmark = [
-    pytest.mark.skipif("PENSTOCK_WHOLE" not in os.environ, reason="two brokers: a part of make test-all"),
+    pytest.mark.whole,
     # the processes of the brokers are left to the garbage collector
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -1,7 +1,6 @@
 """Java's MirrorMaker and ours on the same clusters: each takes up where the other stopped, and reads its topics."""
 
 import contextlib
-import os
 import subprocess
 
 import pytest
@@ -16,7 +15,7 @@ from penstock.connect.mirror.maker import Mirror
 from penstock.log import Producer, TopicPartition, open_log
 
 pytestmark = [
-    pytest.mark.skipif("PENSTOCK_WHOLE" not in os.environ, reason="Java's MirrorMaker: a part of make test-all"),
+    pytest.mark.whole,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import os
 import time
 from decimal import Decimal
 
@@ -20,9 +19,6 @@ from penstock.errors import ConnectError
 PATIENCE_S = 240
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
-
-whole = pytest.mark.skipif("PENSTOCK_WHOLE" not in os.environ, reason="starts Spark again and again: make test-all")
 
 
 def polled(driver, wanted, **more):
@@ -54,7 +50,7 @@ def csv_source(tmp_path):
     }  # fmt: skip
 
 
-@whole
+@pytest.mark.whole
 def test_rows_of_a_stream_come_once_whatever_crashes(csv_source, tmp_path):
     driver = ConnectTestDriver(SparkSourceConnector, csv_source)
     polled(driver, 2)
@@ -90,7 +86,7 @@ def test_a_parquet_folder_is_read_once_as_a_batch(tmp_path):
     assert psutil.Process().children() == before
 
 
-@whole
+@pytest.mark.whole
 def test_files_hold_each_record_once_whatever_crashes_and_other_sinks_take_rows(tmp_path):
     out = tmp_path / "out"
     config = {"topics": "orders", "spark.format": "parquet", "spark.option.path": str(out), "value.converter": JSON}
@@ -110,7 +106,7 @@ def test_files_hold_each_record_once_whatever_crashes_and_other_sinks_take_rows(
     assert {row["kafka_topic"] for row in found} == {"orders"}
 
 
-@whole
+@pytest.mark.whole
 def test_what_spark_refuses_is_an_error_with_its_words(tmp_path):
     config = {"topic": "t", "spark.format": "nonesuch", "spark.checkpoint": str(tmp_path / "c")}
     driver = ConnectTestDriver(SparkSourceConnector, config)
