@@ -85,8 +85,11 @@ class ClientCounts:
 def counted(application: str = "") -> ClientCounts:
     """Return the counts of an application in this process; of the one at work if none is named."""
     name = application or application_at_work() or ""
-    with _lock:
-        return _counts.setdefault(name, ClientCounts())
+    found = _counts.get(name)
+    if found is None:
+        with _lock:
+            found = _counts.setdefault(name, ClientCounts())
+    return found
 
 
 def count(client: Client, what: str, value: float = 1.0, *, topic: str = "") -> None:
