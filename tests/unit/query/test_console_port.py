@@ -97,3 +97,16 @@ def test_the_page_of_the_interface_loads_nothing_from_other_hosts(served):
     assert "GET /stores/{name}/range" in page.text
     assert "http" not in page.text
     assert "script" not in page.text
+
+
+def test_without_a_token_of_its_own_the_console_has_the_one_that_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}"})
+    own = OwnApplication("app", Recorder.of(config, lambda: "RUNNING"), lambda: None)
+    addresses = []
+    for _ in range(2):
+        console = EmbeddedConsole(own, config)
+        addresses.append(console.served_at("http://127.0.0.1:1", lambda: False))
+        console.close()
+    assert addresses[0] == addresses[1]
+    assert len(addresses[0].partition("token=")[2]) >= 20

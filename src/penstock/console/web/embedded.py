@@ -39,7 +39,8 @@ class EmbeddedConsole:
         self._applications = Applications(self._log, places, own=own)
         permissions = Permissions(writes=config["penstock.console.allow.writes"])
         self._site = Site(self._applications, self._log, permissions, root=_PREFIX)
-        self._token = str(resolved("penstock.console.token", config["penstock.console.token"]) or kept_token())
+        token = config["penstock.console.token"]
+        self._token = kept_token() if token is None else resolved("penstock.console.token", str(token))
 
     def beside(self) -> Beside:
         """Return it for a server with another application."""
