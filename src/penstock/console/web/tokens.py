@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from penstock.errors import ConfigError
 from penstock.serving.token import new_token
 from penstock.state.own_folder import create_file, own_folder, state_home
 
@@ -18,9 +19,9 @@ def kept_token() -> str:
 
     Where nothing can be kept, the token is a new one.
     """
-    folder = state_home() / "penstock"
-    place = folder / _FILE
-    with suppress(OSError):
+    with suppress(OSError, ConfigError):  # a user in a container may have no home
+        folder = state_home() / "penstock"
+        place = folder / _FILE
         own_folder(folder)
         with suppress(FileExistsError), create_file(place) as file:
             file.write(new_token().encode())
