@@ -56,6 +56,18 @@ def _own_state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _columns_for_small_batches() -> Iterator[None]:
+    """Batches of more than 8 rows go by column in this process: most tests have few rows, which would go one by one."""
+    from penstock.runtime import sinks, source_reader
+    from penstock.runtime.suppress import operator
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (sinks, source_reader, operator):
+            patch.setattr(module, "FEW", 8)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One Spark session for all tests that need not kill it."""

@@ -56,9 +56,9 @@ WINDOWS = [
 
 @pytest.fixture(autouse=True, scope="module")
 def _columns_for_small_batches():
-    before, suppress._SMALL = suppress._SMALL, 1
+    before, suppress.FEW = suppress.FEW, 1
     yield
-    suppress._SMALL = before
+    suppress.FEW = before
 
 
 def batches(records, split):

@@ -249,8 +249,8 @@ class SinkDelivery(RebalanceListener):
     def _put(self) -> Sequence[SinkRecord]:
         try:
             failed = self._put_batch()
-        except RetriableError:
-            self._waits = True
+        except Exception:
+            self._waits = True  # nothing of it counts as delivered: whoever goes on puts it again
             raise
         self._on_step(Step.PUT)
         for each in failed:
