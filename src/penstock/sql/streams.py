@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import SqlError, SqlSyntaxError
+from penstock.given import check_given
 from penstock.sql.analyse import apply, located, refusal
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.analyse.transient import TransientAnalysis
@@ -64,7 +65,13 @@ def stream(
     ...     driver.read_raw("slow").value
     b'/HOME took 250 ms'
     """
-    catalog = Catalog() if session is None else session.catalog.copy()
+    check_given(text, str, "sql(): text", "a text", 'For example "SELECT * FROM clicks WHERE id > 3".', SqlError)
+    catalog = Catalog()
+    if session is not None:
+        if not isinstance(getattr(session, "catalog", None), Catalog):
+            kind = type(session).__name__
+            raise SqlError(f"sql(): session must be a SqlSession, not {kind}", hint="Make one with SqlSession(config).")
+        catalog = session.catalog.copy()
     parsed = parse_script(text, catalog.variables)
     if not parsed:
         raise SqlError("there is no statement", hint='Give a SELECT, such as "SELECT * FROM clicks WHERE id > 3".')

@@ -193,6 +193,9 @@ def right(owner: str, function: str, parameter: str, builder: StreamsBuilder) ->
         "TopologyTestDriver.store.name": lambda: "counts",
         "TopologyTestDriver.get_state_store.name": lambda: "counts",
         "TestInputTopic.pipe_many.records": lambda: [("k", "v")],
+        "StreamsBuilder.sql.text": lambda: (
+            "CREATE STREAM a (b INT) WITH (kafka_topic='a', value_format='JSON'); SELECT b FROM a;"
+        ),
         "Topology.add_processor.parents": lambda: "source",
         "Topology.add_sink.parents": lambda: "first",
         "Topology.add_state_store.processors": lambda: "first",
