@@ -154,9 +154,12 @@ def test_the_guide_speaks_of_methods_that_java_has() -> None:
         "ofHours",
         "configure",
         "byDuration",
+        "metricName",
+        "metricValue",
         "onWindowClose",
         "pair",
         "stores",
+        "tags",
         "toString",
         "withQuery",
     }
