@@ -9,8 +9,8 @@ from penstock.broker.settings import free_port
 
 STARTER = """
 import os, sys
-from penstock.broker.process import _guard
-guard = _guard(int(sys.argv[1]))
+from penstock.broker.guard import guard
+kept = guard(int(sys.argv[1]))
 print("guarded", flush=True)
 sys.stdin.read()
 os.kill(os.getpid(), 9)
@@ -18,7 +18,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_it_ends_with_its_starter() -> None:
-    with subprocess.Popen(["sleep", "600"]) as broker:
+    with subprocess.Popen(["sleep", "60"]) as broker:
         command = [sys.executable, "-c", STARTER, str(broker.pid)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
             assert starter.stdout.readline() == b"guarded\n"
