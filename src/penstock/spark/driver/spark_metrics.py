@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["SparkMetrics", "chosen", "observed"]
 
 _log = logging.getLogger(__name__)
-_EVERY_S = 1.0  # each value is a call into the JVM
 # Sums over tasks, by the names that they have in Prometheus.
 _TOTALS = {
     ("stream-thread-metrics", "process-total"): "kafka_streams_stream_thread_metrics_process_total",
@@ -66,13 +64,12 @@ class SparkMetrics:
     def __init__(self) -> None:
         self._accumulators: dict[str, Any] = {}
         self._set: dict[str, float] = {}
-        self._at = float("-inf")
+        self._has_failed = False
 
     def show(self, metrics: Mapping[MetricName, Metric]) -> None:
-        """Give Spark the present totals, if the last time is a second ago; an error ends it for good."""
-        if time.monotonic() - self._at < _EVERY_S:
+        """Give Spark the present totals; each that has changed is a call into the JVM. An error ends it for good."""
+        if self._has_failed:
             return
-        self._at = time.monotonic()
         try:
             found = chosen(metrics)
             if not self._accumulators:
@@ -82,7 +79,7 @@ class SparkMetrics:
                     self._accumulators[name].setValue(value)
                     self._set[name] = value
         except Exception as error:  # noqa: BLE001 - of py4j, or of another Spark: no application ends for it
-            self._at = float("inf")
+            self._has_failed = True
             _log.warning("Spark's metrics system does not get the application's totals: %s", error)
 
     def _register(self, names: Mapping[str, float]) -> None:
