@@ -11,6 +11,7 @@ from typing import Any
 from penstock.config.client_names import CLIENT_NAMES, CLIENT_PREFIXES, check_client_name, is_client_name
 from penstock.config.continuous_settings import CONTINUOUS, MICRO_BATCH_ONLY
 from penstock.config.definitions import ALIASES, CONFIG_DEFS, PREFIXES, ConfigDef
+from penstock.config.prefixes import behind_prefix
 from penstock.config.refused import REFUSED, refuse, refuse_in_mode
 from penstock.config.secrets import is_secret, masked, shown
 from penstock.errors import ConfigError
@@ -101,7 +102,7 @@ class StreamsConfig(Mapping[str, Any]):
 
     def with_prefix(self, prefix: str) -> dict[str, Any]:
         """Return the settings with a prefix such as ``producer.``, without the prefix."""
-        return {name.removeprefix(prefix): value for name, value in self._given.items() if name.startswith(prefix)}
+        return behind_prefix(self._given, prefix)
 
     def require(self, *names: str) -> None:
         """Raise ConfigError unless these settings are set. An application checks them when it is created."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.config.kinds import FindClass, Importance, Kind, Width, parse_kind, setting_text
 from penstock.connect.config.validators import Check, UniqueList, Validator
 from penstock.connect.data.errors import SettingError
@@ -226,7 +227,7 @@ def _embedded_recommender(prefix: str, base: Recommender | None) -> Recommender 
         return None
 
     def own(parsed: Mapping[str, Any]) -> dict[str, Any]:
-        return {name.removeprefix(prefix): value for name, value in parsed.items() if name.startswith(prefix)}
+        return behind_prefix(parsed, prefix)
 
     return Recommender(
         lambda name, parsed: base.values(name.removeprefix(prefix), own(parsed)),

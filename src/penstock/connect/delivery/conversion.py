@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.converters import Converter, Role
 from penstock.connect.data import Header, Headers, SettingError, SinkRecord, SourceRecord
 from penstock.connect.plugins import PluginKind, Plugins, WorkerSettings
@@ -162,6 +163,5 @@ def _converter(role: Role, config: Mapping[str, Any], plugins: Plugins, worker: 
     except LookupError as error:
         raise SettingError.invalid(name, chosen, f"Class {chosen} could not be found.") from error
     made: Converter = plugin.make()
-    prefix = f"{name}."
-    made.configure({key.removeprefix(prefix): each for key, each in source.items() if key.startswith(prefix)}, role)
+    made.configure(behind_prefix(source, f"{name}."), role)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.delivery.errors import ensure_topic
 from penstock.java_text.regex import compile_java
 from penstock.log.base import TopicLog
@@ -63,6 +64,5 @@ class TopicCreation:
         return own if own is not None else self._config.get(f"{_PREFIX}{_DEFAULT}.{name}")
 
     def _topic_settings(self, group: str) -> dict[str, str]:
-        prefix = f"{_PREFIX}{group}."
-        found = {name.removeprefix(prefix): value for name, value in self._config.items() if name.startswith(prefix)}
+        found = behind_prefix(self._config, f"{_PREFIX}{group}.")
         return {name: value for name, value in found.items() if name not in _OWN}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef, Kind, Range, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.mirror.connector_settings import CHECKPOINT_CONFIG, HEARTBEAT_CONFIG, SOURCE_CONFIG
@@ -141,8 +142,7 @@ def read_flows(properties: Mapping[str, str]) -> list[Flow]:
     flows = []
     for source in aliases:
         for target in (alias for alias in aliases if alias != source):
-            prefix = f"{source}->{target}."
-            own = {name.removeprefix(prefix): each for name, each in properties.items() if name.startswith(prefix)}
+            own = behind_prefix(properties, f"{source}->{target}.")
             flow = Flow(clusters[source], clusters[target], {**shared, **own})
             flow.check()
             flows.append(flow)
@@ -174,7 +174,7 @@ def connector_flow(settings: Mapping[str, str]) -> Flow:
 
 
 def _cluster(alias: str, properties: Mapping[str, str], prefix: str) -> Cluster:
-    own = {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
+    own = behind_prefix(properties, prefix)
     servers = own.pop("bootstrap.servers", "")
     if not servers:
         raise SettingError(f"{prefix}bootstrap.servers is missing", hint="host:port of Kafka, or a file of a log.")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef
 from penstock.connect.data import ConnectRecord, java_name
 from penstock.connect.plugins.enriching import PREDICATES_SETTING, TRANSFORMS_SETTING, enriched
@@ -96,7 +97,7 @@ def transformation_chain(config: Mapping[str, Any], plugins: Plugins | None = No
 
 
 def _stage(alias: str, config: Mapping[str, Any], parsed: Mapping[str, Any]) -> Stage:
-    settings = _with_prefix(config, f"transforms.{alias}.")
+    settings = behind_prefix(config, f"transforms.{alias}.")
     chosen, negate = settings.pop("predicate", None), settings.pop("negate", None)
     try:
         transformation: Transformation = parsed[f"transforms.{alias}.type"].make()
@@ -108,11 +109,7 @@ def _stage(alias: str, config: Mapping[str, Any], parsed: Mapping[str, Any]) -> 
             cause = f"org.apache.kafka.common.config.ConfigException: Unknown configuration '{prefix}plugin.version'"
             raise ConnectError(cause, hint=f"Add {chosen} to predicates, with its type.")
         predicate: Predicate = parsed[f"{prefix}type"].make()
-        predicate.configure(_with_prefix(config, prefix))
+        predicate.configure(behind_prefix(config, prefix))
     except PenstockError as error:
         raise ConnectError(f"{java_name(error)}: {error.message}", hint=error.hint) from error
     return Stage(transformation, predicate, str(negate).lower() == "true")
-
-
-def _with_prefix(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.api import Boundaries, Connector, ExactlyOnce, SourceConnector
 from penstock.connect.config import ConfigDef, ConfigValue, validate
 from penstock.connect.data import SettingError
@@ -201,7 +202,7 @@ def _converter_entries(
     except (LookupError, SettingError):
         return [], []
     prefix = f"{name}."
-    inner = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
+    inner = behind_prefix(given, prefix)
     inner["converter.type"] = name.partition(".")[0]
     found = validate(plugin.config, inner, plugins.find)
     entries = _entries(plugin.config, found)

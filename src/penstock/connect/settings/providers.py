@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.data import SettingError
 from penstock.connect.settings.properties import parse_properties
 from penstock.errors import ConfigError
@@ -64,8 +65,7 @@ def config_providers(settings: Mapping[str, str]) -> Providers:
                 f"{prefix}class is {java_class!r}, which is no config provider that this worker has",
                 hint=f"It has {', '.join(_PACKAGE + kind for kind in _KINDS)}.",
             )
-        parameters = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
-        lookups[name] = make(parameters)
+        lookups[name] = make(behind_prefix(settings, prefix))
     return Providers(lookups)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.connectors import known_plugins
 from penstock.connect.converters import Converter
 from penstock.connect.converters.converter import Role
@@ -144,9 +145,7 @@ class TaskParts:
         source: Mapping[str, Any] = self.connector if own is not None else self.worker.given
         plugin = self.plugins.find(own or self.worker.plugin_settings.converter(name))
         made: Converter = plugin.make()
-        prefix = f"{name}."
-        settings = {key.removeprefix(prefix): value for key, value in source.items() if key.startswith(prefix)}
-        made.configure(settings, _ROLES[name])
+        made.configure(behind_prefix(source, f"{name}."), _ROLES[name])
         return made
 
     def close(self) -> None:

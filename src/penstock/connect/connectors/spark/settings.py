@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
 
-__all__ = ["SINK_CONFIG", "SOURCE_CONFIG", "prefixed", "session_head"]
+__all__ = ["SINK_CONFIG", "SOURCE_CONFIG", "session_head"]
 
 OPTION, CONF = "spark.option.", "spark.conf."
 _COMMON = (
@@ -83,21 +84,12 @@ SINK_CONFIG = ConfigDef(
 )
 
 
-def prefixed(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """The settings behind a prefix, without it.
-
-    >>> prefixed({"spark.option.path": "in", "topic": "t"}, "spark.option.")
-    {'path': 'in'}
-    """
-    return {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
-
-
 def session_head(settings: Mapping[str, str], parsed: Mapping[str, Any]) -> dict[str, Any]:
     """The part of the first message to the child process that sources and sinks share."""
     return {
         "name": settings.get("name", "spark"),
         "master": parsed["spark.master"],
-        "conf": prefixed(settings, CONF),
+        "conf": behind_prefix(settings, CONF),
         "format": parsed["spark.format"],
-        "options": prefixed(settings, OPTION),
+        "options": behind_prefix(settings, OPTION),
     }

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.config.prefixes import behind_prefix
 from penstock.errors import AuthenticationError, ConfigError
 
 __all__ = ["TokenSource"]
@@ -72,7 +73,7 @@ class TokenSource:
                 setting=missing[0],
             )
         own = (each.split("=", 1) for each in settings.get(f"{_PREFIX}extensions", "").split(",") if "=" in each)
-        of_java = {name.removeprefix("extension_"): v for name, v in login.items() if name.startswith("extension_")}
+        of_java = behind_prefix(login, "extension_")
         return cls(
             endpoint=given[_ENDPOINT],
             client_id=given[f"{_CREDENTIALS}id"],
