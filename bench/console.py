@@ -169,10 +169,7 @@ def main() -> None:
         - found["server"]["no_browser"]["share_of_a_core"]
     )
     found["server"]["share_more_with_browsers"] = round(more, 4)
-    text = json.dumps(found, indent=2)
-    print(text)
-    if given.output:
-        given.output.write_text(text + "\n")
+    machine.show(found, given.output)
 
 
 if __name__ == "__main__":

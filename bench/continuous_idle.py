@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import sys
 import tempfile
@@ -150,10 +149,7 @@ def main() -> None:
                 report["light_load"] = memory(log, given)
             app.close()
     report["load_after"] = round(os.getloadavg()[0], 1)
-    text = json.dumps(report, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
+    machine.show(report, given.json)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ of this process, so one clock measures both ends. The first ``--warm-up`` second
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import machine
 from latency_probe import SENDER, Arrival, Arrivals, evenly, percentiles
 from penstock import Consumed, KafkaStreams, Materialized, Produced, StreamsBuilder
 from penstock.broker.process import Broker
@@ -121,11 +121,7 @@ def main() -> None:
         "python": platform.python_version(),
         "runs": runs,
     }
-    text = json.dumps(document, indent=1)
-    print(text)
-    if args.output is not None:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(text + "\n")
+    machine.show(document, args.output)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
-"""What a result has to say about where it came from, and the memory of a process tree."""
+"""What a result has to say about where it came from, how it is shown and kept, and the memory of a process tree."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Self
 
 import psutil
@@ -29,6 +31,15 @@ def facts(script: str) -> dict[str, Any]:
         "versions": {name: importlib.metadata.version(name) for name in names}
         | {"python": platform.python_version(), "java": java[0] if java else "?"},
     }
+
+
+def show(found: Any, path: Path | None) -> None:
+    """Prints a result as JSON, and keeps it if there is a path."""
+    text = json.dumps(found, indent=1)
+    print(text)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
 
 
 def own_bytes(pid: int) -> int:

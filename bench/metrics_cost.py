@@ -92,10 +92,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     found = machine.facts("bench/metrics_cost.py") | {each: compare(each, given.n, given.rounds) for each in INPUTS}
-    text = json.dumps(found, indent=2)
-    print(text)
-    if given.output:
-        given.output.write_text(text + "\n")
+    machine.show(found, given.output)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -99,10 +98,7 @@ def main() -> None:
         report["at_once"] = looked_up(url, topic)
         time.sleep(given.settle)
         report["later"] = looked_up(url, topic)
-    text = json.dumps(report, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
+    machine.show(report, given.json)
 
 
 if __name__ == "__main__":

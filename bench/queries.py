@@ -23,6 +23,7 @@ import threading
 import time
 from pathlib import Path
 
+import machine
 from penstock.query import StoreQueryParameters
 from penstock.query.committed.state import CommittedState, QueriedStores
 from penstock.query.committed.tasks import ReplicaFolders
@@ -251,10 +252,7 @@ def main() -> None:
     finally:
         workers.close()
         shutil.rmtree(root, ignore_errors=True)
-    text = json.dumps(result, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
+    machine.show(result, given.json)
 
 
 if __name__ == "__main__":

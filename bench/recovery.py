@@ -14,7 +14,6 @@ may name a Kafka broker (host:port) in place of an embedded log in a temporary d
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
 import uuid
@@ -124,11 +123,7 @@ def main() -> None:
         shutil.rmtree(root)
     facts = {"keys": given.keys, "batch_keys": given.batch, "changes": given.changes, "log": given.log or "embedded"}
     report = machine.facts("bench/recovery.py") | facts | {"results": _rounded(results)}
-    text = json.dumps(report, indent=2)
-    print(text)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(text + "\n")
+    machine.show(report, given.json)
 
 
 def _rounded(value: Any) -> Any:

@@ -14,7 +14,6 @@ temporary directory. ``peak_bytes`` is the process's own memory while it restore
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -154,10 +153,7 @@ def main() -> None:
             results = measure(root, log, given)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    text = json.dumps(facts | {"results": results}, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
+    machine.show(facts | {"results": results}, given.json)
 
 
 if __name__ == "__main__":

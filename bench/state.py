@@ -10,7 +10,6 @@ batches of random keys, and recovery from deltas and from a snapshot.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
 import time
@@ -205,11 +204,7 @@ def main() -> None:
         }
     finally:
         shutil.rmtree(root)
-    text = json.dumps(results, indent=2)
-    print(text)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(text + "\n")
+    machine.show(results, given.json)
 
 
 if __name__ == "__main__":
