@@ -12,7 +12,7 @@ from penstock.metrics.store_definitions import OWN
 if TYPE_CHECKING:
     from penstock.metrics.name import Metric, MetricName
 
-__all__ = ["prometheus_text"]
+__all__ = ["family_of", "prometheus_text"]
 
 _CLIENTS = {"consumer-": "consumer", "producer-": "producer", "admin-client-": "admin_client"}  # by begin of a group
 _KINDS = {"-consumer": "consumer", "-producer": "producer", "-admin": "admin_client"}  # by end of a client's id
@@ -45,7 +45,7 @@ def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
         if kind := _client(name):
             labels = {"client_type": kind.replace("_", "."), **labels}
         if not isinstance(value, str) and name.group != _APP_INFO:
-            _add(families, _family(name), labels, value)
+            _add(families, family_of(name), labels, value)
         if isinstance(value, str) or name.group == _APP_INFO or (name.group, name.name) == _THREADS:
             text = value if isinstance(value, str) else _number(value)
             _add(families, _family_of_group(name), {**labels, _word(name.name): text}, 1)
@@ -61,7 +61,8 @@ def _add(families: dict[str, list[str]], family: str, labels: Mapping[str, str],
     found.append(f"{family}{{{shown}}} {_number(value)}" if shown else f"{family} {_number(value)}")
 
 
-def _family(name: MetricName) -> str:
+def family_of(name: MetricName) -> str:
+    """Return the name that a metric has in Prometheus."""
     return f"penstock_{_word(name.name)}" if name.group == OWN else f"{_family_of_group(name)}_{_word(name.name)}"
 
 

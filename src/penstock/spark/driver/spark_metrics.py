@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkContext
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from penstock.metrics.name import MetricName
+from penstock.metrics.prometheus import family_of
+from penstock.metrics.store_definitions import OWN
 from penstock.spark.batch.envelope import EnvelopeKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from penstock.metrics.name import Metric, MetricName
+    from penstock.metrics.name import Metric
 
 __all__ = ["SparkMetrics", "chosen", "observed"]
 
 _log = logging.getLogger(__name__)
-# Sums over tasks, by the names that they have in Prometheus.
-_TOTALS = {
-    ("stream-thread-metrics", "process-total"): "kafka_streams_stream_thread_metrics_process_total",
-    ("stream-thread-metrics", "commit-total"): "kafka_streams_stream_thread_metrics_commit_total",
-    ("stream-task-metrics", "dropped-records-total"): "kafka_streams_stream_task_metrics_dropped_records_total",
-    ("stream-topic-metrics", "records-consumed-total"): "kafka_streams_stream_topic_metrics_records_consumed_total",
-    ("stream-topic-metrics", "bytes-consumed-total"): "kafka_streams_stream_topic_metrics_bytes_consumed_total",
-    ("stream-topic-metrics", "records-produced-total"): "kafka_streams_stream_topic_metrics_records_produced_total",
-    ("stream-topic-metrics", "bytes-produced-total"): "kafka_streams_stream_topic_metrics_bytes_produced_total",
-    ("penstock-metrics", "batches-total"): "penstock_batches_total",
-    ("penstock-metrics", "batch-duration-seconds"): "penstock_batch_duration_seconds",
-    ("penstock-metrics", "batch-skew-ratio"): "penstock_batch_skew_ratio",
-    ("penstock-metrics", "lag-records"): "penstock_lag_records",
-    ("penstock-metrics", "store-rows"): "penstock_store_rows",
-}
+_TOTALS = {  # sums over tasks and partitions, by the names that they have in Prometheus
+    (group, name): family_of(MetricName.of(name, group, {}))
+    for group, names in {
+        "stream-thread-metrics": ("process-total", "commit-total"),
+        "stream-task-metrics": ("dropped-records-total",),
+        "stream-topic-metrics": (
+            "records-consumed-total", "bytes-consumed-total", "records-produced-total", "bytes-produced-total",
+        ),
+        OWN: ("batches-total", "batch-duration-seconds", "batch-skew-ratio", "lag-records", "store-rows"),
+    }.items()
+    for name in names
+}  # fmt: skip
 
 
 def chosen(metrics: Mapping[MetricName, Metric]) -> dict[str, float]:

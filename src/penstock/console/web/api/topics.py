@@ -10,11 +10,9 @@ from starlette.responses import JSONResponse, Response
 
 from penstock.console.decoding import text_of
 from penstock.console.messages import MessageQuery, one_message, read_messages
-from penstock.console.web.page import NotThereError, Visit, whole
-from penstock.console.web.pages.log_pages import group as group_facts
-from penstock.console.web.pages.log_pages import log_of, place_of
-from penstock.console.web.pages.log_pages import topics as topic_facts
-from penstock.durations import timestamp_ms
+from penstock.console.web.page import NotThereError, Visit
+from penstock.console.web.pages import log_pages
+from penstock.console.web.pages.log_pages import log_of, place_of, start_of
 from penstock.errors import PenstockError
 from penstock.groups.admin import GroupAdmin
 
@@ -39,7 +37,7 @@ _STARTS = {"": "newest", "latest": "newest", "earliest": "oldest", "newest": "ne
 
 def topics(visit: Visit) -> Any:
     """List the topics; ``internal=false`` leaves out those of applications."""
-    rows = topic_facts(visit)["rows"]
+    rows = log_pages.topics(visit)["rows"]
     return [row for row in rows if visit.get("internal") != "false" or not row["owner"]]
 
 
@@ -66,27 +64,13 @@ def topic(visit: Visit) -> Any:
 
 def message_query(visit: Visit) -> MessageQuery:
     """Return what the parameters ask for: ``at`` is earliest, latest, ``offset:N`` or ``time:T``."""
-    at, partition = visit.get("at"), visit.get("partition")
+    at = visit.get("at")
     kind, _, value = at.partition(":")
-    if kind == "time":
-        start = f"time:{int(value) if value.lstrip('-').isdecimal() else timestamp_ms(value, 'the time')}"
-    elif kind == "offset":
-        start = str(whole(value, "the offset", 0, 2**62))
-    elif at in _STARTS:
-        start = _STARTS[at]
-    else:
-        raise PenstockError(f"at={at[:40]!r} is unknown", hint="Use earliest, latest, offset:N or time:T.")
-    return MessageQuery(
-        visit.get("name"),
-        start,
-        whole(partition, "the partition", 0, 1_000_000) if partition else None,
-        min(whole(visit.get("limit"), "the limit", 50, 500), 500),
-        visit.get("filter"),
-        visit.get("key_serde"),
-        visit.get("value_serde"),
-        visit.get("cursor"),
-        visit.site.permissions.masked,
-    )
+    if kind not in ("offset", "time"):
+        if at not in _STARTS:
+            raise PenstockError(f"at={at[:40]!r} is unknown", hint="Use earliest, latest, offset:N or time:T.")
+        kind = _STARTS[at]
+    return log_pages.message_query(visit, start_of(kind, value), (visit.get("key_serde"), visit.get("value_serde")))
 
 
 def _require_messages(visit: Visit) -> None:
@@ -164,7 +148,7 @@ def groups(visit: Visit) -> Any:
 
 def group(visit: Visit) -> Any:
     """Describe a group: its members, and the lag and owner of each partition."""
-    found = group_facts(visit)
+    found = log_pages.group(visit)
     described = found["group"]
     return {
         "group": described.group,

@@ -17,7 +17,9 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["group", "groups", "log_of", "message", "place_of", "topic", "topic_stamp", "topics"]
+__all__ = [
+    "group", "groups", "log_of", "message", "message_query", "place_of", "start_of", "topic", "topic_stamp", "topics",
+]  # fmt: skip
 
 _MOST_TOPICS = 2_000
 _MOST_GROUPS = 200
@@ -57,28 +59,44 @@ def topics(visit: Visit) -> Mapping[str, Any]:
     return {"rows": rows, "internal": sum(1 for row in rows if row["owner"])}
 
 
-def _start(visit: Visit) -> str:
-    at, kind = visit.get("at").strip(), visit.get("start", "newest")
+def start_of(kind: str, value: str) -> str:
+    """Return where a search of messages begins, with the offset or the time checked.
+
+    Args:
+        kind: ``offset``, ``time``, or a place that needs no value, such as ``newest``.
+        value: The offset; or the time as milliseconds or an ISO date and time.
+    """
     if kind == "offset":
-        return str(whole(at, "the offset", 0, 2**62))
+        return str(whole(value, "the offset", 0, 2**62))
     if kind == "time":
-        return f"time:{int(at) if at.lstrip('-').isdecimal() else timestamp_ms(at, 'the time')}"
+        return f"time:{int(value) if value.lstrip('-').isdecimal() else timestamp_ms(value, 'the time')}"
     return kind
 
 
-def _query(visit: Visit) -> MessageQuery:
+def message_query(visit: Visit, start: str, formats: tuple[str, str]) -> MessageQuery:
+    """Return what the parameters of a visit ask for.
+
+    Args:
+        visit: The visit.
+        start: Where the search begins; see `start_of`.
+        formats: The formats of keys and values; empty: those that are noted in the log.
+    """
     partition = visit.get("partition")
     return MessageQuery(
         visit.get("name"),
-        _start(visit),
+        start,
         whole(partition, "the partition", 0, 1_000_000) if partition else None,
         min(whole(visit.get("limit"), "the limit", 50, 500), 500),
         visit.get("filter"),
-        visit.get("key_format"),
-        visit.get("value_format"),
+        *formats,
         visit.get("cursor"),
         visit.site.permissions.masked,
     )
+
+
+def _query(visit: Visit) -> MessageQuery:
+    start = start_of(visit.get("start", "newest"), visit.get("at").strip())
+    return message_query(visit, start, (visit.get("key_format"), visit.get("value_format")))
 
 
 def topic_stamp(visit: Visit) -> object:
