@@ -75,7 +75,7 @@ class ClientMetrics:
             self._gauge("version", "app-info", client, "The version of Penstock.", lambda: __version__)
         words = "Partitions of source topics that the application reads."
         self._gauge("assigned-partitions", _COORDINATOR, "consumer", words, partitions)
-        for what in ("rebalance-ms", "failed-rebalances"):
+        for what in ("heartbeat-ms", "rebalance-ms", "failed-rebalances"):
             self._register(FED["consumer", what], "consumer")
 
     def record(self, counts: Iterable[Sequence[Any]]) -> None:

@@ -198,7 +198,7 @@ def test_a_reset_is_planned_then_done_and_logged(
     assert http.post(path, json=to, headers=own(http)).json()["done"] is True
     assert data.log.committed_offsets("audit")[TopicPartition("orders", 0)] == 10
     data.log.commit_offsets("audit", {TopicPartition("orders", n): 60 for n in range(3)})
-    (line,) = [record.message for record in caplog.records if record.name == AUDIT]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == AUDIT]
     assert "reset group audit" in line
     assert "127.0.0.1" in line
     refused = http.post(f"{API}/groups/{APPLICATION}/reset", json=to, headers=own(http))
