@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.metrics.name import RecordingLevel
-from penstock.metrics.shapes import MeterDefinition, MetricDefinition
+from penstock.metrics.shapes import MeterDefinition, MetricDefinition, calls, joined, spread, sums
 
 __all__ = ["CONSUMED", "FED", "POLLS", "PRODUCED", "RECORDS_A_FETCH", "RECORDS_A_REQUEST", "Feed"]
 
@@ -13,7 +13,7 @@ _INFO = RecordingLevel.INFO
 _FETCHES, _COORDINATOR, _CONSUMER = "consumer-fetch-manager-metrics", "consumer-coordinator-metrics", "consumer-metrics"
 _PRODUCER, _PRODUCED_TOPIC = "producer-metrics", "producer-topic-metrics"
 _NETWORK = {"consumer": _CONSUMER, "producer": _PRODUCER, "admin": "admin-client-metrics"}
-_SHARED = "; threads share connections between reading and writing"
+_SHARED = ". Threads share connections between reading and writing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +37,30 @@ def _meter(group: str, *metrics: tuple[str, str, str]) -> MeterDefinition:
 
 def _pair(group: str, name: str, what: str) -> MeterDefinition:
     """Define the rate and the total of values."""
-    rate, total = (f"{name}-rate", "rate of a sum", f"{what} a second."), (f"{name}-total", "sum", f"{what}.")
-    return _meter(group, rate, total)
+    return sums(group, _INFO, name, what)
 
 
 def _edges(group: str, name: str, what: str) -> MeterDefinition:
     """Define the mean and the largest value."""
-    return _meter(group, (f"{name}-avg", "avg", f"The mean {what}."), (f"{name}-max", "max", f"The largest {what}."))
+    return spread(group, _INFO, name, what)
+
+
+def _calls(group: str, name: str, what: str) -> MeterDefinition:
+    """Define the rate and the total of calls."""
+    return calls(group, _INFO, name, what)
 
 
 def _network(client: str) -> dict[tuple[str, str], tuple[Feed, ...]]:
     group = _NETWORK[client]
-    both = _meter(
-        group,
-        ("network-io-rate", "rate of calls", "Requests and answers a second, of all workers."),
-        ("network-io-total", "count", "Requests and answers, of all workers."),
+    both = _calls(group, "network-io", "Requests and answers of all workers")
+    requests = joined(
+        _calls(group, "request", "Requests of all workers"),
+        _edges(group, "request-size", "number of bytes of a request"),
+        _pair(group, "outgoing-byte", "Bytes of the requests of all workers"),
     )
-    requests = _meter(
-        group,
-        ("request-rate", "rate of calls", "Requests a second, of all workers."),
-        ("request-total", "count", "Requests, of all workers."),
-        ("request-size-avg", "avg", "The mean size of a request in bytes."),
-        ("request-size-max", "max", "The size of the largest request in bytes."),
-        ("outgoing-byte-rate", "rate of a sum", "Bytes of requests a second, of all workers."),
-        ("outgoing-byte-total", "sum", "Bytes of requests, of all workers."),
-    )
-    answers = _meter(
-        group,
-        ("response-rate", "rate of calls", "Answers a second, of all workers."),
-        ("response-total", "count", "Answers, of all workers."),
-        ("incoming-byte-rate", "rate of a sum", "Bytes of answers a second, of all workers."),
-        ("incoming-byte-total", "sum", "Bytes of answers, of all workers."),
+    answers = joined(
+        _calls(group, "response", "Answers to all workers"),
+        _pair(group, "incoming-byte", "Bytes of the answers to all workers"),
     )
     made = _pair(group, "connection-creation", f"Connections that this client came to use, of all workers{_SHARED}")
     closed = _pair(group, "connection-close", f"Connections that were closed after this client used them{_SHARED}")
@@ -85,46 +78,45 @@ def _network(client: str) -> dict[tuple[str, str], tuple[Feed, ...]]:
 
 _NS_OF_MS = 1e6
 _THROTTLED = "time in milliseconds by which the broker has throttled an answer"
-_FETCH = _meter(
-    _FETCHES,
-    ("fetch-rate", "rate of calls", "Fetch requests a second, of all workers."),
-    ("fetch-total", "count", "Fetch requests, of all workers."),
-    ("fetch-latency-avg", "avg", "Milliseconds from a fetch to its answer, which waits behind decoding."),
-    ("fetch-latency-max", "max", "The longest time from a fetch to its answer, which waits behind decoding."),
+_OFFSETS = "of the group's offsets by the driver"
+_FETCH = joined(
+    _calls(_FETCHES, "fetch", "Fetch requests of all workers"),
+    _edges(
+        _FETCHES,
+        "fetch-latency",
+        "time in milliseconds from a fetch to its answer. As it is sent ahead, the answer waits behind decoding",
+    ),
 )
-_RANGE_READS = _meter(
-    _FETCHES,
-    ("fetch-rate", "rate of calls", "Reads of ranges of the embedded log a second, of all workers."),
-    ("fetch-total", "count", "Reads of ranges of the embedded log, of all workers."),
+_RANGE_READS = _calls(_FETCHES, "fetch", "Reads of ranges of the embedded log, of all workers")
+_COMMITS = joined(
+    _calls(_COORDINATOR, "commit", f"Commits {_OFFSETS}. They are for tools: positions are in the checkpoint"),
+    _edges(_COORDINATOR, "commit-latency", f"time in milliseconds of a commit {_OFFSETS}"),
 )
-_COMMITS = _meter(
-    _COORDINATOR,
-    ("commit-rate", "rate of calls", "Commits of the group's offsets a second by the driver, for lag tools."),
-    ("commit-total", "count", "Commits of the group's offsets by the driver, for lag tools."),
-    ("commit-latency-avg", "avg", "The mean time of such a commit in milliseconds."),
-    ("commit-latency-max", "max", "The longest time of such a commit in milliseconds."),
+_LEASE = "the application's lease"
+_HEARTBEATS = joined(
+    _calls(_COORDINATOR, "heartbeat", f"Renewals of {_LEASE}. There is one every five seconds"),
+    spread(_COORDINATOR, _INFO, "heartbeat-response-time", f"time in milliseconds of a renewal of {_LEASE}", "max"),
 )
-_HEARTBEATS = _meter(
-    _COORDINATOR,
-    ("heartbeat-rate", "rate of calls", "Renewals of the application's lease a second."),
-    ("heartbeat-total", "count", "Renewals of the application's lease, every five seconds."),
-    ("heartbeat-response-time-max", "max", "The longest renewal of the lease in milliseconds."),
-)
-_REBALANCES = _meter(
-    _COORDINATOR,
-    ("rebalance-rate-per-hour", "calls an hour", "Plans made anew, and restarts after a lost process, an hour."),
-    ("rebalance-total", "count", "Plans made anew, as topics or executors changed, and restarts after a lost process."),
-    ("rebalance-latency-avg", "avg", "The mean time of them in milliseconds."),
-    ("rebalance-latency-max", "max", "The longest of them in milliseconds."),
-    ("rebalance-latency-total", "sum", "The milliseconds of all of them."),
+_REBALANCES = joined(
+    _meter(
+        _COORDINATOR,
+        ("rebalance-rate-per-hour", "calls an hour", "New plans and restarts, per hour. See rebalance-total."),
+        (
+            "rebalance-total",
+            "count",
+            "New plans, as topics or executors changed, and restarts after a lost process, since the start.",
+        ),
+        ("rebalance-latency-total", "sum", "The milliseconds of all new plans and restarts."),
+    ),
+    _edges(_COORDINATOR, "rebalance-latency", "time in milliseconds of a new plan or a restart"),
 )
 _FAILED_REBALANCES = _meter(
     _COORDINATOR,
-    ("failed-rebalance-rate-per-hour", "calls an hour", "Plans made anew, and restarts, that failed, an hour."),
-    ("failed-rebalance-total", "count", "Plans made anew, and restarts, that ended in an error."),
+    ("failed-rebalance-rate-per-hour", "calls an hour", "New plans and restarts that ended in an error, per hour."),
+    ("failed-rebalance-total", "count", "New plans and restarts that ended in an error, since the start."),
 )
-_RETRIED = "Records of requests that were sent again"
-_REFUSED = "Records that were left out, as the log refused them and the production handler said continue"
+_RETRIED = "Records of produce requests that were sent again"
+_REFUSED = "Records that the log refused and that were left out. The production handler said so"
 _COMPRESSION = "The compressed size of record batches over their size before."
 
 
@@ -191,6 +183,12 @@ PRODUCED = (
 RECORDS_A_FETCH = _meter(_FETCHES, ("records-per-request-avg", "avg", "Records that were read for each fetch request."))
 RECORDS_A_REQUEST = _meter(_PRODUCER, ("records-per-request-avg", "avg", "Records for each produce request."))
 POLLS = (
-    _edges(_CONSUMER, "time-between-poll", "time in milliseconds between the starts of micro-batches, or looks"),
-    _meter(_CONSUMER, ("poll-idle-ratio-avg", "avg", "The share of time between micro-batches, when nothing runs.")),
+    _edges(
+        _CONSUMER,
+        "time-between-poll",
+        "time in milliseconds between the starts of two micro-batches, or of two looks at stream threads",
+    ),
+    _meter(
+        _CONSUMER, ("poll-idle-ratio-avg", "avg", "The share of time between two micro-batches, when nothing runs.")
+    ),
 )

@@ -71,7 +71,13 @@ class ClientMetrics:
         started = clock()
         for client in self._ids:
             self._gauge("commit-id", "app-info", client, "The commit that this was built from.", lambda: "unknown")
-            self._gauge("start-time-ms", "app-info", client, "When the client began, in ms.", lambda: started)
+            self._gauge(
+                "start-time-ms",
+                "app-info",
+                client,
+                "When the application object was made, in milliseconds since 1970.",
+                lambda: started,
+            )
             self._gauge("version", "app-info", client, "The version of Penstock.", lambda: __version__)
         words = "Partitions of source topics that the application reads."
         self._gauge("assigned-partitions", _COORDINATOR, "consumer", words, partitions)
@@ -85,7 +91,13 @@ class ClientMetrics:
             if what == "restarts":
                 self.restarts += number
             elif what == "metadata-at-ms":
-                self._note("metadata-age", "producer-metrics", client, "Seconds since leaders were asked for.", high)
+                self._note(
+                    "metadata-age",
+                    "producer-metrics",
+                    client,
+                    "Seconds since the leaders of partitions were looked up.",
+                    high,
+                )
             fetches += number if what in ("fetch-ms", "range-reads") else 0
             requests += number if what == "produce-ms" else 0
             self._note_times(client, what)
@@ -122,7 +134,7 @@ class ClientMetrics:
     def record_batch(self, batch: BatchRecord) -> None:
         """Add the start of a batch, and the time since the one before."""
         began = batch.ended_ms - 1000 * batch.seconds
-        words = "Seconds since the newest micro-batch, or look at stream threads, that did something began."
+        words = "Seconds since the start of the newest micro-batch, or look at stream threads, that did something."
         self._note("last-poll-seconds-ago", _CONSUMER, "consumer", words, began)
         if self._began_ms is not None and began > self._began_ms:
             between, idle = (self._meter(Feed(each), "consumer") for each in POLLS)
@@ -133,10 +145,10 @@ class ClientMetrics:
 
     def _note_times(self, client: str, what: str) -> None:
         if what == "heartbeat-ms":
-            words = "Seconds since the application's lease was renewed."
+            words = "Seconds since the newest renewal of the application's lease."
             self._note("last-heartbeat-seconds-ago", _COORDINATOR, client, words, self._clock())
         elif what == "rebalance-ms":
-            words = "Seconds since the application was planned anew or restarted."
+            words = "Seconds since the newest new plan or restart of the application."
             self._note("last-rebalance-seconds-ago", _COORDINATOR, client, words, self._clock())
 
     def _count_connections(self, client: str, change: int) -> None:

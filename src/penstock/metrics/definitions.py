@@ -45,18 +45,20 @@ ACTIVE_RATIO = MeterDefinition(
 )
 PROCESSED = calls(TASK, _DEBUG, "process", "Records that the task has processed")
 PROCESS_LATENCY = spread(
-    TASK, _DEBUG, "process-latency", "time to process a record, in nanoseconds; of batches, by their means"
+    TASK, _DEBUG, "process-latency", "time to process a record in nanoseconds. A batch counts by its mean"
 )
-DROPPED = calls(TASK, _INFO, "dropped-records", "Records that were dropped (late, without key, skipped by a handler)")
+DROPPED = calls(
+    TASK, _INFO, "dropped-records", "Records that were dropped. They were late, had no key, or a handler skipped them"
+)
 FUNCTION_ERRORS = sums(
-    TASK, _INFO, "function-errors", "Errors that a function or column of SQL has reported, whose results are null"
+    TASK, _INFO, "function-errors", "Errors that a function or column of SQL has reported. Their results are null"
 )
-LATENESS = spread(TASK, _DEBUG, "record-lateness", "distance of a record's time from stream time, in milliseconds")
+LATENESS = spread(TASK, _DEBUG, "record-lateness", "distance of a record's time from stream time in milliseconds")
 PUNCTUATED = MeterDefinition(
     TASK,
     _DEBUG,
     (
-        *spread(TASK, _DEBUG, "punctuate-latency", "time of a punctuation, in nanoseconds").metrics,
+        *spread(TASK, _DEBUG, "punctuate-latency", "time of a punctuation in nanoseconds").metrics,
         *calls(TASK, _DEBUG, "punctuate", "Punctuations").metrics,
     ),
 )
@@ -66,7 +68,7 @@ E2E_LATENCY = spread(
     NODE,
     _INFO,
     "record-e2e-latency",
-    "time from a record's timestamp to its end in the node, in milliseconds; others see results only after the commit",
+    "time in milliseconds from a record's timestamp until the node has done its batch. Others see it after the commit",
     "avg min max",
 )
 SUPPRESSION_EMITTED = sums(NODE, _DEBUG, "suppression-emit", "Records that left the suppression buffer")
@@ -75,21 +77,32 @@ EMIT_LATENCY = spread(
     NODE,
     _DEBUG,
     "window-aggregate-final-emit-latency",
-    "time of a look for closed windows in milliseconds, once a batch",
+    "time in milliseconds of the look for closed windows. There is one a batch",
 )
 UNCHANGED = calls(
     NODE,
     _DEBUG,
     "idempotent-update-skip",
-    "Updates of the table that changed nothing and were left out (none is: all are passed on, as in Kafka Streams)",
+    "Updates of the table that changed nothing and were left out. None is: all are passed on, as in Kafka Streams",
 )
-RESTORED_CHANGES = sums(TASK, _DEBUG, "restore", "Changes that were applied to the task's replica, which was behind")
+RESTORED_CHANGES = sums(
+    TASK,
+    _DEBUG,
+    "restore",
+    "Changes of segments, snapshots or changelogs that were applied to the task's replica, which was behind",
+)
 
 RECORDS_CONSUMED = total(TOPIC, _INFO, "records-consumed-total", "Records that the node has read from the topic.")
 BYTES_CONSUMED = total(
-    TOPIC, _INFO, "bytes-consumed-total", "Bytes that the node has read from the topic, with what Kafka adds to each."
+    TOPIC,
+    _INFO,
+    "bytes-consumed-total",
+    "Bytes of the keys, values and headers that the node has read from the topic, and what Kafka adds to each record.",
 )
 RECORDS_PRODUCED = total(TOPIC, _INFO, "records-produced-total", "Records that the node has written to the topic.")
 BYTES_PRODUCED = total(
-    TOPIC, _INFO, "bytes-produced-total", "Bytes that the node has written to the topic, with what Kafka adds to each."
+    TOPIC,
+    _INFO,
+    "bytes-produced-total",
+    "Bytes of the keys, values and headers that the node has written to the topic, and what Kafka adds to each record.",
 )

@@ -125,7 +125,9 @@ class LoopMetrics:
     def _add_step(self, step: str, seconds: float) -> None:
         if step not in self._steps:
             tags = {**self._client, "step": step}
-            name = MetricName.of("batch-seconds-total", OWN, tags, "Seconds of the slowest task in a step.")
+            name = MetricName.of(
+                "batch-seconds-total", OWN, tags, "Seconds of the slowest task of each batch in a step."
+            )
             self._registry.gauge(name, partial(self._steps.__getitem__, step))
         self._steps[step] = self._steps.get(step, 0.0) + seconds
 
@@ -139,12 +141,12 @@ class LoopMetrics:
 
     def _add_gauges(self) -> None:
         gauges = (
-            ("batches-total", "Micro-batches that did something, or looks at stream threads that did.", self._number),
+            ("batches-total", "Micro-batches, or looks at stream threads, that did something.", self._number),
             ("batch-number", "The number of the newest batch.", lambda: self._of_newest("number")),
-            ("batch-duration-seconds", "The time of the newest batch.", lambda: self._of_newest("seconds")),
+            ("batch-duration-seconds", "The seconds of the newest batch.", lambda: self._of_newest("seconds")),
             (
                 "batch-skew-ratio",
-                "Its slowest task over its median one.",
+                "The time of the slowest task of the newest batch over that of the median one.",
                 lambda: self._of_newest("skew"),
             ),
         )

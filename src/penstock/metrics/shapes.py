@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 from penstock.metrics.name import RecordingLevel
 
-__all__ = ["STATS", "MeterDefinition", "MetricDefinition", "calls", "joined", "ratio", "spread", "sums", "total"]
+__all__ = [
+    "STATS",
+    "MeterDefinition",
+    "MetricDefinition",
+    "calls",
+    "joined",
+    "ratio",
+    "said",
+    "spread",
+    "sums",
+    "total",
+]
 
 STATS = ("sum", "count", "rate of a sum", "rate of calls", "calls an hour", "avg", "min", "max")
 
@@ -41,11 +52,27 @@ class MeterDefinition:
     metrics: tuple[MetricDefinition, ...]
 
 
+def said(how: str, what: str) -> str:
+    """Return the description of a metric: what is measured, put into a phrase, and the remarks that follow it.
+
+    Args:
+        how: The phrase, with ``{}`` in the place of what is measured.
+        what: What is measured; behind its first full stop, remarks.
+
+    >>> said("{}, per second", "Commits. A micro-batch is one.")
+    'Commits, per second. A micro-batch is one.'
+    >>> said("The mean {}", "time of a call in nanoseconds")
+    'The mean time of a call in nanoseconds.'
+    """
+    measured, _, remarks = what.removesuffix(".").partition(". ")
+    return f"{how.format(measured)}.{f' {remarks}.' if remarks else ''}"
+
+
 def calls(group: str, level: RecordingLevel, name: str, what: str) -> MeterDefinition:
     """Define a rate and a total of calls."""
     metrics = (
-        MetricDefinition(f"{name}-rate", "rate of calls", f"{what} a second."),
-        MetricDefinition(f"{name}-total", "count", f"{what} since the start."),
+        MetricDefinition(f"{name}-rate", "rate of calls", said("{}, per second", what)),
+        MetricDefinition(f"{name}-total", "count", said("{}, since the start", what)),
     )
     return MeterDefinition(group, level, metrics)
 
@@ -53,8 +80,8 @@ def calls(group: str, level: RecordingLevel, name: str, what: str) -> MeterDefin
 def sums(group: str, level: RecordingLevel, name: str, what: str) -> MeterDefinition:
     """Define a rate and a total of values."""
     metrics = (
-        MetricDefinition(f"{name}-rate", "rate of a sum", f"{what} a second."),
-        MetricDefinition(f"{name}-total", "sum", f"{what} since the start."),
+        MetricDefinition(f"{name}-rate", "rate of a sum", said("{}, per second", what)),
+        MetricDefinition(f"{name}-total", "sum", said("{}, since the start", what)),
     )
     return MeterDefinition(group, level, metrics)
 
@@ -62,7 +89,7 @@ def sums(group: str, level: RecordingLevel, name: str, what: str) -> MeterDefini
 def spread(group: str, level: RecordingLevel, name: str, what: str, stats: str = "avg max") -> MeterDefinition:
     """Define a mean and extremes."""
     words = {"avg": "mean", "min": "smallest", "max": "largest"}
-    metrics = tuple(MetricDefinition(f"{name}-{s}", s, f"The {words[s]} {what}.") for s in stats.split())
+    metrics = tuple(MetricDefinition(f"{name}-{s}", s, said(f"The {words[s]} {{}}", what)) for s in stats.split())
     return MeterDefinition(group, level, metrics)
 
 

@@ -38,9 +38,10 @@ __all__ = ["AppMetrics", "MeasuredApplication"]
 STREAMS = "stream-metrics"
 _BEGINNINGS_EVERY = 10  # looks
 _LEVELS = "The recording level: 0 INFO, 1 DEBUG, 2 TRACE."
-_ALIVE = "Cores that run tasks while the application runs, or stream threads."
+_ALIVE = "Cores that run tasks, or stream threads; 0 when the application does not run."
 _FAILED = "Restarts of the query, or of stream threads, after the loss of a process, since the start."
-_THREAD_STATE = "The state of the loop in the words of Kafka's threads, by the application's state."
+_THREAD_NUMBER = "The state of the application as Kafka numbers those of threads, from 0 CREATED to 6 DEAD."
+_THREAD_STATE = "The state of the application in the words of Kafka's threads."
 _ALIVE_IN = (State.RUNNING, State.REBALANCING, State.PENDING_SHUTDOWN)
 _OF_THREADS = {
     State.CREATED: "CREATED",
@@ -184,17 +185,29 @@ class AppMetrics:
         started = unix_ms()
         gauges: list[tuple[str, str, Mapping[str, str], str, Callable[[], MetricValue]]] = [
             ("application-id", STREAMS, client, "The application's id.", lambda: str(config["application.id"])),
-            ("client-state", STREAMS, of_client, "The number of the state.", lambda: list(State).index(state())),
+            (
+                "client-state",
+                STREAMS,
+                of_client,
+                "The state of the application as Kafka numbers it, from 0 CREATED to 6 ERROR.",
+                lambda: list(State).index(state()),
+            ),
             ("recording-level", STREAMS, {**client, **process}, _LEVELS, lambda: int(self.registry.level)),
             ("state", STREAMS, client, "The state of the application.", lambda: state().value),
-            ("topology-description", STREAMS, client, "What runs.", lambda: str(self._topology.describe())),
+            ("topology-description", STREAMS, client, "The topology as text.", lambda: str(self._topology.describe())),
             ("version", STREAMS, client, "The version of Penstock.", lambda: __version__),
             ("commit-id", STREAMS, client, "The commit that this was built from, if the build notes it.", _unknown),
             ("alive-stream-threads", STREAMS, client, _ALIVE, lambda: self.parallelism if state() in _ALIVE_IN else 0),
             ("failed-stream-threads", STREAMS, client, _FAILED, lambda: self._clients.restarts),
-            ("thread-start-time", THREAD, thread, "When the application object was made, in ms.", lambda: started),
+            (
+                "thread-start-time",
+                THREAD,
+                thread,
+                "When the application object was made, in milliseconds since 1970.",
+                lambda: started,
+            ),
             ("state", THREAD, thread, _THREAD_STATE, lambda: _thread_state(state())),
-            ("thread-state", THREAD, {**thread, **process}, _THREAD_STATE, lambda: _number_of_thread_state(state())),
+            ("thread-state", THREAD, {**thread, **process}, _THREAD_NUMBER, lambda: _number_of_thread_state(state())),
             ("count", "kafka-metrics-count", {}, "How many metrics there are.", lambda: len(self.registry)),
         ]
         for name, group, tags, description, read in gauges:
