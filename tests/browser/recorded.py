@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from penstock.metrics import PartitionLag
 from penstock.metrics.lag import LagWatch
 from penstock.spark.batch.progress import BatchProgress
 from penstock.spark.driver.lags import beginnings_of, ends_of, time_at
+from penstock.state.restores import Restore
 
 APPLICATION = config["application.id"]
 PROGRESS = [BatchProgress(**each) for each in json.loads((Path(__file__).parent / "progress.json").read_text())]
@@ -95,6 +96,7 @@ class Recorded:
     root: Path
     positions: dict[str, int]
     batches: int = 400
+    restores: list[Restore] = field(default_factory=list)  # that are under way now
 
     def batch(self, **changes: Any) -> int:
         """Report one more batch."""
@@ -142,14 +144,21 @@ def recorded(root: Path, *, shown: Any = topology, **permissions: Any) -> Iterat
         watch.look(positions, ends_of(log, topics), partial(time_at, log))
         return watch.lags()
 
-    recorder.begin(Watched(str(checkpoint), lags, lambda: beginnings_of(log, topics), facts, lambda: drawing_of(shown)))
+    restores: list[Restore] = []
+    recorder.begin(
+        Watched(
+            str(checkpoint), lags, lambda: beginnings_of(log, topics), facts, lambda: drawing_of(shown),
+            restores=lambda: [each.document() for each in restores],
+        )
+    )  # fmt: skip
 
     def queries() -> Any:
         raise StateError("the figures are recorded: there is no state", hint="Run the application.")
 
     own = OwnApplication(APPLICATION, recorder, queries)
     applications = Applications(log, {"bootstrap.servers": log.url, "state.dir": str(root / "state")}, own=own)
-    found = Recorded(Site(applications, log, Permissions(**permissions)), log, recorder, root, positions)
+    site = Site(applications, log, Permissions(**permissions))
+    found = Recorded(site, log, recorder, root, positions, restores=restores)
     for _ in range(len(PROGRESS)):
         found.batch()
     try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
+from penstock.state.restores import Restore
 
 from .recorded import PROGRESS, records
 
@@ -166,3 +168,23 @@ def test_the_lag_of_a_group_is_shown_in_records_and_seconds(look: Callable[..., 
     text = look("/groups/os-check").page.locator("main").inner_text()
     assert "60" in text
     assert "RUNNING" not in text
+
+
+def test_restores_are_shown_while_they_go_on_and_go_when_they_are_done(look: Callable[..., Any], console: Any) -> None:
+    seen = look("/tasks")
+    page, restores = seen.page, console.data.restores
+    assert page.locator("#restores").count() == 0
+    half = Restore(("os-counts",), 3, "os-check-os-counts-changelog", "thread-1", 1_000, 4_000, 0.25, 2.0)
+    try:
+        restores[:] = [half, Restore(("visits", "users"), 0, "segments", "worker-2", 120, None, 0.9, 30.0)]
+        page.wait_for_selector("#restores")
+        text = page.locator("#restores tbody tr").first.inner_text()
+        for figure in ("os-counts", "3", "1,000 of 4,000", "25 %", "500 /s", "6.0 s"):
+            assert figure in text
+        assert "visits, users" in page.locator("#restores").inner_text()
+        assert seen.axe() == []
+        restores[0] = replace(half, records=3_900, share=0.975, seconds=4.0)
+        page.wait_for_function("() => document.querySelector('#restores').textContent.includes('3,900 of 4,000')")
+    finally:
+        restores.clear()
+    page.wait_for_function("() => document.querySelector('#restores') === null")

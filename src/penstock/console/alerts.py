@@ -76,12 +76,14 @@ def _stuck(picture: Picture, now_ms: int) -> list[Alert]:
         return []
     after = f"batch {last.number:,} ended" if last else "the start"
     phase = f": {picture.get('phase')}" if picture.get("phase") else ""
+    worst = max(picture.partitions, key=lambda each: each.lag)
+    where = f"all in {worst.name}" if worst.lag == picture.lag else f"{worst.lag:,} of them in {worst.name}"
     return [
         Alert(
             "stuck",
             "",
-            f"{picture.lag:,} records wait, and nothing was committed for {duration(silent_ms / 1000)}, since {after}"
-            f"{phase}",
+            f"{picture.lag:,} records wait ({where}), and nothing was committed for {duration(silent_ms / 1000)}, "
+            f"since {after}{phase}",
             "Look at the application's log and at Spark's page for a task that runs long; in continuous mode for a "
             "transaction that stays open.",
             "error",

@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.state.documents import document_time_ms, local_directory, read_document, write_document
-from penstock.state.own_folder import new_file, own_folder
+from penstock.state.documents import document_time_ms, read_document, replace_document
 
 __all__ = ["HISTORY", "NOW", "TOPOLOGY", "changed_ms", "read_facts", "write_facts"]
 
@@ -22,18 +21,7 @@ _MOST_CHARACTERS = 16 << 20  # whoever may write to the checkpoint may have writ
 
 def write_facts(checkpoint: str, name: str, facts: Mapping[str, Any]) -> None:
     """Replace a document. A local one is not waited for to reach the disk: after a power cut it may be missing."""
-    text = json.dumps({"format": FORMAT, **facts}, separators=(",", ":"))
-    directory = local_directory(checkpoint)
-    if directory is None:
-        write_document(checkpoint, name, text)
-        return
-    target = directory / name
-    if not target.parent.is_dir():
-        own_folder(target.parent)
-    with new_file(target.parent, target.name) as (temporary, file):
-        file.write(text.encode())
-        file.close()
-        temporary.replace(target)
+    replace_document(checkpoint, name, json.dumps({"format": FORMAT, **facts}, separators=(",", ":")))
 
 
 def read_facts(checkpoint: str, name: str) -> dict[str, Any] | None:

@@ -46,7 +46,8 @@ def watched(run: Run) -> Watched:
         metrics.beginnings,
         facts,
         lambda: drawing_of(run.topology, plan, _sliced(run, plan)),
-        lambda: run.phase(),  # noqa: PLW0108 - a restart of the query sets another one
+        lambda: run.doing.phase() if run.doing else "",
+        lambda: [each.document() for each in run.doing.under_way()] if run.doing else [],
     )
 
 

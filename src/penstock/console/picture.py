@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from penstock.console.batch_line import UNKNOWN, BatchLine
+from penstock.state.restores import Restore
 
 __all__ = ["PartitionBehind", "Picture", "Trend"]
 
@@ -183,6 +184,12 @@ class Picture:
     def store_rows(self) -> dict[str, int]:
         """Rows of each store."""
         return {name: sum(by_task.values()) for name, by_task in self.get("stores", {}).items()}
+
+    @cached_property
+    def restores(self) -> list[Restore]:
+        """The restores that are under way, the one with the most to do first."""
+        found = [Restore.of_document(each) for each in self.get("restores", ())]
+        return sorted(found, key=lambda each: each.share)
 
     def newest_tasks(self) -> list[dict[str, Any]]:
         """Return the newest report of each task that is still kept, by task."""

@@ -59,6 +59,7 @@ class Watched:
         facts: Facts that do not change while it runs: host, mode, version, settings with secrets masked.
         describe: Returns its topology for the console; called once, in the recorder's thread.
         phase: Returns what it is doing now, in words; called when records wait and no batch ends.
+        restores: Returns the restores that are under way, see `penstock.state.restores`.
     """
 
     checkpoint: str
@@ -67,6 +68,7 @@ class Watched:
     facts: Mapping[str, Any]
     describe: Callable[[], Mapping[str, Any]]
     phase: Callable[[], str] = str
+    restores: Callable[[], Sequence[Mapping[str, Any]]] = tuple
 
 
 class Recorder:
@@ -203,7 +205,8 @@ class Recorder:
         now_ms = unix_ms()
         behind, newest = self._behind, self._lines[-1].end_ms if self._lines else 0
         waiting, is_moving = sum(behind["lag"].values()), bool(self._totals.rates(now_ms)["in"])
-        seen = (newest, self._totals.sums["batches"], waiting, is_moving)
+        restores = [] if self._watched is None else list(self._watched.restores())
+        seen = (newest, self._totals.sums["batches"], waiting, is_moving, restores)
         is_new = force or seen != self._document.get("seen")
         lines = list(self._lines)
         document = {
@@ -215,6 +218,7 @@ class Recorder:
             "facts": {} if self._watched is None else dict(self._watched.facts),
             **self._totals.document(now_ms),
             "behind": self._behind,
+            "restores": restores,
             "lines": [line.row() for line in lines],
             "tasks": list(self._tasks),
         }

@@ -15,8 +15,8 @@ the committed positions with the state at that commit; what a replica lacks it r
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from penstock.continuous.changelog_sources import restored_places
@@ -27,6 +27,7 @@ from penstock.continuous.outputs import parts_of_output
 from penstock.continuous.purging import Purger
 from penstock.continuous.refused import RefusedRecords
 from penstock.continuous.replica import TaskReplica
+from penstock.continuous.step_times import StepTimes
 from penstock.continuous.task import ActiveTask
 from penstock.errors import InvalidStateError, ProductionError
 from penstock.log.base import OffsetAndMetadata
@@ -98,7 +99,7 @@ class StreamThread:
         self._committed_s = 0.0
         self._commits = 0
         self._began_ms = self._committed_ms = 0
-        self._seconds: dict[str, float] = {}
+        self._times = StepTimes()
 
     def start(self) -> None:
         """Fence earlier threads of this name, restore the state, and begin to fetch at the committed positions.
@@ -140,7 +141,7 @@ class StreamThread:
         if self._globals is not None and (followed := self._globals.look()) is not None:
             self._polled |= followed  # the thread that wrote them has gone
             self._polling.assign(self._polled)
-        with self._timed("poll"):
+        with self._times.step("poll"):
             arrived = self._polling.poll(self._time_to_wait(timeout_s))
         for place, fetched in arrived.items():
             self._polled[place] = fetched.next_offset
@@ -169,7 +170,7 @@ class StreamThread:
             return
         touched, self._touched = list(self._touched.values()), {}
         moved = {task.id: task.moved() for task in touched}
-        with self._timed("send"):
+        with self._times.step("send"):
             while not self._writer.exactly_once and self._writing.collected():  # until the log has taken the outputs
                 self._send((), "")
             for task in touched:
@@ -177,10 +178,10 @@ class StreamThread:
                     self._sent_by += [str(task.id)] * self._writing.collect(task.replica.changes())
         self._hooks.reach("sent")
         offsets = {place: offset for each in moved.values() for place, offset in each.items()}
-        with self._timed("commit"):
+        with self._times.step("commit"):
             following = self._commit(offsets)
         self._hooks.reach("committed")
-        with self._timed("replicas"):
+        with self._times.step("replicas"):
             for task in touched:
                 task.commit(following, moved[task.id])
                 self._hooks.reach(f"kept {task.id}")
@@ -250,6 +251,10 @@ class StreamThread:
         """The committed offsets, by partition."""
         return {place: offset for task in self._tasks.values() for place, offset in task.committed.items()}
 
+    def doing(self) -> dict[str, Any] | None:
+        """Return the step that it is in, its task, and for how many seconds; from any thread."""
+        return self._times.doing()
+
     def figures(self) -> ThreadFigures:
         """Return the figures since the start."""
         return ThreadFigures(
@@ -261,7 +266,7 @@ class StreamThread:
             self._writing.pending_bytes,
             0 if self._globals is None else self._globals.dropped_records,
             self._commits,
-            dict(self._seconds),
+            dict(self._times.seconds),
             self._began_ms,
             self._committed_ms,
         )
@@ -308,18 +313,18 @@ class StreamThread:
             task.add(place, fetched)
             (self._loaded if task.buffers.records else self._touched)[task.id] = task
         elif self._globals is not None:
-            with self._timed("process"):
+            with self._times.step("process"):
                 self._globals.add(place, fetched)
 
     def _process(self, task: ActiveTask, now_ms: int, ends: Mapping[TopicPartition, int]) -> bool:
-        with Work(task=str(task.id), batch=self._commits), self._timed("process"):
+        with Work(task=str(task.id), batch=self._commits), self._times.step("process", str(task.id)):
             before = task.records_in
             output = task.process(now_ms, ends)
         if output is None:
             return False
         self._touched[task.id] = task
         self._hooks.reach("processed")
-        with self._timed("send"):
+        with self._times.step("send"):
             self._send(parts_of_output(self._app, output.records), str(task.id))
         self._records += task.records_in - before
         return True
@@ -378,14 +383,6 @@ class StreamThread:
             self._polling.pause(paused - self._paused)
             self._polling.resume(self._paused - paused)
             self._paused = paused
-
-    @contextmanager
-    def _timed(self, step: str) -> Iterator[None]:
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds[step] = self._seconds.get(step, 0.0) + time.perf_counter() - started
 
     @property
     def _polling(self) -> Fetcher:

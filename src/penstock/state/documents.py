@@ -21,6 +21,7 @@ __all__ = [
     "list_documents",
     "local_directory",
     "read_document",
+    "replace_document",
     "write_document",
 ]
 
@@ -108,6 +109,21 @@ def write_document(location: str, name: str, text: str) -> None:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = "Free space there and start again." if is_full else "Check that the checkpoint location is writable."
         raise StateError(f"{location}/{name} could not be written: {error}", hint=hint) from error
+
+
+def replace_document(location: str, name: str, text: str) -> None:
+    """Replace a document. A local one is not waited for to reach the disk: after a power cut it may be missing."""
+    directory = local_directory(location)
+    if directory is None:
+        write_document(location, name, text)
+        return
+    target = directory / name
+    if not target.parent.is_dir():
+        own_folder(target.parent)
+    with new_file(target.parent, target.name) as (temporary, file):
+        file.write(text.encode())
+        file.close()
+        temporary.replace(target)
 
 
 def create_document(location: str, name: str, text: str) -> bool:

@@ -10,6 +10,7 @@ from penstock.errors import CorruptSegmentError, MissingSegmentError
 from penstock.state.lmdb_replica import Replica
 from penstock.state.merging import uncovered
 from penstock.state.replica_position import ReplicaPosition
+from penstock.state.restore_documents import CatchUpSteps, Changes
 from penstock.state.segments import NO_BATCH, Segment, SegmentName
 from penstock.state.storage import SegmentStorage
 
@@ -32,7 +33,7 @@ class _ChainBroken(Exception):  # noqa: N818 - it never leaves this module
     """Raised when the next delta does not follow the replica's newest segment."""
 
 
-def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reader) -> CaughtUp:
+def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reader, steps: CatchUpSteps) -> CaughtUp:
     """Bring the replica to the end of batch ``target``.
 
     Args:
@@ -40,6 +41,7 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
         storage: The task's segments.
         target: A committed batch, -1 for the very beginning.
         read: Reads and checks one segment.
+        steps: Called as it goes on.
 
     Raises:
         MissingSegmentError: A segment that others build on is gone.
@@ -59,10 +61,11 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
             batch=head,
         )
     if replica.position.batch == NO_BATCH and snapshots:
-        _start_over(replica, snapshots, read)
+        steps.expect([snapshots[-1], *(name for name in deltas if name.batch > newest)])
+        _start_over(replica, snapshots, read, steps)
     size = 0
     try:
-        size = _apply_deltas(replica, storage, deltas, read)
+        size = _apply_deltas(replica, storage, deltas, read, steps)
         if newest > replica.position.batch:
             _check_snapshot(replica, snapshots[-1], read)
     except _ChainBroken:
@@ -70,9 +73,9 @@ def catch_up(replica: Replica, storage: SegmentStorage, target: int, read: Reade
         deltas = uncovered(names)
         snapshots = [name for name in names if name.kind == "snapshot"]
         newest = snapshots[-1].batch if snapshots else NO_BATCH
-        _start_over(replica, snapshots, read)
+        _start_over(replica, snapshots, read, steps)
         try:
-            size = _apply_deltas(replica, storage, deltas, read)
+            size = _apply_deltas(replica, storage, deltas, read, steps)
         except _ChainBroken as error:
             raise MissingSegmentError(
                 f"the chain of segments has a gap: {error}",
@@ -92,37 +95,51 @@ def _check_snapshot(replica: Replica, name: SegmentName, read: Reader) -> None:
         raise _ChainBroken(f"the deltas before {name} are gone")
 
 
-def _apply_deltas(replica: Replica, storage: SegmentStorage, deltas: Sequence[SegmentName], read: Reader) -> int:
+def _apply_deltas(
+    replica: Replica, storage: SegmentStorage, deltas: Sequence[SegmentName], read: Reader, steps: CatchUpSteps
+) -> int:
     """Apply deltas, and merged ones, that follow one another; return their size in bytes."""
     size = 0
-    waiting: Segment | None = None
+    waiting: tuple[SegmentName, Segment] | None = None
+    steps.expect([name for name in deltas if name.batch > replica.position.batch])
     for name in deltas:
         if name.batch <= replica.position.batch:
             continue
         segment = read(name)
         if segment is None:
             raise _ChainBroken(f"{storage.where(name)} went away")
-        if waiting is not None and segment.follows(*waiting.identity):
-            apply_segment(replica, waiting)
+        if waiting is not None and segment.follows(*waiting[1].identity):
+            _apply(replica, *waiting, steps)
         elif not segment.follows(replica.position.head, replica.position.checksum):
             missing = storage.where(SegmentName(segment.head.previous, "delta"))
             raise _ChainBroken(f"{storage.where(name)} follows {missing}, which is not there or is another one")
         # else ``waiting`` came too late: its batch was committed as an empty one, and it has no successor
-        waiting = segment
+        waiting = name, segment
         size += segment.size_bytes
     if waiting is not None:
-        apply_segment(replica, waiting)
+        _apply(replica, *waiting, steps)
     return size
 
 
-def apply_segment(replica: Replica, segment: Segment) -> None:
-    """Move the replica by one delta that follows it."""
+def _apply(replica: Replica, name: SegmentName, segment: Segment, steps: CatchUpSteps) -> None:
+    apply_segment(replica, segment, steps.changes(name, segment))
+    steps.applied(name)
+
+
+def apply_segment(replica: Replica, segment: Segment, changes: Changes | None = None) -> None:
+    """Move the replica by one delta that follows it.
+
+    Args:
+        replica: The replica.
+        segment: The delta.
+        changes: Its changes by store, where they are watched.
+    """
     batch, checksum = segment.identity
     position = ReplicaPosition(batch, batch, checksum, segment.head.meta)
-    replica.apply(segment.stores, segment.changes, position)
+    replica.apply(segment.stores, changes or segment.changes, position)
 
 
-def _start_over(replica: Replica, snapshots: Sequence[SegmentName], read: Reader) -> None:
+def _start_over(replica: Replica, snapshots: Sequence[SegmentName], read: Reader, steps: CatchUpSteps) -> None:
     """Empty the replica and load the newest snapshot that is sound."""
     replica.reset()
     for name in reversed(snapshots):
@@ -131,7 +148,8 @@ def _start_over(replica: Replica, snapshots: Sequence[SegmentName], read: Reader
             if snapshot is not None:
                 head = snapshot.head
                 position = ReplicaPosition(head.batch, head.previous, head.previous_checksum, head.meta)
-                replica.apply(snapshot.stores, snapshot.changes, position, fresh=True)
+                replica.apply(snapshot.stores, steps.changes(name, snapshot), position, fresh=True)
+                steps.applied(name)
                 return
         except CorruptSegmentError as error:  # in one of its parts, perhaps: nothing of it has been kept then
             _log.warning("Passing over a damaged snapshot, the one before it is used: %s", error.message)

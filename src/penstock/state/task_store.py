@@ -44,6 +44,7 @@ from penstock.state.loading import read_segment
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.recovery import CaughtUp, apply_segment, catch_up
+from penstock.state.restore_documents import SegmentRestore
 from penstock.state.segments import Segment, SegmentHead, SegmentName, pack
 from penstock.state.snapshots import SnapshotPolicy, SnapshotWriter
 from penstock.state.storage import SegmentStorage, open_storage
@@ -69,6 +70,7 @@ class TaskStore:
         policy: SnapshotPolicy,
     ) -> None:
         self._storage = storage
+        self._checkpoint = ""
         self._replica = replica
         self._template = template
         self._stores = replica.readable_stores
@@ -110,7 +112,9 @@ class TaskStore:
         identity, directory = replica_place(place.replica_root, owner.application_id, place.checkpoint, task_id)
         replica = Replica(directory, identity, stores, map_bytes=place.map_bytes)
         template = SegmentHead("delta", owner.application_id, owner.fingerprint, task_id, 0, 0, "")
-        return cls(storage, replica, template, owner.accepts, policy)
+        found = cls(storage, replica, template, owner.accepts, policy)
+        found._checkpoint = place.checkpoint
+        return found
 
     def find(self, batch: int, *, inputs: str = "", discard_damaged: bool = False) -> Segment | None:
         """Return the segment of a batch, if one is published.
@@ -308,7 +312,11 @@ class TaskStore:
         """Bring the replica to the end of batch ``target``."""
         if not self._move_by_one(target):
             before = self._replica.applied_rows
-            done = catch_up(self._replica, self._storage, target, self._read)
+            restore = SegmentRestore(self._checkpoint, self._template.task_id, self._storage)
+            try:
+                done = catch_up(self._replica, self._storage, target, self._read, restore)
+            finally:
+                restore.end()
             self.restored_rows = self._replica.applied_rows - before
             self._is_fresh = False
             self.caught_up = done

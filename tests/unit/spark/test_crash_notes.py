@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from penstock import StreamsBuilder
-from penstock.spark.worker.crash_notes import CrashNote, CrashNotes, notes_of_dead_workers
+from penstock.spark.worker.crash_notes import CrashNote, CrashNotes, notes_of_dead_workers, notes_of_workers
 
 WORKER = """
 import os, sys
@@ -48,3 +48,26 @@ def test_what_is_said_of_it():
         f"calls {clean.__qualname__} ({__file__}:{line}); its input: lines-1 offsets 5 to 39"
     )
     assert "its input: records of an earlier stage" in CrashNote("1_0", 3).sentence(builder.build())
+
+
+def test_the_living_say_which_task_is_in_which_step_and_for_how_long(tmp_path):
+    notes = CrashNotes(str(tmp_path))
+    notes.begin("0_3", 7, {"lines-3": [5, 40]}, "opening its state")
+    notes.step("processing")
+    notes.on_node_start("0_3", "KSTREAM-MAPVALUES-0000000001")
+    _worker(tmp_path, "dies")
+    (found,) = notes_of_workers(str(tmp_path))
+    assert found.doing(found.since_ms + 94_000) == (
+        "task 0_3 is processing since 94 s, in KSTREAM-MAPVALUES-0000000001"
+    )
+    notes.step("writing its outputs")
+    (found,) = notes_of_workers(str(tmp_path))
+    assert (found.step, found.node) == ("writing its outputs", "")
+    notes.end()
+    assert notes_of_workers(str(tmp_path)) == []
+
+
+def test_who_ended_while_it_wrote_is_not_blamed_on_the_task(tmp_path):
+    code = WORKER.replace('if sys.argv[2] == "ends": notes.end()', 'notes.step("writing its outputs")')
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path), "dies"], check=False).returncode == 9
+    assert notes_of_dead_workers(str(tmp_path)) == []

@@ -24,6 +24,7 @@ from penstock.query.committed.shared_replica import SharedReplica
 from penstock.state.lmdb_replica import Replica, replica_place
 from penstock.state.loading import read_segment
 from penstock.state.recovery import catch_up
+from penstock.state.restore_documents import CatchUpSteps
 from penstock.state.segments import Segment, SegmentName
 from penstock.state.storage import SegmentStorage, open_storage
 from penstock.state.watched_replicas import WatchedReplica, watch_replicas
@@ -220,12 +221,12 @@ class TaskReader:
         replica = self._below.replica
         assert isinstance(replica, Replica)  # noqa: S101 - there is no worker's
         try:
-            catch_up(replica, self._storage, target, self._read)
+            catch_up(replica, self._storage, target, self._read, CatchUpSteps())
         except (MissingSegmentError, lmdb.Error) as error:
             # A snapshot may have replaced segments between listing and reading them; or the replica is damaged.
             _log.info("The query replica %s is rebuilt: %s", replica.directory, error)
             replica.reset()
-            catch_up(replica, self._storage, target, self._read)
+            catch_up(replica, self._storage, target, self._read, CatchUpSteps())
         if replica.position.batch < target:
             replica.position = replace(replica.position, batch=target)  # empty batches
 

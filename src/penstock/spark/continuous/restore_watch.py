@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.log.base import TopicPartition
+from penstock.spark.continuous.thread_phase import phase_of
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.state.restore_progress import RestoreProgress
+from penstock.state.restores import Restore
 
 if TYPE_CHECKING:
     from penstock.spark.continuous.thread_state import ThreadState
@@ -30,6 +33,7 @@ class RestoreWatch:
     def __init__(self, listener: StateRestoreListener | None = None) -> None:
         self._listener = listener or StateRestoreListener()
         self._known: dict[_Place, RestoreProgress] = {}
+        self._threads: Mapping[str, ThreadState] = {}
         self._lock = threading.Lock()
 
     def look(self, threads: Mapping[str, ThreadState]) -> None:
@@ -49,11 +53,17 @@ class RestoreWatch:
             for place, before in self._known.items():
                 if place not in found and not before.is_done:
                     self._call(self._listener.on_restore_suspended, before, before.restored)
-            self._known = found
+            self._known, self._threads = found, threads
 
     def phase(self) -> str:
         """Describe what stream threads do that seem stuck."""
-        return self.doing() or "stream threads wait: for the broker, or for a transaction that stays open"
+        return self.doing() or phase_of(dict(self._threads), time.monotonic())
+
+    def under_way(self) -> list[Restore]:
+        """Return the restores that have not ended."""
+        with self._lock:
+            running = [(place, each) for place, each in self._known.items() if not each.is_done]
+        return [Restore.of_changelog(each, place[0]) for place, each in running]
 
     def doing(self) -> str:
         """Describe the restores that are under way; empty if there are none."""

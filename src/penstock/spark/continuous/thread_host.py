@@ -116,13 +116,15 @@ class _ThreadHost:
         self._restores = RestoreNotes()
         self._control: ControlClient | None = None
         self._counts: ThreadCounts | None = None
+        self._thread: StreamThread | None = None
 
     def report(self) -> dict[str, Any]:
         """Return the newest report; called by the control client's thread."""
         if self._counts is not None:
             self._counts.sent()
         self._taken_s = time.monotonic()
-        return self._report
+        doing = None if self._thread is None else self._thread.doing()
+        return self._report if doing is None else {**self._report, "doing": doing}
 
     def run(self, control: ControlClient) -> str:
         """Run the thread; return "stopped" or "lost"."""
@@ -144,7 +146,7 @@ class _ThreadHost:
         tasks = HostedTasks(job, log, self._restores, first, control.newest("plan"))
         counts = self._counts = ThreadCounts(str(tasks.app.config["metrics.recording.level"]))
         hooks = ThreadHooks(sensor=counts.sensor, on_restore=self._restoring)
-        thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
+        thread = self._thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
         is_clean = False
         try:
             thread.start()

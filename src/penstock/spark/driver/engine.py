@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from penstock.clock import unix_ms
 from penstock.errors import AppFailedError, PenstockError
 from penstock.log_lines import Work
 from penstock.spark.batch.envelope import ENVELOPE_DDL, EnvelopeKind
@@ -28,8 +29,11 @@ from penstock.spark.session.gateway import silence_py4j
 from penstock.spark.session.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.spark.session.quiet import quiet_pyspark
 from penstock.spark.session.spark_log import QUERY, drop_damaged
-from penstock.spark.worker.crash_notes import notes_of_dead_workers
+from penstock.spark.worker.crash_notes import notes_of_dead_workers, notes_of_workers
 from penstock.spark.worker.stage import run_stage
+from penstock.state.documents import local_directory
+from penstock.state.restore_documents import forget_restores, read_restores
+from penstock.state.restores import Restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,6 +54,8 @@ _log = logging.getLogger(__name__)
 _FEW_ROWS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _PATIENCE_S = 3.0
 _IDLE_S = 1.0
+_RESTORES_S = 1.0  # of a batch, before restores are looked for
+_LOOK_S, _LOOK_REMOTE_S = 0.5, 5.0
 _MOST_NAMES = 3  # of sub-topologies and topics in the description of a stage
 
 
@@ -79,6 +85,9 @@ class Engine:
         self._stage_descriptions = stage_descriptions(job.plan)
         self._has_batch = False
         self._running: tuple[int, float] | None = None  # the batch whose tasks run, and since when
+        self._restores: tuple[Restore, ...] = ()
+        self._looked = float("-inf")
+        self._look_s = _LOOK_S if local_directory(job.checkpoint) is not None else _LOOK_REMOTE_S
         self._warm = threading.Event()
         self._idle_since: float | None = None
 
@@ -86,6 +95,7 @@ class Engine:
         """Start the query; batches begin at most every ``interval_ms``."""
         if self._journal is not None:
             self._journal.fetch()
+        forget_restores(self._job.checkpoint)
         for path in drop_damaged(f"{self._job.checkpoint}/{QUERY}"):
             _log.warning("%s was empty, as a power cut leaves a file, and is removed", path)
         given = self._job.config.with_prefix("spark.")
@@ -143,7 +153,10 @@ class Engine:
         return self._job.parallelism
 
     def phase(self) -> str:
-        """Describe what the query is doing now: planning, tasks of a batch with their stage, or Spark's commit."""
+        """Describe what the query is doing now: planning, tasks of a batch with their stage, or Spark's commit.
+
+        Tasks of this machine are named; those of other machines are only counted.
+        """
         if self._query is None:
             return "starting"
         with silence_py4j():
@@ -159,7 +172,22 @@ class Engine:
             for each in stages
             if each is not None
         )
-        return f"batch {batch:,} runs for {time.monotonic() - began:.0f} s, {tasks or 'no stage of it is active'}"
+        named = [note.doing(unix_ms()) for note in notes_of_workers(self._job.replica_root) if note.batch == batch]
+        rest = f" and {len(named) - _MOST_NAMES} more" if len(named) > _MOST_NAMES else ""
+        which = f": {', '.join(named[:_MOST_NAMES])}{rest}" if named else ""
+        return (
+            f"batch {batch:,} runs for {time.monotonic() - began:.0f} s, {tasks or 'no stage of it is active'}{which}"
+        )
+
+    def under_way(self) -> list[Restore]:
+        """Return the restores of tasks that take longer than a second."""
+        running, now = self._running, time.monotonic()
+        if running is None or now - running[1] < _RESTORES_S:
+            self._restores = ()
+        elif now - self._looked >= self._look_s:
+            self._looked = now
+            self._restores = tuple(map(Restore.of_segments, read_restores(self._job.checkpoint)))
+        return list(self._restores)
 
     def is_running(self) -> bool:
         """Return whether the query is active."""

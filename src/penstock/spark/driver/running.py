@@ -107,7 +107,7 @@ class Run:
         self._epochs = EpochPlans(reads_nothing=reads_nothing)
         self._listeners, self._meter = listeners, meter
         self._measured, self._owns_session, self._has_run = 0.0, False, False
-        self.phase: Callable[[], str] = str  # what the engine is doing, in words
+        self.doing: Engine | RestoreWatch | None = None  # what the engine is doing
         self._positions: dict[str, int] = {}
         self._replicas: dict[str, dict[str, int]] = {}
         self._until_latest, self._reads_nothing, self._committed_batch, self._restarts = False, reads_nothing, -1, 0
@@ -185,7 +185,7 @@ class Run:
         settings = dataframe_query_settings(self._of_spark, job.checkpoint)
         queries = dataframe_queries(with_serdes(self.topology, self.config), log, lease, job.checkpoint, settings)
         engine = self._engine = Engine(session, job, self._batch_done, queries)
-        self.phase = engine.phase
+        self.doing = engine
         engine.start(int(self.config["commit.interval.ms"]))
         self._meter.doing("starting the query and its Python workers")
 
@@ -197,7 +197,7 @@ class Run:
         engine.restores = RestoreWatch(self.restore_listener)
         engine.note = PlacementNote(self.places.checkpoint)
         job = self._next_epoch()
-        self._engine, self.phase = engine, engine.restores.phase
+        self._engine, self.doing = engine, engine.restores
         engine.start(job)
         self._meter.doing("starting stream threads")
 

@@ -1,7 +1,8 @@
-"""Notes of what a worker process was doing when it ended abruptly: killed, out of memory, ended by a user's function.
+"""Notes of what worker processes do, for those that end abruptly, and for tasks that run long.
 
-Each worker notes its present task in a small file beside the replicas, without waiting for the disk. The driver reads
-the notes of dead processes on its own machine; it does not see those of other machines.
+A process ends abruptly when it is killed, out of memory, or ended by a user's function. Each worker notes its present
+task in a small file beside the replicas, without waiting for the disk. The driver reads the notes of its own machine;
+it does not see those of other machines.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.clock import unix_ms
 from penstock.runtime.sensor import Sensor
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.functions import Function
@@ -22,26 +24,40 @@ from penstock.topology.operations.functions import Function
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
-__all__ = ["CrashNote", "CrashNotes", "notes_of_dead_workers", "functions_of"]
+__all__ = ["CrashNote", "CrashNotes", "functions_of", "notes_of_dead_workers", "notes_of_workers"]
 
 _FOLDER = "working"
+_PROCESSING = "processing"
 
 
 @dataclass(frozen=True, slots=True)
 class CrashNote:
-    """The last note of a dead worker process.
+    """The last note of a worker process.
 
     Attributes:
         task: The task that it ran.
         batch: The batch.
         ranges: The first offset, and the one behind the last, by ``topic-partition``.
         node: The running operator; empty before the first one, and where records are processed one by one.
+        step: What it does with the task: opening its state, processing, publishing, writing.
+        since_ms: When the step began.
     """
 
     task: str
     batch: int
     ranges: Mapping[str, Sequence[int]] = field(default_factory=dict)
     node: str = ""
+    step: str = _PROCESSING
+    since_ms: int = field(default=0, compare=False)
+
+    def doing(self, now_ms: int) -> str:
+        """Describe what it does now.
+
+        >>> CrashNote("0_3", 7, {}, "KSTREAM-MAPVALUES-0000000001", since_ms=1000).doing(95_000)
+        'task 0_3 is processing since 94 s, in KSTREAM-MAPVALUES-0000000001'
+        """
+        where = f", in {self.node}" if self.node else ""
+        return f"task {self.task} is {self.step} since {max(now_ms - self.since_ms, 0) / 1000:.0f} s{where}"
 
     def sentence(self, topology: Topology) -> str:
         """Describe what happened, and where."""
@@ -67,9 +83,14 @@ class CrashNotes(Sensor):
         self._facts: dict[str, Any] = {}
         self._file = -1
 
-    def begin(self, task: str, batch: int, ranges: Mapping[str, Sequence[int]]) -> None:
-        """Note that a task begins."""
-        self._facts = {"task": task, "batch": batch, "ranges": dict(ranges)}
+    def begin(self, task: str, batch: int, ranges: Mapping[str, Sequence[int]], step: str = _PROCESSING) -> None:
+        """Note that a task begins, with its first step."""
+        self._facts = {"task": task, "batch": batch, "ranges": dict(ranges), "step": step, "since_ms": unix_ms()}
+        self._write()
+
+    def step(self, step: str) -> None:
+        """Note the next step of the task."""
+        self._facts = {**self._facts, "step": step, "since_ms": unix_ms(), "node": ""}
         self._write()
 
     def end(self) -> None:
@@ -93,18 +114,36 @@ class CrashNotes(Sensor):
 
 
 def notes_of_dead_workers(root: str) -> list[CrashNote]:
-    """Return the notes of dead processes of this machine about unfinished tasks, and delete the notes."""
+    """Return the notes of dead processes of this machine about tasks in processing, and delete the notes."""
     found: list[CrashNote] = []
     with suppress(OSError):
-        for path in sorted((Path(root) / _FOLDER).iterdir()):
-            host, _, process = path.name.rpartition("-")
-            if host != socket.gethostname() or _is_alive(int(process)):
-                continue
-            line = path.read_bytes().partition(b"\n")[0]
-            path.unlink()
-            with suppress(ValueError, TypeError):
-                found += [CrashNote(**json.loads(line))] if line else []
-    return found
+        for path in _notes_here(root):
+            if not _is_alive(int(path.name.rpartition("-")[2])):
+                found += _read(path)
+                path.unlink()
+    return [note for note in found if note.step == _PROCESSING]
+
+
+def notes_of_workers(root: str) -> list[CrashNote]:
+    """Return the notes of processes of this machine that run a task, the longest step first."""
+    found: list[CrashNote] = []
+    with suppress(OSError):
+        for path in _notes_here(root):
+            if _is_alive(int(path.name.rpartition("-")[2])):
+                found += _read(path)
+    return sorted(found, key=lambda note: note.since_ms)
+
+
+def _notes_here(root: str) -> list[Path]:
+    own = socket.gethostname()
+    return [path for path in sorted((Path(root) / _FOLDER).iterdir()) if path.name.rpartition("-")[0] == own]
+
+
+def _read(path: Path) -> list[CrashNote]:
+    line = path.read_bytes().partition(b"\n")[0]
+    with suppress(ValueError, TypeError):
+        return [CrashNote(**json.loads(line))] if line else []
+    return []
 
 
 def functions_of(topology: Topology, name: str) -> list[str]:

@@ -73,9 +73,18 @@ class _Attempt:
         self._metrics: dict[str, Any] = {"began_ms": unix_ms()}
         self._seconds: dict[str, float] = {}
         self._counting = _counting(work.job.config["metrics.recording.level"])
+        self._notes = _crash_notes(work.job.replica_root)
         self._counting.take()  # what a batch that failed has left
 
     def run(self) -> tuple[list[HandedRows], Envelope]:
+        work = self._work
+        self._notes.begin(work.run.task_id, work.batch, work.ranges, "opening its state")
+        try:
+            return self._run()
+        finally:
+            self._notes.end()
+
+    def _run(self) -> tuple[list[HandedRows], Envelope]:
         work, job = self._work, self._job
         work.reach(0)
         # Without state and internal rows the transaction alone is atomic: there is nothing that a segment could add.
@@ -84,6 +93,7 @@ class _Attempt:
             ends = work.facts.global_ends or None
             self._metrics["dropped_globally"] = global_stores(job, self._log).move_to(ends)
         outputs, changes = self._through_segment() if needs_segment else self._directly()
+        self._notes.step("writing its outputs")
         started = time.perf_counter()
         write_outputs(work, outputs, changes, self._log, always=not needs_segment)
         work.reach(3)
@@ -190,6 +200,7 @@ class _Attempt:
     def _process(self, task: OpenTask, state: Any) -> TaskOutput:
         """Read the input and run the task on it; ``state`` is the state at the begin of the batch."""
         work, job = self._work, self._job
+        self._notes.step("reading its input")
         started = time.perf_counter()
         lost: dict[str, int] = {}
         records = topic_batches(work.inbox, self._log, work.batch, None if job.reading.loss_fails else lost)
@@ -201,7 +212,7 @@ class _Attempt:
         started = self._mark("read", started)
 
         shared = global_stores(job, self._log).views if job.plan.global_topics else None
-        notes, counting = _crash_notes(job.replica_root), self._counting
+        notes, counting = self._notes, self._counting
 
         def make() -> StreamTask:
             return StreamTask(
@@ -212,13 +223,11 @@ class _Attempt:
                 Surroundings(SensorGroup((notes, counting)), global_stores=shared),
             )
 
-        notes.begin(work.run.task_id, work.batch, work.ranges)
-        try:
-            stream_task = task.stream_task(make, shared)
-            held = work.run.phase in work.sub.held
-            output = stream_task.process(records, unix_ms(), hold_punctuation=held)
-        finally:
-            notes.end()
+        notes.step("processing")
+        stream_task = task.stream_task(make, shared)
+        held = work.run.phase in work.sub.held
+        output = stream_task.process(records, unix_ms(), hold_punctuation=held)
+        notes.step("publishing its state")
         self._mark("process", started)
         self._metrics |= output.metrics
         self._metrics["dropped"] += self._metrics.pop("dropped_globally", 0)

@@ -20,6 +20,7 @@ __all__ = [
     "errors",
     "line_of",
     "node",
+    "restores",
     "stores",
     "tasks",
     "top",
@@ -176,6 +177,14 @@ def top(visit: Visit) -> Any:
 def tasks(visit: Visit) -> Any:
     """Return the newest report of each task."""
     return _chosen(visit).picture().newest_tasks()
+
+
+def restores(visit: Visit) -> Any:
+    """Return the restores that are under way, with their rate and the time that is left."""
+    return [
+        {**each.document(), "per_second": each.per_second, "remaining_seconds": each.remaining_seconds}
+        for each in _chosen(visit).picture().restores
+    ]
 
 
 def node(visit: Visit) -> Any:

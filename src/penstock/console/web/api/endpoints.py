@@ -43,6 +43,7 @@ _READS: tuple[tuple[str, Read], ...] = (
     ("/apps/{app}/batches/{number}", applications.batch),
     ("/apps/{app}/top", applications.top),
     ("/apps/{app}/tasks", applications.tasks),
+    ("/apps/{app}/restores", applications.restores),
     ("/apps/{app}/nodes/{node:path}", applications.node),
     ("/apps/{app}/errors", applications.errors),
     ("/apps/{app}/stores", applications.stores),
