@@ -60,11 +60,15 @@ def _own_state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _columns_for_small_batches() -> Iterator[None]:
     """Batches of more than 8 rows go by column in this process: most tests have few rows, which would go one by one."""
     from penstock.runtime import sinks, source_reader
+    from penstock.runtime.aggregate import operators
     from penstock.runtime.suppress import operator
+    from penstock.serde import numbers
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (sinks, source_reader, operator):
             patch.setattr(module, "FEW", 8)
+        patch.setattr(operators, "FEW", 2)
+        patch.setattr(numbers, "_FEW", 8)
         yield
 
 

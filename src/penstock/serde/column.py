@@ -29,27 +29,29 @@ class Column:
     Subclasses (windowed keys) keep other forms and override the conversions.
     """
 
-    __slots__ = ("_items", "_series", "is_loose", "is_padded")
+    __slots__ = ("_dtype", "_items", "_series", "is_loose", "is_padded")
 
     def __init__(
         self,
         items: list[Any] | None,
         series: pl.Series | None,
         *,
+        dtype: Any = None,
         is_loose: bool | None = None,
         is_padded: bool = False,
     ) -> None:
         self._items = items
         self._series = series
+        self._dtype = dtype  # of the series, where the objects alone do not say it
         # Made of Python objects: which fields its struct type has is a matter of the values that happen to be there.
-        self.is_loose = series is None if is_loose is None else is_loose
+        self.is_loose = series is None and dtype is None if is_loose is None else is_loose
         # The series has nulls where the objects have no such field; then the objects are written.
         self.is_padded = is_padded
 
     @classmethod
-    def of_items(cls, items: list[Any]) -> Column:
-        """Make a column of Python values."""
-        return Column(items, None)
+    def of_items(cls, items: list[Any], dtype: Any = None) -> Column:
+        """Make a column of Python values; with a Polars type, they are values of it, or null."""
+        return Column(items, None, dtype=dtype)
 
     @classmethod
     def of_series(cls, series: pl.Series) -> Column:
@@ -77,6 +79,8 @@ class Column:
 
     def series(self) -> pl.Series:
         """Return the values as a Polars series; raise SerializationError for objects that have no column type."""
+        if self._series is None and self._dtype is not None:
+            self._series = pl.Series("", self._items, self._dtype)
         if self._series is None:
             try:
                 self._series, self.is_padded = series_of_items(self.items())
@@ -99,7 +103,7 @@ class Column:
             return self
         items = None if self._items is None else [self._items[i] for i in index.tolist()]
         series = None if self._series is None else self._series[index]  # not gather(): that is a query
-        return Column(items, series, is_loose=self.is_loose, is_padded=self.is_padded)
+        return Column(items, series, dtype=self._dtype, is_loose=self.is_loose, is_padded=self.is_padded)
 
     def take_or_null(self, index: NDArray[np.int64]) -> Column:
         """Return the values at these positions; null where the position is negative."""

@@ -18,6 +18,7 @@ from penstock.serde.rowwise import BaseSerde
 
 __all__ = ["BooleanSerde", "NumberSerde", "TextLongSerde"]
 
+_FEW = 64  # values; for more, setting up columns pays
 # name -> struct code, numpy big-endian type, Polars type
 _KINDS: dict[str, tuple[str, str, Any]] = {
     "short": (">h", ">i2", pl.Int16),
@@ -67,6 +68,8 @@ class NumberSerde(BaseSerde):
         return self._struct.unpack(data)[0]
 
     def encode(self, column: Column) -> pa.Array:
+        if len(column) <= _FEW and not column.is_columnar:
+            return super().encode(column)
         series = self._series(column)
         if series is None:
             return super().encode(column)
@@ -98,6 +101,8 @@ class NumberSerde(BaseSerde):
             return None
 
     def decode(self, data: pa.Array) -> Column:
+        if len(data) <= _FEW:
+            return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()), self._dtype)
         matrix, valid, bad = fixed_width(data, self.width)
         if matrix is None:
             self._bad_row(data, bad)
