@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
+from penstock.log.base import TopicPartition
 from penstock.state.restores import Restore
 
 from .recorded import PROGRESS, records
@@ -168,6 +169,24 @@ def test_the_lag_of_a_group_is_shown_in_records_and_seconds(look: Callable[..., 
     text = look("/groups/os-check").page.locator("main").inner_text()
     assert "60" in text
     assert "RUNNING" not in text
+
+
+def test_the_list_of_groups_says_how_old_a_lag_is_and_whether_it_grows(look: Callable[..., Any], console: Any) -> None:
+    page, log, place = look("/groups").page, console.data.log, TopicPartition("orders", 0)
+    row = page.locator("#groups tr[data-key=audit]")
+    try:
+        for committed in (50, 40, 30, 20, 10):
+            log.commit_offsets("audit", {place: committed})
+            page.wait_for_function(
+                "n => document.querySelector('#groups tr[data-key=audit]').cells[4].textContent === n",
+                arg=f"{180 - committed}",
+            )
+            if "grows" in row.inner_text():
+                break
+        assert "grows" in row.inner_text()
+        assert "min" in row.locator("td").nth(5).inner_text()
+    finally:
+        log.commit_offsets("audit", {place: 60})
 
 
 def test_restores_are_shown_while_they_go_on_and_go_when_they_are_done(look: Callable[..., Any], console: Any) -> None:

@@ -9,21 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from penstock.console.batch_line import UNKNOWN, BatchLine
+from penstock.console.trend import Trend, trend_of
 from penstock.state.restores import Restore
 
-__all__ = ["PartitionBehind", "Picture", "Trend"]
+__all__ = ["PartitionBehind", "Picture"]
 
-_TREND_MS = 60_000
 _RECENT = 60
-_STEADY = 0.01  # of the lag a minute: less is no trend
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """How a lag moves: records a second, and a word for it: grows, falls, steady, unknown."""
-
-    per_second: float
-    word: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,22 +145,12 @@ class Picture:
     @cached_property
     def trend(self) -> Trend:
         """How the lag moves over the last minute of batches, by least squares."""
-        known = [line for line in self.lines if line.lag != UNKNOWN]
-        if not known:
-            return Trend(0.0, "unknown")
-        points = [(line.end_ms / 1000, line.lag) for line in known if line.end_ms > known[-1].end_ms - _TREND_MS]
-        slope = _slope(points)
-        most = max(lag for _, lag in points)
-        if len(points) < 3 or abs(slope) * 60 <= max(_STEADY * most, 1):
-            return Trend(slope, "steady")
-        return Trend(slope, "grows" if slope > 0 else "falls")
+        return trend_of([(line.end_ms / 1000, line.lag) for line in self.lines if line.lag != UNKNOWN])
 
     @property
     def caught_up_seconds(self) -> float | None:
         """The time until nothing waits, at the present trend; None if the lag does not fall."""
-        if not self.lag:
-            return 0.0
-        return self.lag / -self.trend.per_second if self.trend.word == "falls" else None
+        return self.trend.until_none(self.lag)
 
     @cached_property
     def shares(self) -> dict[str, float]:
@@ -204,11 +185,3 @@ class Picture:
         kept = self.get("tasks", [])
         found = [each for each in kept if number is None or each["batch"] == number]
         return found[-1] if found else None
-
-
-def _slope(points: Sequence[tuple[float, float]]) -> float:
-    if len(points) < 2:
-        return 0.0
-    mean_x, mean_y = statistics.fmean(x for x, _ in points), statistics.fmean(y for _, y in points)
-    width = sum((x - mean_x) ** 2 for x, _ in points)
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / width if width else 0.0

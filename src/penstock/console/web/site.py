@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.console.group_watch import GroupWatch
+
 if TYPE_CHECKING:
     from penstock.console.applications import Applications
     from penstock.console.sources import Connectors, Statements
@@ -43,6 +45,7 @@ class Site:
         root: The prefix of its addresses: empty, or ``/ui`` beside other servers at the same port.
         connectors: The connectors of a group of workers; None: no worker is known.
         statements: A server of SQL; None: none is known.
+        groups: The groups of the log, and how their lag has moved while somebody looked.
         is_stopping: Returns whether the server is to stop, so that streams must end.
     """
 
@@ -53,4 +56,5 @@ class Site:
     connectors: Connectors | None = None
     statements: Statements | None = None
     is_stopping: Callable[[], bool] = bool
+    groups: GroupWatch = field(default_factory=GroupWatch)
     identity: str = field(default_factory=lambda: secrets.token_hex(4))

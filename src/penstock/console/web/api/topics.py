@@ -12,9 +12,8 @@ from penstock.console.decoding import text_of
 from penstock.console.messages import MessageQuery, one_message, read_messages
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages import log_pages
-from penstock.console.web.pages.log_pages import log_of, place_of, start_of
+from penstock.console.web.pages.log_pages import group_rows, log_of, place_of, start_of
 from penstock.errors import PenstockError
-from penstock.groups.admin import GroupAdmin
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -141,9 +140,18 @@ def _gone(topic_name: str, partition: int, offset: int) -> NotThereError:
 
 
 def groups(visit: Visit) -> Any:
-    """List the groups with their state and lag."""
-    admin = GroupAdmin(log_of(visit))
-    return [{**asdict(each), "lag": sum(row.lag for row in admin.lag(each.group))} for each in admin.groups()[:200]]
+    """List the groups with their state, lag, how old it is, and how it moves."""
+    return [
+        {
+            **asdict(row.summary),
+            "lag": row.lag,
+            "behind_seconds": row.behind,
+            "trend": row.trend.word,
+            "per_second": row.trend.per_second,
+            "caught_up_seconds": row.caught_up_seconds,
+        }
+        for row in group_rows(visit)
+    ]
 
 
 def group(visit: Visit) -> Any:
@@ -154,6 +162,8 @@ def group(visit: Visit) -> Any:
         "group": described.group,
         "state": described.state,
         "lag": found["lag"],
+        "trend": found["trend"].word,
+        "per_second": found["trend"].per_second,
         "members": [
             {"member": each.member, "client": each.client, "host": each.host, "partitions": len(each.owned)}
             for each in described.members

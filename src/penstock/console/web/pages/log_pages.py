@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.clock import unix_ms
+from penstock.console.group_watch import GroupRow, waiting_of
 from penstock.console.messages import MessageQuery, one_message, read_messages
+from penstock.console.trend import Trend
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.durations import timestamp_ms
 from penstock.errors import LogError, PenstockError
@@ -18,11 +20,20 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
 __all__ = [
-    "group", "groups", "log_of", "message", "message_query", "place_of", "start_of", "topic", "topic_stamp", "topics",
-]  # fmt: skip
+    "group",
+    "group_rows",
+    "groups",
+    "log_of",
+    "message",
+    "message_query",
+    "place_of",
+    "start_of",
+    "topic",
+    "topic_stamp",
+    "topics",
+]
 
 _MOST_TOPICS = 2_000
-_MOST_GROUPS = 200
 
 
 def log_of(visit: Visit) -> TopicLog:
@@ -160,14 +171,21 @@ def message(visit: Visit) -> Mapping[str, Any]:
     return {"topic": query.topic, "found": found}
 
 
+def group_rows(visit: Visit) -> list[GroupRow]:
+    """Return all groups with their lag, how old it is, and how it moves."""
+    return visit.site.groups.rows(log_of(visit), lambda name: _trend_of_application(visit, name))
+
+
+def _trend_of_application(visit: Visit, name: str) -> Trend | None:
+    if name not in visit.site.applications.names():
+        return None
+    found = visit.site.applications.get(name).picture()
+    return found.trend if found.is_running and found.trend.word != "unknown" else None
+
+
 def groups(visit: Visit) -> Mapping[str, Any]:
     """Return all groups with their lag."""
-    admin = GroupAdmin(log_of(visit))
-    rows = []
-    for each in admin.groups()[:_MOST_GROUPS]:
-        lags = admin.lag(each.group)
-        rows.append({"summary": each, "lag": sum(row.lag for row in lags), "partitions": len(lags)})
-    return {"rows": rows}
+    return {"rows": group_rows(visit)}
 
 
 def group(visit: Visit) -> Mapping[str, Any]:
@@ -177,13 +195,7 @@ def group(visit: Visit) -> Mapping[str, Any]:
         found = GroupAdmin(log).describe(name)
     except LogError as error:
         raise NotThereError(error.message, hint=error.hint) from error
-    waiting = {
-        TopicPartition(row.topic, row.partition): row.committed or log.beginning_offset(row.topic, row.partition)
-        for row in found.partitions
-        if row.lag
-    }
-    now = unix_ms()
-    behind = seconds_behind(log, waiting, now)
+    behind = seconds_behind(log, waiting_of(log, found.partitions), unix_ms())
     rows = [
         {
             "row": row,
@@ -192,4 +204,6 @@ def group(visit: Visit) -> Mapping[str, Any]:
         }
         for row in found.partitions
     ]
-    return {"group": found, "rows": rows, "lag": sum(row.lag for row in found.partitions)}
+    lag = sum(row.lag for row in found.partitions)
+    trend = _trend_of_application(visit, name) or visit.site.groups.note(name, lag)
+    return {"group": found, "rows": rows, "lag": lag, "trend": trend}

@@ -1,0 +1,143 @@
+"""The groups of a log with their lag, how old it is, and how it moves, for all who look at them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.clock import unix_ms
+from penstock.console.trend import Trend, trend_of
+from penstock.groups.admin import GroupAdmin, GroupSummary
+from penstock.groups.lag import PartitionLag, seconds_behind
+from penstock.log.base import TopicPartition
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+
+__all__ = ["GroupRow", "GroupWatch", "waiting_of"]
+
+_MOST_GROUPS = 200
+_LOOK_S = 2.0  # looks of several browsers are one
+_AGES_S = 5.0
+_AGES_BUDGET_S = 1.0  # for reading the oldest waiting records of all groups
+_KEPT_S = 600.0
+_SAMPLES = 300
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group as the list shows it.
+
+    Attributes:
+        summary: Its name, state and members.
+        lag: Records that wait in all partitions.
+        partitions: The number of partitions that it has offsets of.
+        behind: The age in seconds of the oldest record that waits; None while unknown.
+        trend: How the lag moves.
+    """
+
+    summary: GroupSummary
+    lag: int
+    partitions: int
+    behind: float | None
+    trend: Trend
+
+    @property
+    def caught_up_seconds(self) -> float | None:
+        """The time until nothing waits, at the present trend; None if the lag does not fall."""
+        return self.trend.until_none(self.lag)
+
+
+@dataclass(slots=True)
+class _Known:
+    samples: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
+    behind: float | None = None
+    looked: float = float("-inf")
+
+
+class GroupWatch:
+    """Looks at the groups while somebody asks, and remembers their lag for ten minutes.
+
+    The lag of an application's own group is in its history, and is known at the first look; that of other groups moves
+    only between two looks, so the trend of the first one is unknown.
+
+    Args:
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._rows: list[GroupRow] = []
+        self._looked = float("-inf")
+        self._lock = threading.Lock()
+
+    def rows(self, log: TopicLog, application_trend: Callable[[str], Trend | None]) -> list[GroupRow]:
+        """Return the groups, as of the last two seconds.
+
+        Args:
+            log: The log.
+            application_trend: Returns the trend of an application's lag; None: it has no history.
+        """
+        with self._lock:
+            now = self._clock()
+            if now - self._looked >= _LOOK_S:
+                self._rows = self._look(log, application_trend, now)
+                self._looked = self._clock()
+            return list(self._rows)
+
+    def trend(self, group: str) -> Trend:
+        """Return how the lag of a group has moved in earlier looks."""
+        with self._lock:
+            known = self._known.get(group)
+            return trend_of([] if known is None else list(known.samples))
+
+    def note(self, group: str, lag: int) -> Trend:
+        """Note the lag of a group that somebody looks at; return how it moves."""
+        with self._lock:
+            return self._noted(group, lag, self._clock())
+
+    def _noted(self, group: str, lag: int, now: float) -> Trend:
+        known = self._known.setdefault(group, _Known())
+        if not known.samples or now - known.samples[-1][0] >= _LOOK_S / 2:
+            known.samples.append((now, lag))
+        while known.samples[0][0] < now - _KEPT_S:
+            known.samples.popleft()
+        return trend_of(list(known.samples))
+
+    def _look(self, log: TopicLog, application_trend: Callable[[str], Trend | None], now: float) -> list[GroupRow]:
+        admin = GroupAdmin(log)
+        summaries = admin.groups()[:_MOST_GROUPS]
+        names = {each.group for each in summaries}
+        self._known = {name: known for name, known in self._known.items() if name in names}
+        deadline, rows = now + _AGES_BUDGET_S, []
+        for each in summaries:
+            lags = admin.lag(each.group)
+            total = sum(row.lag for row in lags)
+            seen = self._noted(each.group, total, now)
+            behind = self._behind(log, self._known[each.group], lags, deadline)
+            rows.append(GroupRow(each, total, len(lags), behind, application_trend(each.group) or seen))
+        return rows
+
+    def _behind(self, log: TopicLog, known: _Known, lags: Sequence[PartitionLag], deadline: float) -> float | None:
+        waiting = waiting_of(log, lags)
+        if not waiting:
+            return 0.0
+        now = self._clock()
+        if now - known.looked >= _AGES_S and now < deadline:
+            known.looked = now
+            known.behind = max(seconds_behind(log, waiting, unix_ms()).values(), default=None)
+        return known.behind
+
+
+def waiting_of(log: TopicLog, lags: Sequence[PartitionLag]) -> dict[TopicPartition, int]:
+    """Return the partitions with lag, and the offset of the next record of each."""
+    return {
+        TopicPartition(row.topic, row.partition): row.committed or log.beginning_offset(row.topic, row.partition)
+        for row in lags
+        if row.lag
+    }
