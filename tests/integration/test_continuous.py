@@ -158,6 +158,10 @@ def test_fewer_threads_than_slots(embedded: Place) -> None:
     assert metrics.total("records-consumed-total", topic=source) == 40
     assert metrics.total("process-total", group="stream-task-metrics") == 80  # each word is read twice
     assert metrics.total("store-written-rows-total") >= 5  # words
+    assert metrics.total("store-rows") == 5
+    assert metrics.total("store-bytes") >= 4096
+    assert metrics.total("store-calls-total", call="put") >= 5
+    assert metrics.total("node-rows-in-total") >= 80
     assert metrics.total("put-rate") > 0
     assert metrics.total("position", topic=source) == 40
     assert metrics.value("task-created-total") == 8

@@ -245,6 +245,8 @@ def test_metrics_of_an_application_are_those_of_its_topics(bench: Bench) -> None
     assert metrics.value("state", group="stream-metrics") == "NOT_RUNNING"
     assert metrics.total("put-rate") > 0
     assert metrics.total("store-written-rows-total") == 5  # of each word, by one task of the count
+    assert metrics.total("store-calls-total", call="put") == 5
+    assert metrics.find("store-bytes")
     assert metrics.total("node-rows-in-total", processor_node_id="KSTREAM-SOURCE-0000000000") == 0  # it is no operator
     assert metrics.value("lag-records", topic="words", partition="1") == 0
     assert metrics.total("records-lead", topic="words") == 200

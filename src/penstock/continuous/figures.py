@@ -26,6 +26,7 @@ class TaskFigures:
         stream_time_ms: The largest timestamp that it has seen; -1 before the first record.
         buffered: The number of records that are fetched and not yet processed.
         entries: The rows of each of its stores as of the last commit.
+        store_bytes: The bytes on disk of each of its stores as of the last commit.
     """
 
     task: str
@@ -35,13 +36,14 @@ class TaskFigures:
     stream_time_ms: int
     buffered: int
     entries: Mapping[str, int] = field(default_factory=dict)
+    store_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: ActiveTask) -> TaskFigures:
         """Return the present figures of a task."""
         buffered = task.buffers.records
         counts = (task.records_in, task.records_out, task.dropped_records, task.stream_time_ms, buffered)
-        return cls(str(task.id), *counts, task.replica.entries())
+        return cls(str(task.id), *counts, task.replica.entries(), task.replica.store_bytes())
 
 
 @dataclass(frozen=True, slots=True)

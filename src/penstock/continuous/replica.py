@@ -18,6 +18,7 @@ from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
 from penstock.state.overlay import BatchState
 from penstock.state.segments import NO_BATCH
+from penstock.state.stored_bytes import stored_bytes
 from penstock.state.views.frames import to_bytes_list
 
 if TYPE_CHECKING:
@@ -146,6 +147,10 @@ class TaskReplica:
     def entries(self) -> dict[str, int]:
         """Return how many rows each store has, as of the last commit."""
         return {store: len(overlay.base) for store, overlay in self.state.maps.items()}
+
+    def store_bytes(self) -> dict[str, int]:
+        """Return the bytes on disk of each store, as of the last commit; those in memory are left out."""
+        return stored_bytes(self.state.maps)
 
     def following(self) -> dict[TopicPartition, int]:
         """Return the offset after the last record that each store holds of its topic, also before `restore`."""

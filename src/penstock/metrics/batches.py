@@ -34,7 +34,7 @@ class BatchRecord:
         drops: (node, reason) -> dropped records, as far as operators say why.
         lags: The lag of each partition, as of the last look.
         tasks: For each task that ran: ``task``, ``seconds`` by step, ``began_ms``, ``records_in``, ``records_out``,
-            ``dropped``; of stream threads ``thread``.
+            ``dropped``; of stream threads ``thread``, and ``busy_s``, the seconds of the task's own processing.
         lost: ``<topic>-<partition>`` -> offsets that retention removed before they were read.
     """
 
@@ -115,7 +115,8 @@ def skew_of(tasks: Iterable[Mapping[str, Any]]) -> float:
     """Return how many times longer the slowest task of a batch took than the median one of its sub-topology.
 
     Args:
-        tasks: The reports of the tasks: ``task``, and ``seconds`` by step, of which waiting (``poll``) does not count.
+        tasks: The reports of the tasks: ``task``, and ``seconds`` by step, of which waiting (``poll``) does not count;
+            of stream threads ``busy_s``, the seconds of the task's own processing.
 
     Returns:
         The largest ratio of the sub-topologies; 1 if a task has no other beside it, or all are too short to differ.
@@ -127,8 +128,10 @@ def skew_of(tasks: Iterable[Mapping[str, Any]]) -> float:
     """
     times: dict[str, list[float]] = {}
     for task in tasks:
-        if seconds := task.get("seconds"):
-            busy = sum(time for step, time in seconds.items() if step != "poll")
+        busy = task.get("busy_s")
+        if busy is None:
+            busy = sum(time for step, time in task.get("seconds", {}).items() if step != "poll")
+        if busy:
             times.setdefault(task["task"].partition("_")[0], []).append(busy)
     ratios = [max(each) / max(median(each), 1e-9) for each in times.values() if len(each) > 1 and max(each) >= _SMALL_S]
     return max([1.0, *ratios])

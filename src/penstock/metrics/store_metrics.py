@@ -59,6 +59,8 @@ class StoreMetrics:
         wanted = [name for name in names if (name not in ("get", "range")) == self._has_windows or name in _COMMON]
         self._calls = {name: registry.meter(CALLS[name], self._tags) for name in wanted}
         self._totals = [0.0, 0.0, 0.0]  # rows, bytes, flushes
+        self._called: dict[str, float] = {}
+        self._bytes: int | None = None
 
     def record_entries(self, entries: int) -> None:
         """Note how many rows the store has."""
@@ -68,10 +70,22 @@ class StoreMetrics:
         if self._buffered is not None:
             self._buffered.record(entries)
 
+    def record_bytes(self, size: int) -> None:
+        """Note how many bytes the store takes on disk."""
+        if self._bytes is None:
+            name = MetricName.of("store-bytes", OWN, self._own, "Bytes of the store on disk before the newest batch.")
+            self._registry.gauge(name, lambda: self._bytes or 0)
+        self._bytes = size
+
     def record_call(self, call: str, keys: float, seconds: float) -> None:
         """Add the calls of a batch: their keys, and their time."""
         if self._has_windows and call in ("get", "range"):
             call = "fetch"
+        if call not in self._called:
+            words = "Keys that were looked up, written or deleted, or scans, since the start."
+            name = MetricName.of("store-calls-total", OWN, {**self._own, "call": call}, words)
+            self._registry.gauge(name, partial(self._called.__getitem__, call))
+        self._called[call] = self._called.get(call, 0.0) + keys
         _many(self._calls.get(call), keys, seconds)
 
     def record_flush(self, rows: float, size: float, seconds: float) -> None:

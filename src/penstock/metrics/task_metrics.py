@@ -151,11 +151,14 @@ class TaskMetrics:
         if self._active is not None:
             self._active.record(share)
 
-    def record_entries(self, entries: Mapping[str, int]) -> None:
-        """Note how many rows each store has."""
+    def record_sizes(self, entries: Mapping[str, int], sizes: Mapping[str, int]) -> None:
+        """Note how many rows each store has, and how many bytes on disk."""
         for store, rows in entries.items():
             if store in self._stores:
                 self._stores[store].record_entries(rows)
+        for store, size in sizes.items():
+            if store in self._stores:
+                self._stores[store].record_bytes(size)
 
     def record_restored_rows(self, rows: int) -> None:
         """Add changes that were applied to the task's replica."""
@@ -167,6 +170,11 @@ class TaskMetrics:
         for store in self._stores.values():
             store.record_restore(seconds)
 
+    def record_restored_store(self, store: str, seconds: float) -> None:
+        """Add a catch-up of one store of the task."""
+        if store in self._stores:
+            self._stores[store].record_restore(seconds)
+
     def _drop(self, at: tuple[str, str], count: int) -> None:
         if at not in self._reasons:
             tags = {"task-id": self._task.task_id, "processor-node-id": at[0], "reason": at[1]}
@@ -175,7 +183,7 @@ class TaskMetrics:
         self._reasons[at] = self._reasons.get(at, 0) + count
 
     def _work(self, node: str, numbers: Sequence[float]) -> None:
-        """Add the rows and the time of a node that has run by column."""
+        """Add the rows and the time of a node."""
         if node not in self._nodes:
             self._nodes[node] = [0.0, 0.0, 0.0]
             tags = {"task-id": self._task.task_id, "processor-node-id": node}

@@ -7,6 +7,7 @@ tables.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from penstock.runtime.rows import Rows
 from penstock.runtime.serde_errors import naming_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from penstock.api.processing.processor import Record
     from penstock.runtime.context import TaskContext
@@ -52,6 +53,8 @@ class DepthFirst:
         self._flushes: dict[int, list[tuple[str, Rows]]] = {}  # by the number of the store
         self._processors: dict[str, ProcessOperator] = {}
         self._timed: dict[str, Operator] = {}
+        self._work: dict[str, list[float]] = {}  # node -> rows in, rows out, its own seconds; of this batch
+        self._below_s = 0.0  # of the running processor's time, what the nodes took that it forwarded to
         for name, operator in operators.items():
             if isinstance(operator, ProcessOperator):
                 self._processors[name] = operator
@@ -67,10 +70,12 @@ class DepthFirst:
         finally:
             for processor in self._processors.values():
                 processor.dispatch = None
+        for name, (rows_in, rows_out, seconds) in self._work.items():
+            self._context.sensor.on_node(self._context.task_id, name, int(rows_in), int(rows_out), seconds)
 
     def _run(self, sources: list[tuple[str, Rows]]) -> None:
         context = self._context
-        self._step = 0
+        self._step, self._work = 0, {}
         rows_of: list[tuple[str, Rows, int]] = [("", Rows.empty(), 0)] * context.input.length
         for source, rows in sources:
             for row, position in enumerate(rows.place.inputs.tolist()):
@@ -97,10 +102,31 @@ class DepthFirst:
                 self._send_each(name, None, rows)
 
     def _punctuate_at(self, now_ms: int) -> Callable[[Schedule], None]:
-        return lambda schedule: self._processors[schedule.node].run(schedule, now_ms, self._position)
+        return lambda schedule: self._of_processor(
+            schedule.node, lambda processor: processor.run(schedule, now_ms, self._position)
+        )
 
     def _forward(self, node: str, child: str | None, record: Record[Any, Any]) -> None:
+        began, before = time.perf_counter(), self._below_s
         self._send(node, child, single_row(Place((self._position,), 1), record, self._processors[node].origin))
+        self._below_s = before + time.perf_counter() - began
+        self._worked(node, 0, 1, 0.0)
+
+    def _of_processor(self, node: str, call: Callable[[ProcessOperator], None], rows: int = 0) -> None:
+        """Call a processor, and count its own time, without that of the nodes that it forwards to."""
+        began, outside = time.perf_counter(), self._below_s
+        self._below_s = 0.0
+        call(self._processors[node])
+        self._worked(node, rows, 0, time.perf_counter() - began - self._below_s)
+        self._below_s = outside
+
+    def _worked(self, node: str, rows_in: int, rows_out: int, seconds: float) -> None:
+        work = self._work.get(node)
+        if work is None:
+            work = self._work[node] = [0, 0, 0.0]
+        work[0] += rows_in
+        work[1] += rows_out
+        work[2] += seconds
 
     def _send(self, node: str, wanted: str | None, rows: Rows) -> None:
         """Send one row to the children, each of which is done with it before the next one gets it."""
@@ -120,18 +146,28 @@ class DepthFirst:
         if not self._children[name]:
             self._context.sensor.on_completed(self._context.task_id, name, rows.timestamps)
         if isinstance(operator, ProcessOperator):
-            operator.process_directly(rows)
+            self._of_processor(name, lambda processor: processor.process_directly(rows), len(rows))
             return
         if name in self._missing.nodes:
             self._missing.look(name, rows)
+        began = time.perf_counter()
         with naming_stores(self._context.topology, name, self._context.task_id):
             result = operator.process(rows, parent)
-        for wanted, out in [(None, result)] if isinstance(result, Rows) else result:
+        self._worked(name, len(rows), 0, time.perf_counter() - began)
+        for wanted, out in self._counted(name, [(None, result)] if isinstance(result, Rows) else result):
             flush = out.place.flush
             if flush is None:
                 self._send_each(name, wanted, out)
             else:
                 self._flushes.setdefault(flush, []).append((name, out))
+
+    def _counted(self, name: str, outputs: Iterable[tuple[str | None, Rows]]) -> Iterator[tuple[str | None, Rows]]:
+        """Yield outputs, each of which the operator may compute after the one before has been sent on."""
+        began = time.perf_counter()
+        for wanted, out in outputs:
+            self._worked(name, 0, len(out), time.perf_counter() - began)
+            yield wanted, out
+            began = time.perf_counter()
 
     def _send_each(self, name: str, wanted: str | None, rows: Rows) -> None:
         if len(rows) == 1:

@@ -85,7 +85,7 @@ class TaskCounts:
         e2e_latency_ms: Source or last node -> age of records when it was done with them.
         reasons: (node, reason) -> dropped records.
         reported: Function or column -> errors that were reported and not raised.
-        nodes: Node -> rows in, rows out, seconds; of nodes that run by column.
+        nodes: Operator -> rows in, rows out, its own seconds.
         stores: (store, call such as ``get``) -> its keys and seconds; of `FLUSH` flushes, rows, bytes, seconds.
     """
 

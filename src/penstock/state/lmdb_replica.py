@@ -289,6 +289,12 @@ class ReplicaMap:
     def __len__(self) -> int:
         return int(self._transaction.stat(self._database)["entries"])
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the pages that hold its rows."""
+        found = self._transaction.stat(self._database)
+        return int(found["psize"] * sum(found[pages] for pages in ("branch_pages", "leaf_pages", "overflow_pages")))
+
     def get(self, key: bytes) -> bytes | None:
         stored = fold(key)
         value = self._get(stored, None, self._database)

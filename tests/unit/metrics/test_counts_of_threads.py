@@ -8,6 +8,7 @@ from penstock.continuous.thread_counts import ThreadCounts
 from penstock.runtime.task_counts import Spread, TaskCounts
 from penstock.spark.continuous.figures import ProgressCounter
 from penstock.spark.continuous.thread_state import ThreadState
+from penstock.spark.driver.batch_records import batch_record
 
 
 def run(counts, records, seconds):
@@ -22,11 +23,12 @@ def reported(counts):
     return json.loads(json.dumps(counts.note()))
 
 
-def thread(counts, records, dropped):
-    task = {"task": "0_0", "records_in": records, "records_out": 0, "dropped": dropped, "stream_time_ms": 0}
+def thread(counts, records, dropped, tasks=("0_0",), **more):
+    task = {"records_in": records, "records_out": 0, "dropped": dropped, "stream_time_ms": 0}
+    sizes = {"entries": {"store": 3}, "store_bytes": {"store": 4096}}
     return ThreadState("here", 1, 0.0, report={
-        "tasks": [{**task, "entries": {"store": 3}}], "counts": reported(counts), "seconds": {"process": 1.0},
-        "commits": 1, "positions": {}, "ends": {}, "began_ms": 0, "committed_ms": 0,
+        "tasks": [{**task, **sizes, "task": each} for each in tasks], "counts": reported(counts),
+        "seconds": {"process": 1.0}, "commits": 1, "positions": {}, "ends": {}, "began_ms": 0, "committed_ms": 0, **more,
     })  # fmt: skip
 
 
@@ -46,6 +48,7 @@ def test_a_report_that_is_lost_loses_no_count():
     assert new.stores == {("store", "get"): [15, 1.0]}
     assert new.e2e_latency_ms["sink"].count == 15
     assert task["entries"] == {"store": 3}
+    assert task["store_bytes"] == {"store": 4096}
     assert "opened" not in task
 
 
@@ -67,6 +70,58 @@ def test_a_task_that_comes_back_to_its_thread_counts_on():
     run(counts, 2, 0.1)  # the task was away: its own numbers begin at 0
     progress = driver.progress(0, {"t": thread(counts, 2, 0)})
     assert progress.records_in == 2
+
+
+def test_tasks_of_a_thread_report_their_own_time_and_so_the_skew():
+    counts, driver = ThreadCounts("INFO"), ProgressCounter()
+    for task, seconds in (("0_0", 0.1), ("0_1", 0.1), ("0_2", 0.5)):
+        counts.sensor.on_batch_end(task, seconds, {"dropped": 0, "records_in": 1, "unread": 0})
+    progress = driver.progress(0, {"t": thread(counts, 1, 0, ("0_0", "0_1", "0_2", "0_3"))})
+    assert [task["busy_s"] for task in progress.tasks] == [0.1, 0.1, 0.5, 0]
+    assert batch_record(progress, 0, ()).skew == 5
+    again = driver.progress(0, {"t": thread(counts, 2, 0, ("0_0", "0_1", "0_2", "0_3"))})
+    assert [task["busy_s"] for task in again.tasks] == [0, 0, 0, 0]
+    assert batch_record(again, 0, ()).skew == 1
+
+
+def test_what_has_happened_before_the_first_record_is_reported_with_it():
+    counts, driver = ThreadCounts("INFO"), ProgressCounter()
+    asked = ["consumer", "fetch-ms", "", 3, 9.0, 2.0, 4.0]
+    idle = driver.progress(0, {"t": thread(counts, 0, 0, commits=0, clients=[asked])})
+    assert idle is None
+    (task,) = driver.progress(0, {"t": thread(counts, 1, 0, commits=0, clients=[asked])}).tasks
+    assert task["opened"] == 1
+    assert task["clients"] == [asked]
+    (later,) = driver.progress(0, {"t": thread(counts, 2, 0, commits=0, clients=[asked])}).tasks
+    assert later["clients"] == []
+
+
+def test_drops_of_global_tables_count_once():
+    counts, driver = ThreadCounts("INFO"), ProgressCounter()
+    assert driver.progress(0, {"t": thread(counts, 1, 0, dropped_globally=3)}).dropped == 3
+    assert driver.progress(0, {"t": thread(counts, 2, 1, dropped_globally=4)}).dropped == 2
+
+
+def test_a_restore_beside_the_loop_counts_once_its_task_runs():
+    counts, driver = ThreadCounts("INFO"), ProgressCounter()
+
+    def look(records, tasks, restored):
+        restore = {
+            "store": "store",
+            "partition": 1,
+            "offset": restored,
+            "end": 90,
+            "restored": restored,
+            "seconds": 2.5,
+        }
+        return driver.progress(0, {"t": thread(counts, records, 0, tasks, restores=[restore])}).tasks[-1]
+
+    assert "restored_rows" not in look(1, ("0_0",), 40)
+    assert "restored_rows" not in look(2, ("0_0",), 90)
+    runs = look(3, ("0_0", "0_1"), 90)
+    assert (runs["restored_rows"], runs["restored_stores"]) == (90, {"store": 2.5})
+    later = look(4, ("0_0", "0_1"), 90)
+    assert (later["restored_rows"], later.get("restored_stores")) == (0, None)
 
 
 def test_lateness_is_counted_from_debug_on():

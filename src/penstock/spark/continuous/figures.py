@@ -25,7 +25,8 @@ class ProgressCounter:
         self._seconds: dict[tuple[int, str], Mapping[str, float]] = {}
         self._commits: dict[tuple[int, str], int] = {}
         self._totals: dict[tuple[int, str, str], TaskCounts] = {}
-        self._restored: dict[tuple[int, str], dict[tuple[str, int], int]] = {}
+        self._restored: dict[tuple[int, str], dict[tuple[str, int], tuple[int, bool]]] = {}
+        self._dropped_globally: dict[tuple[int, str], int] = {}
         self._clients: dict[tuple[int, str], dict[tuple[Any, ...], Sequence[Any]]] = {}
 
     @property
@@ -40,6 +41,7 @@ class ProgressCounter:
             epoch: The number of the epoch.
             threads: Its threads.
         """
+        before = [dict(counted) for counted in self._counted()]
         tasks: list[dict[str, Any]] = []
         lag: dict[str, int] = {}
         seconds, moved = 0.0, False
@@ -61,8 +63,12 @@ class ProgressCounter:
                 tasks[-1] |= {each: report[each] for each in ("began_ms", "committed_ms")}
                 tasks[-1] |= {"restoring": sum(each["offset"] < each["end"] for each in report.get("restores", ()))}
                 tasks[-1] |= {"clients": self._of_clients((epoch, name), report.get("clients", ()))}
+                tasks[-1]["dropped"] += self._of_global_tables((epoch, name), report.get("dropped_globally", 0))
         sums = {ours: sum(task[ours] for task in tasks) for ours in _COUNTS.values()}
         if not (moved or any(sums.values())):
+            for counted, had in zip(self._counted(), before, strict=True):  # for the next look that has more to say
+                counted.clear()
+                counted.update(had)
             return None
         self._looks += 1
         return BatchProgress(
@@ -76,17 +82,33 @@ class ProgressCounter:
             seconds=seconds,
         )
 
+    def _counted(self) -> tuple[dict[Any, Any], ...]:
+        """Return what has been counted, of which reports have the differences."""
+        return self._counts, self._totals, self._restored, self._dropped_globally, self._clients
+
     def _note_restores(
         self, thread: tuple[int, str], restores: Sequence[Mapping[str, Any]], tasks: Sequence[dict[str, Any]]
     ) -> None:
-        """Add to each task the changes that were applied to its stores since the last look."""
+        """Add to each task the changes that were applied to its stores since the last look, and restores that ended."""
         before = self._restored.get(thread, {})
-        self._restored[thread] = {(each["store"], each["partition"]): each["restored"] for each in restores}
-        for (store, partition), rows in self._restored[thread].items():
-            had = before.get((store, partition), 0)
-            for task in tasks:
-                if store in task["entries"] and task["task"].endswith(f"_{partition}"):
-                    task["restored_rows"] = task.get("restored_rows", 0) + (rows - had if rows >= had else rows)
+        now: dict[tuple[str, int], tuple[int, bool]] = {}
+        for each in restores:
+            place, rows, is_done = (each["store"], each["partition"]), each["restored"], each["offset"] >= each["end"]
+            had, was_done = before.get(place, (0, False))
+            task = next((t for t in tasks if place[0] in t["entries"] and t["task"].endswith(f"_{place[1]}")), None)
+            if task is None:  # it is restored beside the loop, and counts once its task runs
+                now |= {place: before[place]} if place in before else {}
+                continue
+            now[place] = (rows, is_done)
+            task["restored_rows"] = task.get("restored_rows", 0) + (rows - had if rows >= had else rows)
+            if is_done and not (was_done and rows == had):
+                task.setdefault("restored_stores", {})[place[0]] = each["seconds"]
+        self._restored[thread] = now
+
+    def _of_global_tables(self, thread: tuple[int, str], dropped: int) -> int:
+        """Return how many records of global tables a thread has dropped since the last look."""
+        before, self._dropped_globally[thread] = self._dropped_globally.get(thread, 0), dropped
+        return dropped - before
 
     def _of_clients(self, at: tuple[int, str], counted: Sequence[Sequence[Any]]) -> list[list[Any]]:
         before = self._clients.get(at, {})
@@ -115,4 +137,5 @@ class ProgressCounter:
         new = totals.since(self._totals.get(key, TaskCounts()))
         self._totals[key] = totals
         shown = {"task": task["task"], "thread": thread, "stream_time_ms": task["stream_time_ms"], **opened, **counts}
-        return {**shown, "entries": task.get("entries", {}), "counts": new.document()}
+        sizes = {"entries": task.get("entries", {}), "store_bytes": task.get("store_bytes", {})}
+        return {**shown, **sizes, "busy_s": new.seconds.total, "counts": new.document()}

@@ -148,18 +148,20 @@ class AppMetrics:
         batch = batch_record(progress, at_ms, self._watch.lags())
         self.batches.add(batch)
         self._loop.record(batch)
-        processing = batch.steps.get("process", 0.0)
+        processing = sum(filter(None, map(_processing_s, progress.tasks)))
         for report in progress.tasks:
             task, counts = self._task(report["task"]), _counts_of(report)
             task.record(counts)
-            task.record_entries(report.get("entries", {}))
-            seconds = report.get("seconds", {})
-            if processing and "process" in seconds:
-                task.record_share(seconds["process"] / processing)
+            task.record_sizes(report.get("entries", {}), report.get("store_bytes", {}))
+            if processing and (own := _processing_s(report)) is not None:
+                task.record_share(own / processing)
             if "restored" in report:
-                task.record_restore(seconds.get("state", 0.0))
+                task.record_restore(report["seconds"].get("state", 0.0))
+            restored_stores = report.get("restored_stores", {})
+            for store, seconds in restored_stores.items():
+                task.record_restored_store(store, seconds)
             self._loop.record_punctuations(counts.punctuations)
-            self._loop.record_moves(report.get("opened", 0), "restored" in report)
+            self._loop.record_moves(report.get("opened", 0), len(restored_stores) or "restored" in report)
             task.record_restored_rows(report.get("restored_rows", 0))
         restoring = sum(report.get("restoring", int("restored" in report)) for report in progress.tasks)
         self._loop.record_restores(restoring, sum(report.get("restored_rows", 0) for report in progress.tasks))
@@ -277,6 +279,12 @@ def _number_of_thread_state(state: State) -> int:
 
 def _unknown() -> str:
     return "unknown"
+
+
+def _processing_s(task: Mapping[str, Any]) -> float | None:
+    """Return how long a task has processed; of a stream thread, whose tasks take turns, each reports its own time."""
+    found: float | None = task.get("busy_s", task.get("seconds", {}).get("process"))
+    return found
 
 
 def _counts_of(task: Mapping[str, Any]) -> TaskCounts:

@@ -60,4 +60,4 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
         "dropped": task.get("dropped", 0),
         "seconds": {step: round(time, 4) for step, time in task.get("seconds", {}).items()},
     }
-    return shown | {name: task[name] for name in ("began_ms", "level", "thread") if name in task}
+    return shown | {name: task[name] for name in ("began_ms", "level", "thread", "busy_s") if name in task}

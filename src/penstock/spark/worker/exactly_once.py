@@ -34,6 +34,7 @@ from penstock.spark.worker.task_input import topic_batches
 from penstock.spark.worker.writing import write_outputs
 from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.segments import NO_BATCH
+from penstock.state.stored_bytes import stored_bytes
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -174,6 +175,7 @@ class _Attempt:
         if task.is_new:
             self._metrics["opened"] = 1
         self._metrics["entries"] = {name: len(state.map(name)) for name in work.sub.stores}
+        self._metrics["store_bytes"] = stored_bytes(state.maps)
         output = self._process(task, state)
         work.reach(1)
         started = time.perf_counter()
