@@ -17,7 +17,10 @@ from confluent_kafka.admin import (
 )
 
 from brokers import running_broker
+from penstock.connect.connectors.mirror_source import MirrorSourceConnector
 from penstock.connect.mirror.maker import Mirror
+from penstock.connect.mirror.records import OffsetSync
+from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.log import open_log
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.batch_format import CODEC, HEADER
@@ -114,6 +117,76 @@ def test_batches_that_the_target_refuses_as_too_large_are_cut(servers):
         with Mirror(properties(servers, servers, "large", sync_topic_configs_enabled="false")) as mirror:
             assert mirror.run_once() == 2000
         assert rows(log, "a.large") == rows(log, "large")
+
+
+BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+
+
+def connector(servers, name, topic, **more):
+    return {
+        "name": name, "source.cluster.alias": "w", "target.cluster.alias": "e", "topics": topic,
+        "source.cluster.bootstrap.servers": servers, "target.cluster.bootstrap.servers": servers,
+        **{f"{role}.converter": BYTES for role in ("key", "value", "header")}, **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("crash", [None, Step.WRITTEN, Step.COMMITTED])
+def test_a_task_copies_batches_as_they_are_stored_and_once_whenever_it_crashes(servers, crash):
+    topic = f"task-{'none' if crash is None else crash.name.lower()}"
+    with open_log(servers) as log:
+        log.create_topic(topic)
+        for part in range(3):
+            produce(servers, topic, range(part * 500, part * 500 + 500), "lz4")
+        produce(servers, topic, range(1500, 1600), transaction=topic, abort=True)
+        driver = ConnectTestDriver(MirrorSourceConnector, connector(servers, topic, topic), log=log)
+        polled = driver.poll(crash=crash)
+        assert crash is not None or (len(polled), polled[1].key, polled[-1].source_offset) == (
+            1500,
+            b"k1",
+            {"offset": 1499},
+        )
+        driver.poll()
+        produce(servers, topic, range(1600, 1700))
+        driver.poll()
+        driver.poll()  # nothing is new
+        assert driver.offsets() == [({"cluster": "w", "partition": 0, "topic": topic}, {"offset": 1700})]
+        driver.stop()
+        assert rows(log, f"w.{topic}") == rows(log, topic)
+        copied = batches(log, f"w.{topic}")
+        assert copied == batches(log, topic)
+        assert [codec for codec, _, _ in copied] == [CODECS["lz4"]] * (len(copied) - 1) + [0]
+        syncs = [OffsetSync.read(row["key"], row["value"]) for row in rows(log, "mm2-offset-syncs.e.internal")]
+        known = [(each.upstream, each.downstream) for each in syncs if each.place.topic == topic]
+        assert (1700, log.end_offset(f"w.{topic}", 0) - 2) in known
+
+
+def test_a_task_with_a_transformation_copies_records(servers):
+    place = "org.apache.kafka.connect.transforms.RegexRouter"
+    route = {
+        "transforms": "r",
+        "transforms.r.type": place,
+        "transforms.r.regex": "w.(.*)",
+        "transforms.r.replacement": "x.$1",
+    }
+    with open_log(servers) as log:
+        log.create_topic("routed")
+        produce(servers, "routed", range(50))
+        driver = ConnectTestDriver(MirrorSourceConnector, connector(servers, "routed", "routed", **route), log=log)
+        driver.poll()
+        driver.stop()
+        assert rows(log, "x.routed") == rows(log, "routed")
+
+
+def test_batches_of_a_task_that_the_target_refuses_as_too_large_are_cut(servers):
+    with open_log(servers) as log:
+        log.create_topic("wide")
+        log.create_topic("w.wide", 1, {"max.message.bytes": "20000"})
+        produce(servers, "wide", range(2000))
+        config = connector(servers, "wide", "wide", **{"sync.topic.configs.enabled": "false"})
+        driver = ConnectTestDriver(MirrorSourceConnector, config, log=log)
+        driver.poll()
+        driver.stop()
+        assert rows(log, "w.wide") == rows(log, "wide")
 
 
 @pytest.mark.parametrize("kafka", ["source", "target"])

@@ -12,8 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.log.base import LogTransaction, TopicPartition
+from penstock.log.thread_clients import ThreadProducer
 
-__all__ = ["BatchLog", "BatchTransaction", "StoredBatch", "StoredRecords", "StoredStretch", "stretches_of"]
+__all__ = [
+    "BatchLog",
+    "BatchProducer",
+    "BatchTransaction",
+    "StoredBatch",
+    "StoredRecords",
+    "StoredStretch",
+    "stretches_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,15 @@ class BatchTransaction(LogTransaction, Protocol):
 
     def append_stored(self, topic: str, partition: int, records: StoredRecords) -> None:
         """Add record batches; their producers and offsets are replaced."""
+        ...
+
+
+@runtime_checkable
+class BatchProducer(ThreadProducer, Protocol):
+    """A `ThreadProducer` that takes record batches as they are, beside records as columns."""
+
+    def send_stored(self, place: TopicPartition, records: StoredRecords) -> None:
+        """Collect record batches for the next commit; their producers and offsets are replaced. Exactly once only."""
         ...
 
 

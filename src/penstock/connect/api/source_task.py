@@ -42,6 +42,7 @@ class SourceTaskContext(Protocol):
         settings: The task's config.
         offset_reader: The stored offsets.
         transaction_context: The ends of transactions, if the connector defines them.
+        copies: Whether bytes are written as they are: no transformation or converter asks for records.
     """
 
     @property
@@ -50,6 +51,8 @@ class SourceTaskContext(Protocol):
     def offset_reader(self) -> OffsetReader: ...
     @property
     def transaction_context(self) -> TransactionContext | None: ...
+    @property
+    def copies(self) -> bool: ...
 
 
 class SourceTask:

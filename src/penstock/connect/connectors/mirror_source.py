@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from penstock.connect.api import ExactlyOnce
 from penstock.connect.config import ConfigValue
 from penstock.connect.connectors.mirror_base import PACKAGE, ClusterLogs, MirrorConnector, MirrorTask, report_error
-from penstock.connect.data import BYTES, OPTIONAL_BYTES, SourceRecord
+from penstock.connect.data import BYTES, OPTIONAL_BYTES, RetriableError, SourceRecord
 from penstock.connect.data.headers import Header, Headers
+from penstock.connect.delivery.copied import CopiedBatch, Copy
 from penstock.connect.mirror.acls import AclSync
 from penstock.connect.mirror.connector_settings import SOURCE_CONFIG
 from penstock.connect.mirror.flows import Flow
-from penstock.connect.mirror.reading import SourceReader, source_partition
+from penstock.connect.mirror.reading import Piece, SourceReader, as_columns, source_partition
 from penstock.connect.mirror.remote_topics import RemoteTopics
 from penstock.connect.mirror.sync_writer import SyncWriter
+from penstock.errors import LogUnavailableError
 from penstock.log import Delivery
 from penstock.log.base import TopicPartition
+from penstock.log.stored import BatchLog
 
 __all__ = ["MirrorSourceConnector", "MirrorSourceTask"]
 
 PARTITIONS, INDEX = "task.assigned.partitions", "task.index"
 MOST = 2_000
+_MUCH_BYTES = 1 << 20  # after so many there will be more
 _SYNCS, _OF_SYNCS = "emit.offset-syncs.enabled", ("offset-syncs-client.", "offset-syncs.topic.")
 _UNCOMMITTED = (
     "MirrorSourceConnector can only provide exactly-once guarantees when its source consumer is configured with "
@@ -40,19 +45,51 @@ class MirrorSourceTask(MirrorTask):
         """Go to the stored offsets of the partitions."""
         self._flow, self._topics = flow, RemoteTopics(flow, logs.source, logs.target)
         self._syncs = SyncWriter(flow, logs.source, logs.target)
-        self._reader = SourceReader(logs.source)
+        self._reader, self._source = SourceReader(logs.source), logs.source
+        self._as_stored = isinstance(logs.source, BatchLog) and isinstance(logs.target, BatchLog)
         places = [_partition_of(text) for text in settings.get(PARTITIONS, "").split(",") if text]
         stored = self.context.offset_reader.offsets([source_partition(flow, place) for place in places])
         for place, offset in zip(places, stored, strict=True):
             self._reader.begin(place, offset)
 
-    def poll(self) -> list[SourceRecord] | None:
-        """The next records of each partition."""
+    def poll(self) -> Sequence[SourceRecord] | None:
+        """The next records of each partition: as the source has them, unless a transformation asks for records.
+
+        Raises:
+            RetriableError: The source does not answer.
+        """
+        try:
+            return self._copies() if self.context.copies else self._records()
+        except LogUnavailableError as error:
+            raise RetriableError(f"the source cluster {self._flow.source.alias} does not answer: {error}") from error
+
+    def _copies(self) -> CopiedBatch | None:
+        pieces = [piece for found in self._reader.pieces(as_stored=self._as_stored).values() for piece in found]
+        for piece in pieces:
+            self._reader.move(piece.place, piece.next_offset)
+        more = any(piece.records.nbytes >= _MUCH_BYTES for piece in pieces)
+        return CopiedBatch([self._copy(piece) for piece in pieces], more=more) if pieces else None
+
+    def _copy(self, piece: Piece) -> Copy:
+        place, partition = piece.place, source_partition(self._flow, piece.place)
+        return Copy(
+            place=self._topics.remote(place),
+            records=piece.records,
+            count=piece.count,
+            source_partition=partition,
+            source_offset={"offset": piece.last},
+            columns=lambda: as_columns(self._source, piece).records,
+            record=partial(self._record, place, partition),
+            written=partial(self._syncs.note_stretches, place, piece.stretches),
+        )
+
+    def _records(self) -> list[SourceRecord] | None:
         records: list[SourceRecord] = []
         for place in self._reader:
             fetched = self._reader.read(place, MOST)
             if fetched.records.num_rows:
-                records += [self._record(place, row) for row in fetched.records.to_pylist()]
+                partition = source_partition(self._flow, place)
+                records += [self._record(place, partition, row) for row in fetched.records.to_pylist()]
                 self._reader.move(place, fetched.next_offset)
         return records or None
 
@@ -67,7 +104,7 @@ class MirrorSourceTask(MirrorTask):
         """Write the offset syncs that are due."""
         self._syncs.flush()
 
-    def _record(self, place: TopicPartition, row: Mapping[str, Any]) -> SourceRecord:
+    def _record(self, place: TopicPartition, partition: Mapping[str, Any], row: Mapping[str, Any]) -> SourceRecord:
         remote, value = self._topics.remote(place), row["value"]
         headers = Headers(Header(each["key"], each["value"], OPTIONAL_BYTES) for each in row.get("headers") or ())
         return SourceRecord(
@@ -79,7 +116,7 @@ class MirrorSourceTask(MirrorTask):
             value_schema=OPTIONAL_BYTES if value is None else BYTES,
             timestamp=row["timestamp"],
             headers=headers,
-            source_partition=source_partition(self._flow, place),
+            source_partition=partition,
             source_offset={"offset": row["offset"]},
         )
 

@@ -39,6 +39,7 @@ class _Context:
     settings: Mapping[str, str]
     offset_reader: _ReadOnly
     transaction_context: TransactionContext | None = None
+    copies: bool = False
 
 
 class _ReadOnly:

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.connect.converters import Converter
 from penstock.connect.data import SourceBatch, SourceRecord
+from penstock.connect.delivery.copied import CopiedBatch, Copy
 from penstock.connect.delivery.errors import NOT_SENT
 from penstock.connect.delivery.pipeline import Pipeline
 from penstock.connect.plugins import Stage
@@ -50,6 +51,7 @@ class Converted:
     Attributes:
         records: The records, as the task made them, without those behind a failure.
         outgoing: What is to be written.
+        copies: What is to be written as another log has it.
         dropped: The rows of records of which nothing is written.
         topics: The topic of each record that is written, if there are several.
         skipped: How many of these have failed.
@@ -58,6 +60,7 @@ class Converted:
 
     records: Sequence[SourceRecord]
     outgoing: list[Outgoing] = field(default_factory=list)
+    copies: Sequence[Copy] = ()
     dropped: list[int] = field(default_factory=list)
     topics: list[str] = field(default_factory=list)
     skipped: int = 0
@@ -83,6 +86,8 @@ class SourceSteps:
 
     def convert(self, records: Sequence[SourceRecord]) -> Converted:
         """Convert the records of a poll; a failure that ends the task is in the result."""
+        if isinstance(records, CopiedBatch) and self._pipeline.copies:
+            return Converted(records, copies=records.copies)
         if not isinstance(records, SourceBatch):
             return self._rows(records, records, self._pipeline.chain.stages)
         batch, left = self._pipeline.columns(records)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from penstock.connect.converters import ByteArrayConverter
 from penstock.connect.data import ConnectRecord, SinkColumns, SourceBatch, SourceRecord
 from penstock.connect.delivery.conversion import Converters
 from penstock.connect.delivery.errors import ErrorHandler, Tolerance
@@ -53,6 +54,12 @@ class Pipeline:
         converters = Converters.of(config, plugins, worker)
         errors = ErrorHandler(Tolerance.of(config), time.sleep)
         return cls(converters, transformation_chain(config, plugins), errors)
+
+    @property
+    def copies(self) -> bool:
+        """Whether bytes come out as they go in: no transformation, and converters of bytes alone."""
+        converters = (self.converters.key, self.converters.value, self.converters.header)
+        return not self.chain.stages and all(type(each) is ByteArrayConverter for each in converters)
 
     def columns(self, batch: B) -> tuple[B, tuple[Stage, ...]]:
         """Take a batch through the first transformations, those that change all keys or values at once.

@@ -43,6 +43,7 @@ class _Context:
     settings: Mapping[str, str]
     offset_reader: OffsetReader
     transaction_context: TransactionContext | None
+    copies: bool
 
 
 class SingleSource:
@@ -84,7 +85,7 @@ class SingleSource:
         self._delivery = SourceDelivery(
             name, self.task, steps, self._writer, creation, boundary=boundary, **self._more
         )  # fmt: skip
-        self.task.context = _Context(self._settings, self.offsets, boundary.context)
+        self.task.context = _Context(self._settings, self.offsets, boundary.context, self._pipeline.copies)
         self.task.start(self._settings)
 
     def deliver(self) -> Sequence[SourceRecord]:

@@ -10,6 +10,7 @@ from penstock.connect.api import SourceTask
 from penstock.connect.data import SourceBatch, SourceRecord
 from penstock.connect.data.stored_offsets import offset_record
 from penstock.connect.delivery.boundaries import Boundary
+from penstock.connect.delivery.copied import CopiedBatch, Copy
 from penstock.connect.delivery.errors import NOT_SENT
 from penstock.connect.delivery.outgoing import Converted, SourceSteps
 from penstock.connect.delivery.steps import OnStep, Step
@@ -97,7 +98,7 @@ class SourceDelivery:
         self._on_step(Step.POLLED)
         if records:
             self._take(records)
-        more = isinstance(records, SourceBatch) and records.more
+        more = isinstance(records, (SourceBatch, CopiedBatch)) and records.more
         if self._pending and self._boundary.is_due(more=more, pending=sum(len(p.records) for p in self._pending)):
             self.commit()
         return records or ()
@@ -116,22 +117,26 @@ class SourceDelivery:
         pending, self._pending = self._pending, []
         self._boundary.committed()
         outgoing = [each for made in pending for each in made.outgoing]
-        topics = list(dict.fromkeys(each.topic for each in outgoing))
+        copies = [each for made in pending for each in made.copies]
+        topics = list(dict.fromkeys([*(each.topic for each in outgoing), *(each.topic for each in copies)]))
         count = sum(made.written for made in pending)
         written: Write | None = None
         if count:
             for topic in topics:
                 self._creation.ensure(topic)
             try:
-                written = self._writer.prepare(outgoing, list(self._offsets(pending).items()))
+                written = self._writer.prepare(outgoing, list(self._offsets(pending).items()), copies)
                 self._on_step(Step.WRITTEN)
                 self._writer.write(written)
             except PenstockError as error:
                 raise ConnectError(NOT_SENT) from error
         self._on_step(Step.COMMITTED)
+        for copied in () if written is None else written.copies:
+            copied.copy.written(copied.first)
         if self._acknowledges:
             for made in pending:
-                self._acknowledge(made, written)
+                if not made.copies:
+                    self._acknowledge(made, written)
         self.task.commit()
         for topic in topics:
             self._watcher.uses(topic)
@@ -166,9 +171,9 @@ class SourceDelivery:
 
     def _offsets(self, pending: Sequence[Converted]) -> dict[bytes, bytes | None]:
         """The last offset of each source partition, of the records that are written, as the topic holds it."""
-        last: dict[int, SourceRecord] = {}
+        last: dict[int, SourceRecord | Copy] = {}
         for made in pending:
-            for record in _last_records(made):
+            for record in made.copies or _last_records(made):
                 last.pop(id(record.source_partition), None)
                 last[id(record.source_partition)] = record
         return dict(

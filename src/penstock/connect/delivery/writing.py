@@ -11,11 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.clock import unix_ms
+from penstock.connect.delivery.copied import Copy
 from penstock.connect.delivery.outgoing import Outgoing
-from penstock.errors import LogError
+from penstock.errors import LogError, ProductionError
 from penstock.log import Delivery
 from penstock.log.base import HEADERS_TYPE, TopicLog, TopicPartition
-from penstock.log.thread_clients import Part, ThreadClients, Writer
+from penstock.log.stored import BatchProducer, StoredRecords
+from penstock.log.thread_clients import Part, ThreadClients, ThreadProducer, Writer
 from penstock.serde.partitioner import partitions_for
 
 __all__ = ["RecordWriter", "WritableLog", "Write"]
@@ -44,13 +46,24 @@ class RecordWriter:
         self._turn = turn
         self._producer = log.thread_producer(writer) if writer.exactly_once else None
 
-    def prepare(self, records: Sequence[Outgoing], offsets: Sequence[tuple[bytes, bytes | None]]) -> Write:
+    def prepare(
+        self,
+        records: Sequence[Outgoing],
+        offsets: Sequence[tuple[bytes, bytes | None]],
+        copies: Sequence[Copy] = (),
+    ) -> Write:
         """Prepare one write: the parts of each partition.
+
+        Args:
+            records: The records.
+            offsets: The source offsets, as their topic holds them.
+            copies: Records that are written as another log has them.
 
         Raises:
             LogError: A record is for a partition that its topic does not have.
         """
-        made = Write(self._parts(records), self._parts([_offsets(self._offsets_topic, offsets)] if offsets else ()))
+        stored = self._parts([_offsets(self._offsets_topic, offsets)] if offsets else ())
+        made = Write(self._parts(records), stored, [_Copied(copy) for copy in copies])
         self._turn += 1
         return made
 
@@ -63,12 +76,27 @@ class RecordWriter:
             LogUnavailableError: The log is away for too long.
         """
         if self._producer is None:
-            for each in (*made.records, *made.offsets):
+            for each in made.parts:
                 each.first = self._log.append(*each.part)
             return
-        self._producer.send([each.part for each in (*made.records, *made.offsets)])
-        following = self._producer.commit({})
+        try:
+            following = self._send(self._producer, made)
+        except ProductionError:
+            if not any(copied.is_stored for copied in made.copies):
+                raise
+            self._producer.replace(())
+            for copied in made.copies:
+                copied.is_stored = False  # as columns, in batches that the log accepts
+            following = self._send(self._producer, made)
         made.note(self._producer.firsts, following)
+
+    def _send(self, producer: ThreadProducer, made: Write) -> Mapping[TopicPartition, int]:
+        for each in made.parts:
+            if isinstance(each, _Copied) and each.is_stored and isinstance(producer, BatchProducer):
+                producer.send_stored(each.place, each.copy.records)
+            else:
+                producer.send([each.part])
+        return producer.commit({})
 
     def close(self) -> None:
         """Let go of connections; what was not written is forgotten."""
@@ -94,6 +122,38 @@ class RecordWriter:
         return known[0]
 
 
+class _Copied:
+    """A copy.
+
+    Attributes:
+        copy: The copy.
+        is_stored: It is written as the record batches that it is.
+        first: The offset of the first record, once they are written; -1: it is not known.
+    """
+
+    __slots__ = ("copy", "first", "is_stored")
+
+    def __init__(self, copy: Copy) -> None:
+        self.copy = copy
+        self.is_stored = isinstance(copy.records, StoredRecords)
+        self.first = -1
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition."""
+        return self.copy.place
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+        return self.copy.count
+
+    @property
+    def part(self) -> Part:
+        """What a log takes."""
+        return self.place.topic, self.place.partition, self.copy.columns()
+
+
 class _Placed:
     """Rows of columns for one partition.
 
@@ -112,28 +172,40 @@ class _Placed:
         self.first = -1
 
     @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.rows)
+
+    @property
     def part(self) -> Part:
         """What a log takes."""
         return self.place.topic, self.place.partition, self.batch
 
 
 class Write:
-    """One write: records and source offsets by partition."""
+    """One write: records and source offsets by partition, and copies."""
 
-    def __init__(self, records: list[_Placed], offsets: list[_Placed]) -> None:
-        self.records, self.offsets = records, offsets
+    def __init__(self, records: list[_Placed], offsets: list[_Placed], copies: list[_Copied]) -> None:
+        self.records, self.offsets, self.copies = records, offsets, copies
+
+    @property
+    def parts(self) -> Iterator[_Placed | _Copied]:
+        """All parts; the source offsets come last."""
+        yield from self.records
+        yield from self.copies
+        yield from self.offsets
 
     def note(self, firsts: Mapping[TopicPartition, int], following: Mapping[TopicPartition, int]) -> None:
         """Note the offsets of the rows, in partitions where nobody else has written in between."""
         counts: dict[TopicPartition, int] = {}
-        for each in (*self.records, *self.offsets):
-            counts[each.place] = counts.get(each.place, 0) + len(each.rows)
+        for each in self.parts:
+            counts[each.place] = counts.get(each.place, 0) + each.count
         at = {place: firsts.get(place, -1) for place in counts}
         at = {place: first for place, first in at.items() if first >= 0 and following[place] == first + counts[place]}
-        for each in (*self.records, *self.offsets):
+        for each in self.parts:
             if each.place in at:
                 each.first = at[each.place]
-                at[each.place] += len(each.rows)
+                at[each.place] += each.count
 
     def deliveries(self, wanted: Outgoing, now_ms: int) -> list[Delivery]:
         """The deliveries of these columns; the offset is -1 where others have written in between."""

@@ -140,7 +140,9 @@ class SourceReader:
 
 
 def as_columns(source: TopicLog, piece: Piece) -> Piece:
-    """Read the records of a piece again, as columns."""
+    """Read the record batches of a piece again, as columns."""
+    if isinstance(piece.records, pa.RecordBatch):
+        return piece
     first = piece.stretches[0].first
     batches = source.read_range(piece.place.topic, piece.place.partition, first, piece.next_offset)
     records = pa.concat_batches(list(batches))

@@ -130,11 +130,8 @@ class MirrorSource:
     def _sync(self, piece: Piece, done: LogTransaction) -> None:
         remote = self._topics.remote(piece.place)
         first = done.first_offsets.get(remote, -1)
-        if first < 0 or done.following.get(remote) != first + piece.count:
-            return  # it is not known where the copies stand: groups read more again, and miss nothing
-        for stretch in piece.stretches:
-            self._syncs.note_stretch(piece.place, stretch, first)
-            first += stretch.count
+        if done.following.get(remote) == first + piece.count:
+            self._syncs.note_stretches(piece.place, piece.stretches, first)
 
 
 def _append(transaction: LogTransaction | BatchTransaction, remote: TopicPartition, piece: Piece) -> None:

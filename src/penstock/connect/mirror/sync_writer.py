@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from penstock.clock import unix_ms
@@ -52,7 +54,16 @@ class SyncWriter:
         else:
             self._last[place] = sync
 
-    def note_stretch(self, place: TopicPartition, stretch: StoredStretch, downstream: int) -> None:
+    def note_stretches(self, place: TopicPartition, stretches: Sequence[StoredStretch], first: int) -> None:
+        """Note records whose copies follow each other from an offset of the target on.
+
+        If that is not known (-1), none is noted: groups read more again, and miss nothing.
+        """
+        for stretch in stretches if first >= 0 else ():
+            self._note_stretch(place, stretch, first)
+            first += stretch.count
+
+    def _note_stretch(self, place: TopicPartition, stretch: StoredStretch, downstream: int) -> None:
         """Note records without gaps, whose first copy is at an offset of the target: few of many, most near the end.
 
         A group is nearly always near the end, and of older syncs fewer are kept the older they are.

@@ -33,10 +33,13 @@ _OPEN_S = 120.0
 class _Context:
     """The `SourceTaskContext` of a task."""
 
-    def __init__(self, settings: Mapping[str, str], offsets: ConnectorOffsets, boundary: Boundary) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], offsets: ConnectorOffsets, boundary: Boundary, *, copies: bool
+    ) -> None:
         self.settings = settings
         self.offset_reader = offsets
         self.transaction_context = boundary.context
+        self.copies = copies
 
 
 class SourceRun:
@@ -71,7 +74,9 @@ class SourceRun:
         self._delivery = SourceDelivery(
             name, self._task, steps, self._writer, self._creation, boundary=boundary, watcher=self._link
         )
-        self._task.context = _Context(parts.config, ConnectorOffsets(store, name), boundary)
+        self._task.context = _Context(
+            parts.config, ConnectorOffsets(store, name), boundary, copies=exactly_once and self._pipeline.copies
+        )
         self._task.start(parts.config)
 
     def _catch_up(self, store: OffsetStore) -> None:

@@ -19,20 +19,21 @@ from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.offsets import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import Batches, NotWrittenError
 from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
-from penstock.log.kafka.writing import checked, placed
+from penstock.log.kafka.writing import AnyPart, checked, placed
 from penstock.log.thread_clients import Part, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.log.kafka.transactions.core import KafkaCore
+    from penstock.log.stored import StoredRecords
 
 __all__ = ["KafkaThreadProducer", "fence"]
 
 _log = logging.getLogger(__name__)
 _LOST = (ErrorCategory.ABORTABLE, ErrorCategory.FENCED)
 _WORTH_ANOTHER = (ErrorCategory.PASSES, ErrorCategory.SETTLES, *_LOST)
-_Placed = tuple[TopicPartition, "pa.RecordBatch"]
+_Placed = tuple[TopicPartition, "pa.RecordBatch | StoredRecords"]
 
 
 class KafkaThreadProducer:
@@ -61,7 +62,7 @@ class KafkaThreadProducer:
             self._cluster, writer.transactional_id, writer.application, clients.limits()
         )
         self._plain = None if writer.exactly_once else IdempotentWriter(self._cluster, clients.limits())
-        self._parts: list[Part] = []
+        self._parts: list[AnyPart] = []
         self._changes: list[Part] = []  # at least once: those that wait for the commit
         self._flying: Batches | None = None  # at least once: the parts as they were sent
         self._following: dict[TopicPartition, int] = {}
@@ -94,6 +95,13 @@ class KafkaThreadProducer:
         if parts:
             self._flying = self._begin(parts)
             self._parts = parts
+
+    def send_stored(self, place: TopicPartition, records: StoredRecords) -> None:
+        """Collect record batches of another log for the next commit; their producers and offsets are replaced."""
+        assert self._writer.exactly_once  # noqa: S101 - at least once, records are columns
+        if records.batches:
+            self._parts.append((place.topic, place.partition, records))
+            self.pending_bytes += records.nbytes
 
     def collect(self, parts: Sequence[Part]) -> int:
         """Collect records for the next commit, also at least once; return the number of parts."""
