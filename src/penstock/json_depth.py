@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["depth_of"]
+__all__ = ["MOST_DEPTH", "depth_of"]
+
+MOST_DEPTH = 500  # of lists and objects in each other: recursion beyond that is for no parser
 
 _FEW = 100
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicPartition as TopicPartition
@@ -28,23 +29,18 @@ __all__ = [
 ]
 
 # Loaded when first used: importing this package loads neither PyArrow nor a client of Kafka.
-_MODULES = {
-    "Consumer": "clients.consumer",
-    "ConsumerRecord": "consumer_interface",
-    "Delivery": "producer_interface",
-    "Producer": "clients.producer",
-    "RebalanceListener": "consumer_interface",
-    "TopicPartition": "base",
-    "open_log": "open",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'penstock.log' has no attribute {name!r}")
-    value = getattr(import_module(f"penstock.log.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Consumer": "clients.consumer",
+        "ConsumerRecord": "consumer_interface",
+        "Delivery": "producer_interface",
+        "Producer": "clients.producer",
+        "RebalanceListener": "consumer_interface",
+        "TopicPartition": "base",
+        "open_log": "open",
+    },
+)
 
 
 def __dir__() -> list[str]:

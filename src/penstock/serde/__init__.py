@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
-from penstock.serde.base import Serde
-from penstock.serde.changes import ChangeSerde
-from penstock.serde.column import Column
-from penstock.serde.serdes import Serdes
-from penstock.serde.windowed import Window, Windowed, WindowedColumn
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from penstock.serde.base import Serde as Serde
+    from penstock.serde.changes import ChangeSerde as ChangeSerde
+    from penstock.serde.column import Column as Column
+    from penstock.serde.serdes import Serdes as Serdes
+    from penstock.serde.windowed import Window as Window
+    from penstock.serde.windowed import Windowed as Windowed
+    from penstock.serde.windowed import WindowedColumn as WindowedColumn
 
 __all__ = ["ChangeSerde", "Column", "Serde", "Serdes", "Window", "Windowed", "WindowedColumn"]
+
+# Loaded when first used: modules of this package are used without Polars too.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "ChangeSerde": "changes",
+        "Column": "column",
+        "Serde": "base",
+        "Serdes": "serdes",
+        "Window": "windowed",
+        "Windowed": "windowed",
+        "WindowedColumn": "windowed",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
+    import polars as pl
     from numpy.typing import NDArray
 
 __all__ = [
@@ -129,6 +129,8 @@ def join(*pieces: pa.Array | bytes) -> pa.Array:
 
 def series_of(data: pa.Array) -> pl.Series:
     """Return an Arrow array as a Polars series."""
+    import polars as pl
+
     series = pl.from_arrow(data)
     assert isinstance(series, pl.Series)  # noqa: S101 - for the type checker: an array never becomes a frame
     return series

@@ -13,14 +13,13 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from penstock.json_depth import depth_of
+from penstock.json_depth import MOST_DEPTH, depth_of
 from penstock.serde.buffers import large_binary
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde
 
-__all__ = ["MOST_DEPTH", "JsonSerde", "decode_json", "encoded", "json_text"]
+__all__ = ["JsonSerde", "decode_json", "encoded", "json_text"]
 
-MOST_DEPTH = 500  # of lists and objects in each other: recursion beyond that is for no parser
 # A flat object: every text in it is closed, and no bracket stands outside of them but the first and the last.
 _FLAT = r'(?s)^\s*\{(?:[^{}\[\]"\\]|"(?:[^"\\]|\\.)*")*\}\s*$'
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from penstock.errors import SerializationError
 from penstock.serde.buffers import large_binary, parts
-from penstock.serde.rowwise import show
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +50,8 @@ def read_frame(data: bytes, serde: str) -> tuple[int | str, int]:
         return int.from_bytes(data[1:5], "big"), 5
     if len(data) >= 17 and data[0] == _BY_GUID:
         return str(UUID(bytes=data[1:17])), 17
+    from penstock.serde.rowwise import show
+
     raise SerializationError(
         f"the {serde} serde reads a magic byte, a schema id and a value, not {len(data)} bytes {show(data)}"
         f"{_guess(data)}",

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.json_depth import depth_of
+from penstock.json_depth import MOST_DEPTH, depth_of
 from penstock.serde.column import Column
-from penstock.serde.json_serde import MOST_DEPTH
 from penstock.serde.row_column import RowColumn
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_columns import json_capture, json_texts, object_layout, single_layout
