@@ -32,17 +32,25 @@ def polled(driver, wanted, **more):
 
 
 def crash(driver, step):
-    """Kill the task at a step of the next batch."""
+    """Kill the task at a step of the next batch, and its process of Spark."""
     [before], deadline = driver.sources, time.monotonic() + PATIENCE_S
     while driver.sources == [before]:
         driver.poll(crash=step)
         assert time.monotonic() < deadline, "no batch came"
+    before.task.stop()
+
+
+def place_file(path, text):
+    """Let a file appear whole: Spark reads one that it finds empty never again."""
+    unseen = path.with_name(f".{path.name}")
+    unseen.write_text(text)
+    unseen.rename(path)
 
 
 @pytest.fixture
 def csv_source(tmp_path):
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.csv").write_text("1,ann\n2,bob\n")
+    place_file(tmp_path / "in" / "1.csv", "1,ann\n2,bob\n")
     return {
         "name": "people", "topic": "people", "spark.format": "csv", "spark.option.path": str(tmp_path / "in"),
         "spark.schema": "id INT, name STRING", "spark.checkpoint": str(tmp_path / "checkpoint"),
@@ -54,9 +62,9 @@ def csv_source(tmp_path):
 def test_rows_of_a_stream_come_once_whatever_crashes(csv_source, tmp_path):
     driver = ConnectTestDriver(SparkSourceConnector, csv_source)
     polled(driver, 2)
-    (tmp_path / "in" / "2.csv").write_text("3,cy\n")
+    place_file(tmp_path / "in" / "2.csv", "3,cy\n")
     crash(driver, Step.WRITTEN)  # before the commit
-    (tmp_path / "in" / "3.csv").write_text("4,dan\n")
+    place_file(tmp_path / "in" / "3.csv", "4,dan\n")
     crash(driver, Step.COMMITTED)  # behind it, before Spark knows
     deadline = time.monotonic() + PATIENCE_S
     while len(driver.read("people")) < 4 and time.monotonic() < deadline:
@@ -93,7 +101,9 @@ def test_files_hold_each_record_once_whatever_crashes_and_other_sinks_take_rows(
     config["value.converter.schemas.enable"] = "false"
     driver = ConnectTestDriver(SparkSinkConnector, config)
     driver.produce("orders", *[{"id": number} for number in range(3)])
+    [killed] = driver.sinks
     driver.put(crash=Step.FLUSHED)
+    killed.task.stop()
     driver.produce("orders", *[{"id": number} for number in range(3, 5)])
     driver.put()
     driver.produce("orders", {"id": 5})

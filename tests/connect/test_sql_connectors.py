@@ -98,7 +98,7 @@ def test_tables_are_shared_among_tasks_and_wrong_settings_are_named(url):
     base = {"connection.url": url, "topic.prefix": "", "mode": "bulk", "table.whitelist": "a,b,c"}
     connector.start(base)
     assert [config["table.whitelist"] for config in connector.task_configs(2)] == ["a,c", "b"]
-    with pytest.raises(SettingError, match=r"needs incrementing\.column\.name"):
+    with pytest.raises(SettingError, match=r"incrementing\.column\.name: mode=incrementing needs"):
         source(url, mode="incrementing")
     with pytest.raises(SettingError, match="not both"):
         source(url, mode="bulk", query="SELECT 1")

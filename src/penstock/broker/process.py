@@ -66,6 +66,7 @@ class Broker:
         self._directory = settings.directory.absolute()
         self._is_ours = False
         self._guard: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None  # if it was started here
 
     @staticmethod
     def in_directory(directory: Path) -> Broker:
@@ -113,7 +114,7 @@ class Broker:
         self._prepare(jars)
         offset = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
-            process = subprocess.Popen(  # noqa: S603
+            self._process = process = subprocess.Popen(  # noqa: S603
                 self._java(jars, "kafka.Kafka", str(self._properties)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -144,6 +145,8 @@ class Broker:
                 deadline += _STOP_S
             time.sleep(_POLL_S)
         self._pid_file.unlink(missing_ok=True)
+        if self._process is not None:
+            self._process.poll()  # it has ended: nothing of it stays behind
         return True
 
     def __enter__(self) -> Self:

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from starlette.requests import ClientDisconnect
+
 from penstock.serving.access import AccessRules, RefusedRequest
 
 __all__ = ["Application", "Guard", "Limits", "Receive", "RefusalShown", "Scope", "Send"]
@@ -18,6 +20,8 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+_TOO_LARGE = 413
+_MOST_DRAINED = 256 << 20
 # Of every answer, unless the application sets its own: nothing here is a page that loads or frames anything.
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -94,6 +98,8 @@ class Guard:
             return
         refusal = self._access.refusal(scope["method"], headers) or self._no_room(headers)
         if refusal is not None:
+            if refusal.status == _TOO_LARGE:
+                await _drain(receive)
             await self._refuse(refusal, send)
             return
         self._running += 1
@@ -111,15 +117,16 @@ class Guard:
         return None
 
     def _too_large(self) -> RefusedRequest:
-        return RefusedRequest(413, f"a request's body may have {self._limits.body_bytes:,} bytes")
+        return RefusedRequest(_TOO_LARGE, f"a request's body may have {self._limits.body_bytes:,} bytes")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_begun = False
+        has_begun = has_more = False
         received = 0
 
         async def bounded() -> Message:
-            nonlocal received
+            nonlocal received, has_more
             message = await receive()
+            has_more = bool(message.get("more_body"))
             received += len(message.get("body", b""))
             if received > self._limits.body_bytes:
                 raise _BodyTooLargeError
@@ -135,7 +142,11 @@ class Guard:
         try:
             await self._application(scope, bounded, noted)
         except _BodyTooLargeError:
+            if has_more:
+                await _drain(receive)
             refusal = self._too_large()
+        except ClientDisconnect:
+            return  # nobody is there to answer
         except Exception:  # noqa: BLE001 - whatever the application raises, the client gets an answer
             _log.exception("%s %s could not be answered", scope["method"], scope["path"][:200])
             refusal = RefusedRequest(500, "an error of the server; its log has the cause")
@@ -147,11 +158,21 @@ class Guard:
     async def _refuse(self, refusal: RefusedRequest, send: Send) -> None:
         body = json.dumps(self._shown(refusal.status, refusal.message)).encode()
         headers = [("content-type", self._content_type), ("content-length", str(len(body))), *refusal.headers]
-        if refusal.status in {413, 503}:
+        if refusal.status in {_TOO_LARGE, 503}:
             headers.append(("connection", "close"))
         raw = _headed([(name.encode(), value.encode("latin-1")) for name, value in headers])
         await send({"type": "http.response.start", "status": refusal.status, "headers": raw})
         await send({"type": "http.response.body", "body": body})
+
+
+async def _drain(receive: Receive) -> None:
+    """Read a body that is refused, up to a bound: many clients read no answer before they have sent all of theirs."""
+    left = _MOST_DRAINED
+    while left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return
 
 
 def _headed(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

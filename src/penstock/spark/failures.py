@@ -22,6 +22,7 @@ __all__ = [
 _QUOTED = 2000  # characters of the message beside the sealed error, for readers of Spark's own log
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
+_CALLED = re.compile(r"^An error occurred while calling \S+\n: ")  # how Py4J begins what a method of Java raised
 _UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # does not say which exception
 _ABORTED = re.compile(r"Job aborted .*|Job \d+ cancelled .*|ShuffleMapStage \d+ .*has failed .*")
 # Spark's words for the loss of one of its processes, or of what that process had made.
@@ -78,7 +79,10 @@ def spark_error_reason(text: str) -> str:
     Example:
         >>> spark_error_reason("ended with exception:  SQLSTATE: XXKST\nCaused by: java.io.EOFException\n\tat g")
         'ended with exception:  SQLSTATE: XXKST: java.io.EOFException'
+        >>> spark_error_reason("An error occurred while calling o42.load.\n: java.io.IOException: No such host\n\tat g")
+        'java.io.IOException: No such host'
     """
+    text = _CALLED.sub("", text)
     found = _ABORTED.search(text)
     if found is not None:
         return found.group(0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Protocol
 
 from penstock.connect.api.sink_task import SinkTask
 from penstock.connect.api.source_task import SourceTask
 from penstock.connect.config import ConfigDef, ConfigValue, validate
+from penstock.connect.data.errors import SettingError
 from penstock.log.base import TopicPartition
 
 __all__ = ["Boundaries", "Connector", "ConnectorContext", "ExactlyOnce", "SinkConnector", "SourceConnector"]
@@ -74,8 +75,35 @@ class Connector:
         raise NotImplementedError
 
     def validate(self, settings: Mapping[str, str | None]) -> dict[str, ConfigValue]:
-        """Validate a config, by default by the definition; add errors of settings that do not go together here."""
-        return validate(self.config, settings)
+        """Validate a config, by default by the definition and by `contradictions`."""
+        values = validate(self.config, settings)
+        if not any(value.errors for value in values.values()):
+            parsed = {name: value.value for name, value in values.items()}
+            for name, reason in self.contradictions(parsed):
+                values[name].errors.append(SettingError.invalid(name, parsed[name], reason).message)
+        return values
+
+    def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - none by default
+        """Settings that do not go together, of a config whose values are right by themselves.
+
+        Args:
+            parsed: The values of all settings.
+
+        Returns:
+            Names of settings, each with what is wrong about it.
+        """
+        return ()
+
+    def parse(self, settings: Mapping[str, str]) -> dict[str, Any]:
+        """The values of all settings.
+
+        Raises:
+            SettingError: One is wrong, is missing, or contradicts another.
+        """
+        parsed = self.config.parse(settings)
+        for name, reason in self.contradictions(parsed):
+            raise SettingError.invalid(name, parsed[name], reason)
+        return parsed
 
 
 class SourceConnector(Connector):

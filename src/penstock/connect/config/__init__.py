@@ -1,5 +1,6 @@
 """Settings of plugins: definitions, parsing, validation; Kafka's ``ConfigDef`` with its messages."""
 
+from penstock.connect.config.address_rules import DatabaseUrl, EachRegex, NamedValues, WebUrl
 from penstock.connect.config.definition import NO_DEFAULT, ConfigDef, Recommender, Setting
 from penstock.connect.config.kinds import (
     FindClass,
@@ -34,11 +35,14 @@ __all__ = [
     "CleanText",
     "ConfigDef",
     "ConfigValue",
+    "DatabaseUrl",
+    "EachRegex",
     "FindClass",
     "Importance",
     "JavaRegex",
     "Kind",
     "NO_DEFAULT",
+    "NamedValues",
     "NonEmptyList",
     "NonEmptyText",
     "NonNull",
@@ -49,6 +53,7 @@ __all__ = [
     "Setting",
     "UniqueList",
     "Validator",
+    "WebUrl",
     "Width",
     "class_name",
     "parse_kind",

@@ -47,7 +47,7 @@ class Range:
     def __call__(self, name: str, value: Any) -> None:
         if value is None:
             raise SettingError.invalid(name, None, "Value must be non-null")
-        if self.least is not None and value < self.least:
+        if self.least is not None and not value >= self.least:  # nor NaN
             raise SettingError.invalid(name, value, f"Value must be at least {self.least}")
         if self.most is not None and value > self.most:
             raise SettingError.invalid(name, value, f"Value must be no more than {self.most}")

@@ -14,7 +14,7 @@ class AlikeTasksSink(SinkConnector):
 
     def start(self, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)
-        self.config.parse(settings)
+        self.parse(settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         return [self._settings] * max_tasks

@@ -41,7 +41,7 @@ CONFIG = ConfigDef(
             importance=Importance.HIGH,
             doc="The topic of all records; by default each generator's own.",
         ),
-        Setting(name="iterations", kind=Kind.LONG, default=-1, doc="The number of records; -1 is endless."),
+        Setting(name="iterations", kind=Kind.LONG, default=-1, rule=Range(-1), doc="The records; -1 is endless."),
         Setting(
             name="rate", kind=Kind.DOUBLE, default=100.0, rule=Range(0.001), doc="Records a second, in real time too."
         ),
@@ -62,6 +62,7 @@ class DatagenTask(SourceTask):
     java_class: ClassVar[str] = "io.confluent.kafka.connect.datagen.DatagenTask"
 
     def start(self, settings: Mapping[str, str]) -> None:
+        self._stopped = threading.Event()
         parsed: dict[str, Any] = CONFIG.parse(settings)
         self._partition = {"quickstart": parsed["quickstart"], "seed": parsed["seed"]}
         stored = self.context.offset_reader.offset(self._partition) or {}
@@ -70,7 +71,6 @@ class DatagenTask(SourceTask):
         made = Settings(seed=parsed["seed"], count=count, rate=parsed["rate"], start_ms=parsed["start.ms"])
         self._records = itertools.islice(GENERATORS[parsed["quickstart"]](made), self._next, None)
         self._rate, self._began, self._sent = parsed["rate"], time.monotonic(), 0
-        self._stopped = threading.Event()
 
     def poll(self) -> Sequence[SourceRecord] | None:
         due = int((time.monotonic() - self._began) * self._rate) + 1 - self._sent
@@ -108,6 +108,7 @@ class DatagenSource(SourceConnector):
 
     def start(self, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)
+        self.parse(settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one order of records
         return [self._settings]

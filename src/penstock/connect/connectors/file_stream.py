@@ -30,6 +30,7 @@ _STDIN = (
     "Offsets cannot be modified if the 'file' configuration is unspecified. This is because stdin is used for input "
     "and offsets are not tracked."
 )
+_LONGEST = (1 << 63) - 1
 _NO_OFFSET = "Offset objects should either be null or contain the key 'position'"
 
 
@@ -41,7 +42,7 @@ class FileStreamSourceTask(SourceTask):
     def start(self, settings: Mapping[str, str]) -> None:
         """Take the config; files are opened by `poll`."""
         self._topic = settings["topic"]
-        self._batch = FILE_SOURCE.parse(settings)["batch.size"]
+        self._batch = max(FILE_SOURCE.parse(settings)["batch.size"], 1)
         self._path = settings.get("file")
         self._files: dict[str, FollowedFile] = {}
 
@@ -122,7 +123,7 @@ class FileStreamSourceConnector(SourceConnector):
             if POSITION not in offset:
                 raise ConnectError(_NO_OFFSET)
             position = offset[POSITION]
-            if isinstance(position, bool) or not isinstance(position, int):
+            if isinstance(position, bool) or not isinstance(position, int) or position > _LONGEST:
                 raise ConnectError("The value for the 'position' key in the offset is expected to be a Long value")
             if position < 0:
                 raise ConnectError("The value for the 'position' key in the offset should be a non-negative value")

@@ -6,7 +6,7 @@ import base64
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.config import Importance, Kind, OneOf, Password, Range, Setting
+from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.data import Moment, RetriableError, SinkRecord, Struct
 from penstock.connect.functions.decorators import sink
 from penstock.connect.functions.settings import Settings
@@ -22,9 +22,9 @@ AGAIN = (408, 425, 429)
 
 @sink(
     "WebhookSink",
-    url=Setting(name="url", kind=Kind.STRING, importance=Importance.HIGH, doc="Where records are sent."),
+    url=Setting(name="url", kind=Kind.STRING, rule=WebUrl(), importance=Importance.HIGH, doc="Where records go."),
     method=Setting(name="method", kind=Kind.STRING, default="POST", rule=OneOf(("POST", "PUT")), doc="POST or PUT."),
-    headers=Setting(name="headers", kind=Kind.LIST, default="", doc="Headers of requests, as name:value."),
+    headers=Setting(name="headers", kind=Kind.LIST, default="", rule=NamedValues(), doc="Headers, as name:value."),
     authorization=Setting(
         name="authorization", kind=Kind.PASSWORD, default=Password(""), doc="The header Authorization: a secret."
     ),

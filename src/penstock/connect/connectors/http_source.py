@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.config import Importance, Kind, OneOf, Password, Range, Setting
+from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.http import may_pass
 from penstock.connect.functions.decorators import source
 from penstock.connect.functions.record import Offsets, Record
@@ -45,7 +45,7 @@ def field_at(value: Any, path: str) -> Any:
 
 @source(
     "HttpSource",
-    url=Setting(name="url", kind=Kind.STRING, importance=Importance.HIGH, doc="The address that is asked."),
+    url=Setting(name="url", kind=Kind.STRING, rule=WebUrl(), importance=Importance.HIGH, doc="The address asked."),
     topic=Setting(name="topic", kind=Kind.STRING, importance=Importance.HIGH, doc="Where records are written."),
     interval_ms=Setting(
         name="interval.ms",
@@ -85,7 +85,7 @@ def field_at(value: Any, path: str) -> Any:
     since_param=Setting(
         name="since.param", kind=Kind.STRING, default="since", doc="The parameter of a request that takes it."
     ),
-    headers=Setting(name="headers", kind=Kind.LIST, default="", doc="Headers of requests, as name:value."),
+    headers=Setting(name="headers", kind=Kind.LIST, default="", rule=NamedValues(), doc="Headers, as name:value."),
     authorization=Setting(
         name="authorization", kind=Kind.PASSWORD, default=Password(""), doc="The header Authorization: a secret."
     ),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Password, Range, Setting
+from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.http import AGAIN, may_pass, plain
 from penstock.connect.data import DataError, RetriableError, SinkRecord, Struct
@@ -22,6 +22,7 @@ CONFIG = ConfigDef(
         Setting(
             name="connection.url",
             kind=Kind.LIST,
+            rule=WebUrl(),
             importance=Importance.HIGH,
             doc="Nodes of the cluster, such as https://localhost:9200; the next one is asked if one is away.",
         ),
@@ -82,6 +83,7 @@ class SearchSinkTask(SinkTask):
     """A task: each batch is written when `put` returns."""
 
     java_class: ClassVar[str] = "io.confluent.connect.elasticsearch.ElasticsearchSinkTask"
+    _client: Any = None
 
     def start(self, settings: Mapping[str, str]) -> None:
         import httpx
@@ -102,7 +104,8 @@ class SearchSinkTask(SinkTask):
             self._send(batch)
 
     def stop(self) -> None:
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
 
     def _action(self, record: SinkRecord) -> _Action | None:
         parsed = self._parsed

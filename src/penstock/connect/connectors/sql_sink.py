@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -59,6 +59,7 @@ class SqlSinkTask(SinkTask):
     """A task: each batch is one transaction."""
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.sink.JdbcSinkTask"
+    _engine: Any = None
 
     def start(self, settings: Mapping[str, str]) -> None:
         from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
@@ -103,7 +104,8 @@ class SqlSinkTask(SinkTask):
                     self._upsert(connection, self._offsets, {**key, "next_offset": following}, list(key))
 
     def stop(self) -> None:
-        self._engine.dispose()
+        if self._engine is not None:
+            self._engine.dispose()
 
     def _guarded(self) -> Any:
         """A transaction whose failures are Connect's errors."""
@@ -271,3 +273,14 @@ class SqlSinkConnector(AlikeTasksSink):
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSinkConnector"
     config: ClassVar[ConfigDef] = CONFIG
     task_class: ClassVar[type[SinkTask]] = SqlSinkTask
+
+    def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        writing, key, fields = parsed["insert.mode"], parsed["pk.mode"], parsed["pk.fields"]
+        if writing != "insert" and key == "none":
+            yield "pk.mode", f"insert.mode={writing} finds rows by a key"
+        if key == "record_value" and not fields:
+            yield "pk.fields", "pk.mode=record_value needs the names of the key's fields"
+        if key == "kafka" and len(fields) not in (0, len(KAFKA_KEY)):
+            yield "pk.fields", "pk.mode=kafka has three columns: topic, partition and offset"
+        if parsed["delete.enabled"] and key != "record_key":
+            yield "delete.enabled", "only a record's key says which row goes: pk.mode has to be record_key"

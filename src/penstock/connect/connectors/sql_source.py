@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
 from penstock.connect.connectors.sql_values import CONNECTION, connect_schema, connect_value, open_engine
-from penstock.connect.data import Moment, RetriableError, Schema, SettingError, SourceRecord, Struct, struct
+from penstock.connect.data import Moment, RetriableError, Schema, SourceRecord, Struct, struct
 from penstock.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -64,11 +64,12 @@ class SqlSourceTask(SourceTask):
     """A task: it looks at its tables one after another."""
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.source.JdbcSourceTask"
+    _engine: Any = None
 
     def start(self, settings: Mapping[str, str]) -> None:
         self._parsed = CONFIG.parse(settings)
-        self._engine = open_engine(self._parsed)
         self._stopped = threading.Event()
+        self._engine = open_engine(self._parsed)
         query = self._parsed["query"]
         self._names: list[str] = ["query"] if query else list(self._parsed["table.whitelist"])
         self._tables: dict[str, Any] = {}
@@ -95,8 +96,9 @@ class SqlSourceTask(SourceTask):
         return records
 
     def stop(self) -> None:
-        self._stopped.set()
-        self._engine.dispose()
+        if self._engine is not None:
+            self._stopped.set()
+            self._engine.dispose()
 
     def _partition(self, name: str) -> dict[str, str]:
         return {"query": "query"} if self._parsed["query"] else {"protocol": "1", "table": name}
@@ -213,14 +215,16 @@ class SqlSourceConnector(SourceConnector):
     task_class: ClassVar[type[SourceTask]] = SqlSourceTask
 
     def start(self, settings: Mapping[str, str]) -> None:
-        self._settings, parsed = dict(settings), CONFIG.parse(settings)
-        tables, mode = parsed["table.whitelist"], parsed["mode"]
-        if bool(tables) == bool(parsed["query"]):
-            raise SettingError("table.whitelist or query has to be set, and not both")
+        self._settings = dict(settings)
+        self._tables: list[str] = self.parse(settings)["table.whitelist"]
+
+    def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        mode = parsed["mode"]
+        if bool(parsed["table.whitelist"]) == bool(parsed["query"]):
+            yield "table.whitelist", "table.whitelist or query has to be set, and not both"
         for part in ("incrementing", "timestamp"):
             if part in mode and not parsed[f"{part}.column.name"]:
-                raise SettingError(f"mode is {mode}, which needs {part}.column.name")
-        self._tables: list[str] = tables
+                yield f"{part}.column.name", f"mode={mode} needs the name of this column"
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
         if not self._tables:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.config import Importance, Kind, Password, Setting
+from penstock.connect.config import DatabaseUrl, Importance, Kind, Password, Setting
 from penstock.connect.data import (
     BOOLEAN,
     BYTES,
@@ -37,6 +37,7 @@ CONNECTION: tuple[Setting, ...] = (
     Setting(
         name="connection.url",
         kind=Kind.STRING,
+        rule=DatabaseUrl(),
         importance=Importance.HIGH,
         doc="The database: an URL of SQLAlchemy such as postgresql+psycopg://host/db or sqlite:///file.db, or of JDBC.",
     ),

@@ -68,10 +68,12 @@ class SinkDelivery(RebalanceListener):
         self._committed: dict[TopicPartition, int] = {}
         self._failure: BaseException | None = None
         self._by_hand = False
+        self._has_begun = False
 
     def start(self) -> None:
         """Start the task, without partitions."""
         self.task.context = self.context
+        self._has_begun = True
         self.task.start(self._settings)
 
     def deliver(self, most: int = 500, timeout_s: float = 0.0) -> Sequence[SinkRecord]:
@@ -138,7 +140,8 @@ class SinkDelivery(RebalanceListener):
                     self._raise_failure()
         finally:
             try:
-                self.task.stop()
+                if self._has_begun:
+                    self.task.stop()
             finally:
                 self._consumer.close()
                 self._pipeline.close()

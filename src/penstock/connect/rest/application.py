@@ -65,7 +65,7 @@ class ConnectApplication:
     async def _answer(self, request: Request) -> Response:
         path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1").partition("?")[0]
         kind = request.headers.get("content-type")
-        if is_ambiguous(path) or (kind is not None and "/" not in kind):
+        if not path.startswith("/") or is_ambiguous(path) or (kind is not None and "/" not in kind):
             shown = request.method in ("GET", "HEAD", "POST")
             return Response(
                 _PAGE if shown else b"", 400, media_type=None, headers={"content-type": _HTML} if shown else None

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
 from typing import Any
 from urllib.parse import quote
 
-from penstock.connect.rest.messages import Answer, Call, config_of, fields_of, json_of
+from penstock.connect.rest.messages import Answer, Call, config_of, fields_of, json_of, text_of
 from penstock.connect.storage.config_store import RestartRequest
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.worker import Worker
@@ -66,16 +65,15 @@ class ConnectorEndpoints:
         if document is None:
             raise RequestError(500, "The request has no body")
         given = fields_of(document, ("name", "config", "initial_state"), "a connector")
-        name = given.get("name")
-        name = "" if name is None else str(name).strip(_JAVA_BLANKS)
-        state = given.get("initial_state")
-        if state is not None and str(state).upper() not in _STATES:
+        name = (text_of("name", given.get("name")) or "").strip(_JAVA_BLANKS)
+        state = text_of("initial_state", given.get("initial_state"))
+        if state is not None and state.upper() not in _STATES:
             raise RequestError(500, f"No enum constant of the initial state {state}: it is one of {', '.join(_STATES)}")
         if given.get("config") is None:
             raise RequestError(500, "The request has no config")
         config = config_of(given["config"])
         _check_name(name, config)
-        body = self._operations.create(name, config, None if state is None else _STATES[str(state).upper()])
+        body = self._operations.create(name, config, None if state is None else _STATES[state.upper()])
         return Answer(201, body, {"location": location_of(name)})
 
     def info(self, call: Call) -> Answer:
@@ -205,7 +203,7 @@ class ConnectorEndpoints:
         key = self._worker.herder.stores.configs.state.session_key
         try:
             sent = base64.b64decode(given, validate=True)
-        except binascii.Error:
+        except ValueError:  # no base64, or no ASCII
             sent = b""
         wanted = b"" if key is None else hmac.new(key, call.body, hashlib.sha256).digest()
         if algorithm != "HmacSHA256" or not wanted or not hmac.compare_digest(sent, wanted):

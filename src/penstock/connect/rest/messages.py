@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +13,13 @@ from penstock.connect.worker.refusals import RequestError
 from penstock.java_text.numbers import double_text
 from penstock.json_depth import depth_of
 
-__all__ = ["JSON", "Answer", "Call", "config_of", "fields_of", "json_of"]
+__all__ = ["JSON", "Answer", "Call", "config_of", "fields_of", "json_of", "text_of"]
 
 JSON = "application/json"
 _DEEPEST = 200
+_LONGEST_NUMBER = 1000
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +52,8 @@ class Call:
         Raises:
             RequestError: It is none: there is no such page (404).
         """
-        try:
-            number = int(self.names[name])
-        except ValueError:
-            number = 1 << 31
+        text = self.names[name]
+        number = int(text) if _NUMBER.fullmatch(text) and len(text) <= _LONGEST_NUMBER else 1 << 31
         if not -(1 << 31) <= number < 1 << 31:
             raise RequestError(404, "HTTP 404 Not Found")
         return number
@@ -90,16 +93,40 @@ def json_of(body: bytes) -> Any:
     """Read a body.
 
     Raises:
-        RequestError: It is no JSON (500, as Kafka Connect answers).
+        RequestError: It is no JSON (500, as Kafka Connect answers), or has a text that is no Unicode (400).
     """
     if not body.strip():
         return None
     try:
         if depth_of(body) > _DEEPEST:
             raise RequestError(500, f"The JSON is nested more than {_DEEPEST} levels deep")
-        return json.loads(body)
+        document = json.loads(body, parse_int=_whole, parse_float=_fraction, parse_constant=_no_number)
     except ValueError as error:
         raise RequestError(500, f"Cannot deserialize the request: {error}") from error
+    if b"\\u" in body:
+        half = _HALF_CHARACTER.search(json.dumps(document, ensure_ascii=False))
+        if half is not None:
+            raise RequestError(
+                400, f"The request has half a character, \\u{ord(half[0]):04x}: its other half is missing"
+            )
+    return document
+
+
+def _whole(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(text)} digits; {_LONGEST_NUMBER} are the most")
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return number
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def fields_of(document: Any, known: tuple[str, ...], what: str) -> dict[str, Any]:
@@ -124,10 +151,15 @@ def config_of(document: Any, what: str = "a config") -> dict[str, str | None]:
     """
     if not isinstance(document, dict):
         raise RequestError(500, f"Cannot deserialize {what} from {_shown(document)}")
-    return {name: _text(name, value) for name, value in document.items()}
+    return {name: text_of(name, value) for name, value in document.items()}
 
 
-def _text(name: str, value: Any) -> str | None:
+def text_of(name: str, value: Any) -> str | None:
+    """A field's text: numbers and booleans become texts.
+
+    Raises:
+        RequestError: It is a list or an object (500).
+    """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -6,7 +6,7 @@ import re
 import time
 
 from penstock.connect.api import SinkTask
-from penstock.connect.data import RetriableError
+from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.delivery import Pipeline, SinkDelivery
 from penstock.connect.delivery.errors import ErrorHandler, Tolerance
 from penstock.connect.plugins import transformation_chain
@@ -48,6 +48,8 @@ class SinkRun:
         self._known: list[str] = []
         self._next_look = 0.0
         self._most = int(parts.client_override("consumer", "max.poll.records") or 500)
+        if self._most < 1:
+            raise SettingError.invalid("consumer.override.max.poll.records", self._most, "Value must be at least 1")
         self._interval_s = parts.worker["offset.flush.interval.ms"] / 1000
         self._next_commit = time.monotonic() + self._interval_s
 

@@ -58,6 +58,7 @@ class SourceRun:
         self._creation = TopicCreation(self._log, parts.connector, enabled=parts.worker["topic.creation.enable"])
         self._writer: RecordWriter | None = None
         self._delivery: SourceDelivery | None = None
+        self._has_begun = False
 
     def start(self) -> None:
         """Fence earlier runs of this task, read the offsets that they have stored, and start the task."""
@@ -77,6 +78,7 @@ class SourceRun:
         self._task.context = _Context(
             parts.config, ConnectorOffsets(store, name), boundary, copies=exactly_once and self._pipeline.copies
         )
+        self._has_begun = True
         self._task.start(parts.config)
 
     def _catch_up(self, store: OffsetStore) -> None:
@@ -106,7 +108,8 @@ class SourceRun:
         assert delivery is not None  # noqa: S101 - start comes first
         try:
             records = delivery.deliver()
-        except RetriableError:
+        except RetriableError as error:
+            self._link.count(0, str(error))
             self._link.wait(_RETRY_S)
             return
         if not records:
@@ -118,7 +121,8 @@ class SourceRun:
             if self._delivery is not None and not failed:
                 self._delivery.finish()
         finally:
-            self._task.stop()
+            if self._has_begun:
+                self._task.stop()
             self._pipeline.close()
             if self._letters is not None:
                 self._letters.close()

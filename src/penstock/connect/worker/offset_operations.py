@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from penstock.connect.delivery.traces import error_message
 from penstock.connect.plugins import PluginKind
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, UnknownTopicError
 from penstock.log.base import TopicPartition
 
 __all__ = ["OffsetOperations"]
@@ -27,6 +28,7 @@ _ELSEWHERE = (
 )
 _TOPIC, _PARTITION, _OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
 _STOP_S = 5.0
+_NUMBER = re.compile(r"[+-]?[0-9]{1,1000}")
 Pair = tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]
 
 
@@ -116,6 +118,7 @@ class OffsetOperations:
     def _alter_sink(
         self, name: str, config: dict[str, str], offsets: Mapping[TopicPartition, int | None], *, delete_group: bool
     ) -> bool:
+        self._check_places(offsets)
         connector: SinkConnector = self._herder.plugins.connector(config["connector.class"]).make()
         checked = _asked(name, lambda: connector.alter_offsets(config, offsets))
         log, group = self._herder.log, _group(name, config)
@@ -141,6 +144,20 @@ class OffsetOperations:
                 "Connect cluster may need to be restarted to get rid of the zombie sink tasks.",
             ) from error
         return checked
+
+    def _check_places(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Refuse offsets of partitions that are not there: the group would never read from them."""
+        for place, offset in offsets.items():
+            if offset is None:
+                continue
+            try:
+                count = self._herder.log.partitions(place.topic)
+            except UnknownTopicError as error:
+                raise RequestError(400, f"There is no topic '{place.topic}'") from error
+            if place.partition >= count:
+                raise RequestError(
+                    400, f"There is no partition {place.partition} of the topic '{place.topic}', which has {count}"
+                )
 
     def _await_empty(self, group: str) -> None:
         deadline = time.monotonic() + _STOP_S
@@ -170,7 +187,7 @@ def sink_offsets(pairs: Sequence[Pair]) -> dict[TopicPartition, int | None]:
             raise RequestError(400, "Kafka topic names must be valid strings and may not be null")
         if number is None:
             raise RequestError(400, "Kafka partitions must be valid numbers and may not be null")
-        at = _whole(number, "partition", "Partition")
+        at = _whole(number, "partition", "Partition", 32)
         place = TopicPartition(str(topic), at)
         if offset is None:
             found[place] = None
@@ -178,20 +195,22 @@ def sink_offsets(pairs: Sequence[Pair]) -> dict[TopicPartition, int | None]:
         if _OFFSET not in offset:
             text = f"The offset for a sink connector should either be null or contain the key '{_OFFSET}'"
             raise RequestError(400, text)
-        found[place] = _whole(offset[_OFFSET], "offset", "Offset")
+        found[place] = _whole(offset[_OFFSET], "offset", "Offset", 64)
     return found
 
 
-def _whole(value: object, name: str, word: str) -> int:
-    try:
-        return int(str(value))
-    except ValueError as error:
-        shown = "null" if value is None else value
+def _whole(value: object, name: str, word: str, bits: int) -> int:
+    shown = "null" if value is None else str(value)
+    number = int(shown) if _NUMBER.fullmatch(shown) else None
+    if number is None or not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise RequestError(
             400,
             f"Failed to parse the following Kafka {name} value in the provided offsets: '{shown}'. {word} values for "
             "sink connectors need to be integers.",
-        ) from error
+        )
+    if number < 0:
+        raise RequestError(400, f"The Kafka {name} {number} in the provided offsets is negative")
+    return number
 
 
 def _asked(name: str, ask: Any) -> bool:

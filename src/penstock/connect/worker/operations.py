@@ -234,6 +234,9 @@ class Operations:
     def _known(self, name: str) -> dict[str, str | None]:
         found = self._configs.state.connectors.get(name)
         if found is None:
+            self.herder.catch_up()  # another worker may have created it just now
+            found = self._configs.state.connectors.get(name)
+        if found is None:
             raise RequestError.not_found(name)
         return found
 

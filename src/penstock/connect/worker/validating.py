@@ -12,6 +12,7 @@ from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.overrides import override_errors
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.restarts import RestartPolicy
+from penstock.errors import ConfigError
 
 __all__ = ["check_config", "validated"]
 
@@ -28,7 +29,7 @@ def validated(herder: Herder, config: Mapping[str, str | None]) -> dict[str, Any
         SettingError: A config provider cannot read its file.
     """
     if config.get("connector.class") is None:
-        shown = ", ".join(f"{name}={value}" for name, value in config.items())
+        shown = ", ".join(f"{name}={'null' if value is None else value}" for name, value in config.items())
         raise RequestError(400, f"Connector config {{{shown}}} contains no connector type")
     resolved = herder.resolved(config)
     try:
@@ -41,6 +42,10 @@ def validated(herder: Herder, config: Mapping[str, str | None]) -> dict[str, Any
             f"Failed to find any class that implements Connector and which name matches {name}, available connectors "
             f"are: {_available(herder)}",
         ) from error
+    except SettingError:
+        raise
+    except ConfigError as error:  # a file of Python that is not there, or has no such connector
+        raise RequestError(400, f"connector.class {resolved.get('connector.class')}: {error.message}") from error
     entries = override_errors(herder, resolved)
     body["configs"] += entries
     body["error_count"] += sum(len(entry["value"]["errors"]) for entry in entries)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.spark.connector.frames import Frame, read_frame, write_frame
+from penstock.spark.failures import spark_error_reason, spark_error_text
 from penstock.spark.session.quiet import quiet_pyspark
 
 __all__ = ["main"]
@@ -121,8 +122,7 @@ def _packed(table: pa.Table) -> bytes:
 
 
 def _text_of(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:_MOST_TEXT]
+    return spark_error_reason(spark_error_text(error))[:_MOST_TEXT]
 
 
 if __name__ == "__main__":

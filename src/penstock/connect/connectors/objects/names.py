@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
+from penstock.connect.data import SettingError
 from penstock.log.base import TopicPartition
 
-__all__ = ["ObjectName", "fixed_part", "folder_of"]
+__all__ = ["ObjectName", "check_folders", "check_store_url", "fixed_part", "folder_of"]
 
 NAME = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+(?P<first>\d{20})-(?P<last>\d{20})\.[a-z.]+")
+VARIABLE = re.compile(r"\$?\{[^}]*\}")
+STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "file:///", "memory://")
 TIME = re.compile(r"%[YmdHMSj]")
 
 
@@ -43,6 +46,30 @@ class ObjectName:
             return None
         place = TopicPartition(found["topic"], int(found["partition"]))
         return cls(place, int(found["first"]), int(found["last"]))
+
+
+def check_store_url(name: str, value: object) -> None:
+    """Refuse a URL of another kind of store.
+
+    Raises:
+        SettingError: It is one.
+    """
+    if value is not None and not str(value).startswith(STORES):
+        raise SettingError.invalid(name, value, "begin with s3://, gs://, az:// or file:///")
+
+
+def check_folders(name: str, value: object) -> None:
+    """Refuse folders outside of the store, and variables that there are not.
+
+    Raises:
+        SettingError: There are some.
+    """
+    text = str(value)
+    if any(step in (".", "..") for step in text.split("/")):
+        raise SettingError.invalid(name, value, "folders are below store.url: no . and ..")
+    unknown = [found for found in VARIABLE.findall(text) if found not in ("${topic}", "${partition}")]
+    if unknown:
+        raise SettingError.invalid(name, value, f"{unknown[0]} is neither ${{topic}} nor ${{partition}}")
 
 
 def folder_of(pattern: str, place: TopicPartition, timestamp_ms: int | None) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
+from penstock.connect.config import Check, ConfigDef, Importance, Kind, NamedValues, OneOf, Range, Setting
 from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.objects.formats import FORMATS, encode, json_line, suffix_of
-from penstock.connect.connectors.objects.names import ObjectName, fixed_part, folder_of
-from penstock.connect.data import DataError, RetriableError, Schema, SettingError, SinkRecord
+from penstock.connect.connectors.objects.names import ObjectName, check_folders, check_store_url, fixed_part, folder_of
+from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 
@@ -25,6 +25,7 @@ CONFIG = ConfigDef(
         Setting(
             name="store.url",
             kind=Kind.STRING,
+            rule=Check(check_store_url, "URL of a store"),
             importance=Importance.HIGH,
             doc="Where objects are written: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a folder "
             "as file:///path. Credentials are those of the environment, such as AWS_ACCESS_KEY_ID.",
@@ -33,6 +34,7 @@ CONFIG = ConfigDef(
             name="store.options",
             kind=Kind.LIST,
             default="",
+            rule=NamedValues(),
             doc="Options of the store as name:value, such as region:eu-central-1 or endpoint:http://localhost:9000.",
         ),
         Setting(
@@ -54,6 +56,7 @@ CONFIG = ConfigDef(
             name="path.format",
             kind=Kind.STRING,
             default="${topic}/partition=${partition}",
+            rule=Check(check_folders, "path below store.url"),
             doc="The folders of a record; %Y, %m, %d, %H, %M are parts of its time in UTC, and a new folder a new "
             "object: ${topic}/date=%Y-%m-%d.",
         ),
@@ -117,8 +120,6 @@ class ObjectSinkTask(SinkTask):
         self._parsed = parsed = CONFIG.parse(settings)
         kind = parsed["format"]
         self._compression = parsed["compression"] or ("zstd" if kind == "parquet" else "none")
-        if kind != "parquet" and self._compression not in ("none", "gzip"):
-            raise SettingError.invalid("compression", self._compression, f"{kind} has none or gzip")
         self._suffix = suffix_of(kind, self._compression)
         self._url = str(parsed["store.url"]).rstrip("/")
         self._store = _open_store(self._url, parsed["store.options"])
@@ -264,11 +265,15 @@ class ObjectSinkConnector(AlikeTasksSink):
     task_class: ClassVar[type[SinkTask]] = ObjectSinkTask
     config: ClassVar[ConfigDef] = CONFIG
 
+    def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        if parsed["format"] != "parquet" and parsed["compression"] not in ("", "none", "gzip"):
+            yield "compression", f"format={parsed['format']} has none or gzip"
+
 
 def _open_store(url: str, options: Sequence[str]) -> Any:
     import obstore.store
 
-    from penstock.state.object_storage import OBJECT_SCHEMES, new_object_store, object_store
+    from penstock.state.object_storage import new_object_store, object_store
 
     scheme = urlsplit(url).scheme
     if scheme == "file":
@@ -278,15 +283,11 @@ def _open_store(url: str, options: Sequence[str]) -> Any:
         except OSError as error:
             raise ConnectError(f"{folder} cannot be made: {error.strerror}", hint="Correct store.url.") from error
         return obstore.store.LocalStore(folder)
-    if scheme not in OBJECT_SCHEMES:
-        raise SettingError.invalid("store.url", url, "begin with s3://, gs://, az:// or file:///")
     if scheme == "memory":
         return object_store(url, ())
     given: dict[str, Any] = {}
     for option in options:
-        name, colon, value = option.partition(":")
-        if not colon:
-            raise SettingError.invalid("store.options", option, "options are written as name:value")
+        name, _, value = option.partition(":")
         given[name.strip()] = value.strip()
     if str(given.get("endpoint", "")).startswith("http://"):
         given["client_options"] = {"allow_http": True}

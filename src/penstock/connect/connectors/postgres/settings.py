@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Password, Range, Setting
+from penstock.connect.config import ConfigDef, EachRegex, Importance, Kind, OneOf, Password, Range, Setting
 
 __all__ = ["CONFIG"]
 
@@ -14,7 +14,7 @@ CONFIG = ConfigDef(
         Setting(
             name="database.hostname", kind=Kind.STRING, importance=Importance.HIGH, doc="The server, or its socket."
         ),
-        Setting(name="database.port", kind=Kind.INT, default=5432, rule=Range(1), doc="The server's port."),
+        Setting(name="database.port", kind=Kind.INT, default=5432, rule=Range(1, 65535), doc="The server's port."),
         Setting(
             name="database.user", kind=Kind.STRING, default="", doc="A user that may replicate and read the tables."
         ),
@@ -37,10 +37,18 @@ CONFIG = ConfigDef(
             doc="How a publication that is not there is made: of all tables, of those included, or not.",
         ),
         Setting(
-            name="table.include.list", kind=Kind.LIST, default="", doc="Regular expressions of schema.table; none: all."
+            name="table.include.list",
+            kind=Kind.LIST,
+            default="",
+            rule=EachRegex(),
+            doc="Regular expressions of schema.table; none: all.",
         ),
         Setting(
-            name="table.exclude.list", kind=Kind.LIST, default="", doc="Regular expressions of tables to leave out."
+            name="table.exclude.list",
+            kind=Kind.LIST,
+            default="",
+            rule=EachRegex(),
+            doc="Regular expressions of tables to leave out.",
         ),
         Setting(
             name="snapshot.mode",
