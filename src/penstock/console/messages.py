@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.console.decoding import plain, serdes_of
 from penstock.console.filtering import Selection
+from penstock.console.limits import (
+    CELL_CHARACTERS,
+    HEADERS,
+    PIECE_BYTES,
+    REQUEST_BYTES,
+    SHOWN_CHARACTERS,
+    cut,
+    piece_before,
+    piece_from,
+)
 from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, SerializationError
 from penstock.log.base import TopicPartition
@@ -17,13 +27,12 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["MessageQuery", "Messages", "one_message", "read_messages"]
+__all__ = ["MessageQuery", "Messages", "one_message", "read_messages", "record_at"]
 
 _CHUNK = 2_000
 _MOST_CHUNK = 50_000  # of a search that finds little
 _SECONDS = 2.0
 _RECORDS = 100_000  # that are decoded
-_CELL = 2_000  # characters of a value in a list
 HIDDEN = "(hidden)"
 
 
@@ -72,7 +81,10 @@ class Messages:
 
 
 def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
-    """Read messages until there are enough, two seconds have passed, or the range ends: it never waits for new ones.
+    """Read messages until there are enough, the range ends, or the limits of a request are reached.
+
+    It never waits for new messages. The limits are two seconds and those of `penstock.console.limits`; the cursor of
+    the answer goes on from there.
 
     Raises:
         UnknownTopicError: There is no such topic.
@@ -92,29 +104,35 @@ def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
     total = sum(max(0, end - start) for start, end in spans.values())
     places = _places(query.cursor) or {n: (span[1] if backwards else span[0]) for n, span in spans.items()}
     places = {n: min(max(at, spans[n][0]), spans[n][1]) for n, at in places.items() if n in spans}
-    deadline, read, rows = time.monotonic() + _SECONDS, 0, list[dict[str, Any]]()
+    deadline, read, size, rows = time.monotonic() + _SECONDS, 0, 0, list[dict[str, Any]]()
+    fitting: dict[int, int] = {}  # offsets that one read of the partition may take
     opaque = {path.partition(".")[0] for path in query.masked}
     chunk = _CHUNK if only.wanted is not None else max(query.limit, 1)
-    while read < _RECORDS and time.monotonic() < deadline and len(rows) < query.limit:
+    while read < _RECORDS and len(rows) < query.limit:
         open_ones = [n for n, at in places.items() if (at > spans[n][0] if backwards else at < spans[n][1])]
-        if not open_ones:
-            break
-        found: list[dict[str, Any]] = []
+        found = 0
         for n in open_ones:
-            start = max(spans[n][0], places[n] - chunk) if backwards else places[n]
-            fetched = log.read(query.topic, n, start, chunk)
-            columns = Columns(fetched.records, n, (serdes[0].name, serdes[1].name), opaque)
+            if size >= REQUEST_BYTES or (size and time.monotonic() > deadline):
+                break
+            at = places[n]
+            if backwards:
+                piece = piece_before(log, query.topic, n, (spans[n][0], at), min(chunk, fitting.get(n, chunk)))
+                fitting[n] = (1 if piece.size > PIECE_BYTES // 2 else 2) * (at - piece.start)
+            else:
+                piece = piece_from(log, query.topic, n, (at, min(at + chunk, spans[n][1])))
+            places[n] = piece.start if backwards else piece.end
+            size += piece.size
+            if piece.records is None:
+                continue
+            columns = Columns(piece.records, n, (serdes[0].name, serdes[1].name), opaque)
             records = only.candidates(columns)
-            found += [
-                _message(record, n, serdes, query.masked)
-                for record in records.to_pylist()
-                if not backwards or record["offset"] < places[n]
-            ]
-            read += records.num_rows
-            places[n] = start if backwards else max(fetched.next_offset, start + 1)
-        if only.wanted is not None and len(found) < chunk // 10:
+            read, found = read + records.num_rows, found + records.num_rows
+            messages = (_message(each, n, serdes, query.masked) for each in records.to_pylist())
+            rows += map(_row, filter(only.holds, messages))
+        if not open_ones or size >= REQUEST_BYTES or time.monotonic() > deadline:
+            break
+        if only.wanted is not None and found < len(open_ones) * chunk // 10:
             chunk = min(2 * chunk, _MOST_CHUNK)
-        rows += filter(only.holds, found)
     rows.sort(key=lambda each: (each["timestamp"], each["partition"], each["offset"]), reverse=backwards)
     kept = rows[: query.limit]
     for n in places:  # go on behind the last one that is shown
@@ -124,17 +142,23 @@ def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
     at_end = all(at <= spans[n][0] if backwards else at >= spans[n][1] for n, at in places.items())
     searched = sum((spans[n][1] - at) if backwards else (at - spans[n][0]) for n, at in places.items())
     cursor = "" if at_end else ".".join(f"{n}-{at}" for n, at in places.items())
-    return Messages([_row(each) for each in kept], searched, total, cursor)
+    return Messages(kept, searched, total, cursor)
 
 
 def one_message(log: TopicLog, query: MessageQuery, partition: int, offset: int) -> dict[str, Any] | None:
     """Return a whole message; None if the log has it no longer."""
     serdes = serdes_of(log, query.topic, query.key_format or None, query.value_format or None)
-    records = log.read(query.topic, partition, offset, 1).records.to_pylist()
-    if not records or records[0]["offset"] != offset:
+    record = record_at(log, query.topic, partition, offset)
+    if record is None:
         return None
-    found = _message(records[0], partition, serdes, query.masked)
-    return {**found, "key_text": _shown(found["key"], None), "value_text": _shown(found["value"], None)}
+    found = _message(record, partition, serdes, query.masked)
+    return _with_texts(found, SHOWN_CHARACTERS, indent=2)
+
+
+def record_at(log: TopicLog, topic: str, partition: int, offset: int) -> dict[str, Any] | None:
+    """Return the record at an offset, its key, value and headers as bytes; None if the log has it no longer."""
+    records: list[dict[str, Any]] = log.read(topic, partition, offset, 1).records.to_pylist()
+    return records[0] if records and records[0]["offset"] == offset else None
 
 
 def _start(log: TopicLog, query: MessageQuery, partition: int, span: tuple[int, int]) -> int:
@@ -195,12 +219,30 @@ def _masked(value: Any, steps: list[str]) -> Any:
 
 
 def _row(message: dict[str, Any]) -> dict[str, Any]:
-    shown = {"key_text": _shown(message["key"], _CELL), "value_text": _shown(message["value"], _CELL)}
-    return {**message, **shown, "is_cut": len(shown["value_text"] or "") > _CELL}
+    """Return a message for a list: what is large is cut, and not kept."""
+    found = _with_texts(message, CELL_CHARACTERS)
+    headers = [(cut(name), _short(value)) for name, value in message["headers"][:HEADERS]]
+    left_out = max(len(message["headers"]) - HEADERS, 0)
+    return {**found, "headers": headers, "headers_left_out": left_out}
 
 
-def _shown(value: Any, most: int | None) -> str | None:
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=None if most else 2)
-    return text if most is None or len(text) <= most else text[:most] + "…"
+def _with_texts(message: dict[str, Any], most: int, indent: int | None = None) -> dict[str, Any]:
+    """Add the texts of key and value; where one is cut, it takes the place of the value."""
+    found = dict(message)
+    for side in ("key", "value"):
+        text = _shown(message[side], indent)
+        found[f"{side}_text"] = cut(text, most)
+        found[f"{side}_is_cut"] = text is not None and len(text) > most
+        if found[f"{side}_is_cut"]:
+            found[side] = found[f"{side}_text"]
+    return found
+
+
+def _short(value: bytes | None) -> bytes | None:
+    return None if value is None else value[:CELL_CHARACTERS]
+
+
+def _shown(value: Any, indent: int | None) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, indent=indent)

@@ -149,21 +149,23 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
         return list(self.iterate(topic, partition, start, end))
 
     def iterate(self, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Like ``read_range``, in steps of about 100,000 records: memory does not grow with the range."""
+        """Like ``read_range``, in steps of about 100,000 records or 8 MiB: memory does not grow with the range."""
         position = start
         while position < end:
             count("consumer", "range-reads")
             with self._database.reading() as connection:
                 slot = catalog.slot(connection, topic, partition)
                 found: list[pa.RecordBatch] = []
-                size = 0
+                size = size_bytes = 0
                 for batch in records.iterate(connection, slot, position, end):
                     found.append(batch)
-                    size += batch.num_rows
-                    if size >= _PIECE_RECORDS:
+                    size, size_bytes = size + batch.num_rows, size_bytes + batch.nbytes
+                    if size >= _PIECE_RECORDS or size_bytes >= _PIECE_BYTES:
                         break
+                else:
+                    position = end
             yield from found
-            if size < _PIECE_RECORDS:
+            if position == end:
                 return
             position = found[-1].column("offset")[-1].as_py() + 1
 
@@ -302,6 +304,7 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
 
 
 _PIECE_RECORDS = 100_000
+_PIECE_BYTES = 8 << 20
 
 
 def open_embedded(url: str) -> EmbeddedLog:

@@ -17,7 +17,10 @@ from penstock.log.time_range import first_from
 __all__ = ["check_keys", "insert", "iterate", "offset_for_time", "read", "read_bytes", "size_bytes", "stretches"]
 
 _COALESCE_BELOW = 2_000
-_ROWS_A_QUERY = 64
+_JOINED_BYTES = 4 << 20
+_FIRST_ROWS = 8
+_ROWS_A_QUERY = 64  # that are small: those of a query are in memory together
+_QUERY_BYTES = 1 << 20
 
 
 def check_keys(slot: Slot, records: pa.RecordBatch) -> None:
@@ -81,16 +84,16 @@ def iterate(connection: sqlite3.Connection, slot: Slot, start: int, end: int) ->
     _check_range(slot, start)
     _check_range(slot, end)
     small: list[pa.RecordBatch] = []
-    size = 0
+    size = size_bytes = 0
     for batch in _rows(connection, slot, start, end):
         if batch.num_rows >= _COALESCE_BELOW and not small:
             yield batch
             continue
         small.append(batch)
-        size += batch.num_rows
-        if size >= MAX_ROW_RECORDS:
+        size, size_bytes = size + batch.num_rows, size_bytes + batch.nbytes
+        if size >= MAX_ROW_RECORDS or size_bytes >= _JOINED_BYTES:
             yield concat(small)
-            small, size = [], 0
+            small, size, size_bytes = [], 0, 0
     if small:
         yield concat(small)
 
@@ -160,12 +163,12 @@ def _check_range(slot: Slot, offset: int) -> None:
 
 
 def _rows(connection: sqlite3.Connection, slot: Slot, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    position = start
+    position, limit = start, _FIRST_ROWS
     while position < end:
         rows = connection.execute(
             f"SELECT {COLUMNS} FROM batches WHERE partition_id = ? AND last_offset >= ? "  # noqa: S608
             "ORDER BY last_offset LIMIT ?",
-            (slot.id, position, _ROWS_A_QUERY),
+            (slot.id, position, limit),
         ).fetchall()
         for row in (StoredRow(*each) for each in rows):
             if row.base_offset >= end:
@@ -173,8 +176,10 @@ def _rows(connection: sqlite3.Connection, slot: Slot, start: int, end: int) -> I
             batch = _cut(decode(row, slot.topic, slot.partition), start, end)
             if batch.num_rows:
                 yield batch
-        if len(rows) < _ROWS_A_QUERY:
+        if len(rows) < limit:
             return
+        if sum(len(cell) for row in rows for cell in row if isinstance(cell, bytes)) < _QUERY_BYTES:
+            limit = min(2 * limit, _ROWS_A_QUERY)
         position = StoredRow(*rows[-1]).last_offset + 1
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from penstock.console.actions import audit
+from penstock.console.limits import ANSWER_CHARACTERS, cut
 from penstock.console.sources import SqlResult, Statements
 from penstock.console.web.api.writes import require_writes
 from penstock.console.web.page import NotThereError, Visit
@@ -63,10 +65,16 @@ def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
 
 
 def _document(result: SqlResult) -> dict[str, Any]:
+    rows, size = list[list[Any]](), 0
+    for row in result.rows:
+        rows.append([cut(cell) if isinstance(cell, str) else cell for cell in row])
+        size += len(json.dumps(rows[-1], default=str))
+        if size > ANSWER_CHARACTERS:
+            break
     return {
         "statement": result.statement,
         "columns": [{"name": name, "type": kind} for name, kind in result.columns],
-        "rows": [list(row) for row in result.rows],
+        "rows": rows,
         "message": result.message,
-        "is_cut": result.is_cut,
+        "is_cut": result.is_cut or len(rows) < len(result.rows),
     }

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, Response
 
 from penstock.console.decoding import text_of
-from penstock.console.messages import MessageQuery, one_message, read_messages
+from penstock.console.limits import fit_for_file
+from penstock.console.messages import MessageQuery, one_message, read_messages, record_at
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages import log_pages
 from penstock.console.web.pages.log_pages import group_rows, log_of, place_of, start_of
@@ -97,14 +98,12 @@ def messages(visit: Visit) -> Any:
 
 
 def message_document(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a message for JSON; a value that is too large for a list is cut, as text."""
-    is_cut = row.get("is_cut", False)
+    """Return a message for JSON; what is too large is cut, as text."""
     return {
-        **{name: row[name] for name in ("partition", "offset", "timestamp", "bytes")},
-        "key": row["key"],
-        "value": row["value_text"] if is_cut else row["value"],
-        "is_cut": is_cut,
+        **{name: row[name] for name in ("partition", "offset", "timestamp", "bytes", "key", "value")},
+        "is_cut": row["key_is_cut"] or row["value_is_cut"],
         "headers": [[name, None if value is None else text_of(value)] for name, value in row["headers"]],
+        **({"headers_left_out": row["headers_left_out"]} if row.get("headers_left_out") else {}),
         **({"problem": row["problem"]} if row["problem"] else {}),
     }
 
@@ -124,12 +123,12 @@ def message(visit: Visit) -> Any:
     if any(path.partition(".")[0] == raw for path in visit.site.permissions.masked):
         raise PenstockError(f"fields of the {raw} are hidden, so its bytes are too", hint="See --mask.", status=403)
     topic_name, partition, offset = place_of(visit)
-    records = log_of(visit).read(topic_name, partition, offset, 1).records.to_pylist()
-    if not records or records[0]["offset"] != offset:
+    record = record_at(log_of(visit), topic_name, partition, offset)
+    if record is None:
         raise _gone(topic_name, partition, offset)
     name = f"{topic_name}-{partition}-{offset}.{raw}"
     return Response(
-        records[0][raw] or b"",
+        fit_for_file(record[raw], f"the {raw} of this message"),
         media_type="application/octet-stream",
         headers={"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"},
     )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from penstock.console.limits import CELL_CHARACTERS, SHOWN_CHARACTERS, cut
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
 from penstock.durations import timestamp_ms
-from penstock.errors import PenstockError
+from penstock.errors import ConfigError, PenstockError
 from penstock.query.http.answers import Paging
+from penstock.query.http.codec import ENCODINGS, Encoding
+
+if TYPE_CHECKING:
+    from penstock.query.http.service import QueryService
 
 __all__ = ["store", "stores"]
 
@@ -52,6 +58,8 @@ def store(visit: Visit) -> Mapping[str, Any]:
         "by_task": by_task,
         "most": max(by_task.values(), default=0),
         "about": None,
+        "ways": {},
+        "encodings": ENCODINGS,
         "answer": None,
         "problem": None,
     }
@@ -61,29 +69,80 @@ def store(visit: Visit) -> Mapping[str, Any]:
     try:
         service = application.queries()
         shown["about"] = service.store(name)
+        shown["ways"] = _WAYS[str(shown["about"]["kind"])]
         if visit.get("ask"):
-            shown["answer"] = _answer(service, visit, str(shown["about"]["kind"]))
+            shown["answer"] = _shown(_answer(service, visit, str(shown["about"]["kind"])))
     except PenstockError as error:
         shown["problem"] = error
     return shown
 
 
-def _answer(service: Any, visit: Visit, kind: str) -> Mapping[str, Any]:
-    name, key, paging = visit.get("name"), visit.get("key"), Paging(limit=_LIMIT, cursor=visit.get("cursor") or None)
+_KEYED = {"key": "one key", "prefix": "prefix", "range": "range of keys", "all": "all"}
+_TIMED = {"key": "one key", "all": "all keys"}
+_WAYS = {
+    "key_value": _KEYED,
+    "timestamped": _KEYED,
+    "lru": _KEYED,
+    "versioned": {"key": "newest of a key", "versions": "versions of a key"},
+    "window": _TIMED,
+    "session": _TIMED,
+}
+
+
+def _answer(service: QueryService, visit: Visit, kind: str) -> Mapping[str, Any]:
+    name, key = visit.get("name"), visit.get("key")
+    way = visit.get("by") or ("key" if key else "all" if "all" in _WAYS[kind] else "key")
+    if way not in _WAYS[kind]:
+        raise ConfigError(
+            f"{name!r} cannot be asked by {way[:30]!r}", hint=f"This store answers by {', '.join(_WAYS[kind])}."
+        )
+    if way in ("key", "prefix", "versions") and not key:
+        raise ConfigError(f"the {'prefix' if way == 'prefix' else 'key'} is empty", hint="Write one, or ask for all.")
+    encoding = _encoding(visit.get("encoding") or "auto")
+    paging = Paging(encoding, limit=_LIMIT, cursor=visit.get("cursor") or None)
     low, high = visit.get("from").strip(), visit.get("to").strip()
     if kind in ("window", "session"):
         ask = service.windows if kind == "window" else service.sessions
-        return dict(ask(name, key or None, _time(low), _time(high), paging))
-    if visit.get("by", "key") == "prefix" and key:
-        return dict(service.prefix(name, key, paging))
-    if key:
-        return {"entries": [service.get(name, key)], "next": None}
-    return dict(service.range(name, low or None, high or None, paging))
+        return ask(name, key if way == "key" else None, _time(low, "from"), _time(high, "to"), paging)
+    if way == "versions":
+        return service.versions(name, key, _time(low, "from"), _time(high, "to"), paging)
+    if way == "prefix":
+        return service.prefix(name, key, paging)
+    if way == "key":
+        as_of = _time(low, "from") if kind == "versioned" else None
+        return {"entries": [service.get(name, key, encoding, as_of)], "next": None}
+    if way == "all":
+        return service.range(name, None, None, paging)
+    return service.range(name, low or None, high or None, paging)
 
 
-def _time(text: str) -> int | None:
+def _shown(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an answer with its keys and values as texts, those of a list cut where they are large."""
+    entries = answer["entries"]
+    most = SHOWN_CHARACTERS if len(entries) == 1 else CELL_CHARACTERS
+    rows = []
+    for each in entries:
+        key = _text(each["key"] if "key" in each else answer.get("key"))
+        value = _text(each["value"])
+        is_cut = len(value) > most or len(key) > most
+        rows.append({**each, "whole_key": key, "key": cut(key, most), "value": cut(value, most), "is_cut": is_cut})
+    return {**answer, "entries": rows}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _encoding(text: str) -> Encoding:
+    for each in ENCODINGS:
+        if each == text:
+            return each
+    raise ConfigError(f"keys cannot be read as {text[:30]!r}", hint=f"Use {', '.join(ENCODINGS)}.")
+
+
+def _time(text: str, what: str) -> int | None:
     if not text:
         return None
     with contextlib.suppress(ValueError):
         return int(text)
-    return int(timestamp_ms(text, "the time"))
+    return int(timestamp_ms(text, what))
