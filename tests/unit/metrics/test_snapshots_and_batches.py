@@ -2,10 +2,12 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 
 from penstock import StreamsBuilder, StreamsConfig
 from penstock.errors import ConfigError
+from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.open import open_log
 from penstock.metrics import MetricName, MetricRegistry, RecordingLevel, snapshot
 from penstock.metrics.definitions import E2E_LATENCY
@@ -71,17 +73,27 @@ def test_a_batch_waits_in_a_queue_until_somebody_reads(measured):
     assert measured.registry.value("process-total", group="stream-thread-metrics") == 10
 
 
+def records(number):
+    row = {"key": b"k", "value": b"v", "timestamp": 1_000, "headers": None, "offset": 0}
+    rows = [{name: row.get(name) for name in RECORD_SCHEMA.names}] * number
+    return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
+
+
+def test_the_lag_is_known_before_the_first_batch(measured, tmp_path):
+    with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
+        log.create_topic("in", 2)
+        log.append("in", 0, records(5))
+        log.append("in", 1, records(7))
+        log.commit_offsets("measured", {TopicPartition("in", 1): 3})
+        assert measured.look(log, ["in"], {}) == {"in-0": 5, "in-1": 4}
+        assert measured.look(log, ["in"], {"in-0": 2}) == {"in-0": 3, "in-1": 4}
+
+
 def test_lag_has_records_and_the_age_of_the_first_record_that_waits(measured, tmp_path):
-    import pyarrow as pa
-
-    from penstock.log.base import RECORD_SCHEMA
-
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
         log.create_topic("in")
         assert measured.look(log, ["in"], {"in-0": 0}) == {"in-0": 0}
-        row = {"key": b"k", "value": b"v", "timestamp": 1_000, "headers": None, "offset": 0}
-        rows = [{name: row.get(name) for name in RECORD_SCHEMA.names}] * 3
-        log.append("in", 0, pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA))
+        log.append("in", 0, records(3))
         assert measured.look(log, ["in"], {"in-0": 1}) == {"in-0": 2}
         (lag,) = measured.lags()
         assert (lag.position, lag.end, lag.records) == (1, 3, 2)

@@ -21,7 +21,7 @@ from penstock.metrics.thread_definitions import THREAD
 from penstock.runtime.task_counts import TaskCounts
 from penstock.spark.driver.batch_records import batch_record
 from penstock.spark.driver.figures import Meter, RunFigures
-from penstock.spark.driver.lags import beginnings_of, ends_of, time_at
+from penstock.spark.driver.lags import beginnings_of, ends_of, positions_at_start, time_at
 from penstock.spark.driver.spark_metrics import SparkMetrics
 from penstock.states import State
 from penstock.version import __version__
@@ -89,6 +89,11 @@ class AppMetrics:
         self._watch = LagWatch(unix_ms)
         self._beginnings: dict[str, int] = {}
         self._looks = 0
+        policy = str(config["auto.offset.reset"])
+        self._from_the_first = {
+            topic for node in topology.sources if (node.offset_reset or policy) == "earliest" for topic in node.topics
+        }
+        self._at_start: Mapping[str, int] | None = None
         self.also: Callable[[BatchProgress], None] | None = None
         self.batches = BatchHistory()
         self.parallelism = 1
@@ -118,12 +123,16 @@ class AppMetrics:
         Args:
             log: The log.
             topics: The source topics.
-            positions: ``<topic>-<partition>`` -> the offset of the next record.
+            positions: ``<topic>-<partition>`` -> the offset of the next record; the start of those not yet read is
+                looked up at the first call.
 
         Returns:
             ``<topic>-<partition>`` -> records that wait.
         """
         ends = ends_of(log, topics)
+        if self._at_start is None and ends:
+            self._at_start = positions_at_start(log, self._application, self._from_the_first & set(topics))
+        positions = {**(self._at_start or {}), **positions}
         with self._lock:
             self._watch.look(positions, ends, partial(time_at, log))
             if self._looks % _BEGINNINGS_EVERY == 0:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.plan.plan import PhysicalPlan
 
-__all__ = ["beginnings_of", "ends_of", "lag_behind", "time_at"]
+__all__ = ["beginnings_of", "ends_of", "lag_behind", "positions_at_start", "time_at"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,22 @@ def ends_of(log: TopicLog, topics: Collection[str]) -> dict[str, int]:
 def beginnings_of(log: TopicLog, topics: Collection[str]) -> dict[str, int]:
     """Return the first offset of each partition by ``<topic>-<partition>``; nothing if the log does not answer."""
     return _offsets(log.beginning_offsets, topics)
+
+
+def positions_at_start(log: TopicLog, application_id: str, from_the_first: Collection[str]) -> dict[str, int]:
+    """Return where an application begins to read, by ``<topic>-<partition>``, as far as that is known.
+
+    Args:
+        log: The log.
+        application_id: Its group, whose committed offsets come first.
+        from_the_first: The topics that it reads from their first records if the group has no offsets.
+    """
+    beginnings = beginnings_of(log, from_the_first)
+    try:
+        return beginnings | _by_name(log.committed_offsets(application_id))
+    except LogError as error:
+        _log.debug("the lag is not known: %s", error)
+        return {}
 
 
 def _offsets(ask: Callable[[Sequence[str]], dict[TopicPartition, int]], topics: Collection[str]) -> dict[str, int]:
