@@ -79,7 +79,8 @@ class KafkaStreams(ShownApplication):
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
         self._meter = Meter(self.config["application.id"])
         self._app_metrics = AppMetrics(self.topology, self.config, lambda: self._state)
-        self._recorder = self._app_metrics.also = Recorder.of(self.config, self._state_name)
+        self._recorder = Recorder.of(self.config, self._state_name, self._app_metrics.batches)
+        self._app_metrics.also = self._recorder.take
         self._run: Run | None = None
         self._watcher: threading.Thread | None = None
         self._error: PenstockError | None = None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from penstock.metrics.batches import skew_of
-from penstock.spark.batch.progress import BatchProgress
+from penstock.metrics.batches import BatchRecord
 
 __all__ = ["STEPS", "UNKNOWN", "BatchLine", "Minute", "step_of"]
 
@@ -51,24 +50,29 @@ class BatchLine:
     steps: Mapping[str, float]
 
     @classmethod
-    def of_progress(cls, progress: BatchProgress, end_ms: int, lag: int = UNKNOWN) -> Self:
-        """Return the line of a batch that ended at this time, with the lag as of the last look."""
+    def of_record(cls, batch: BatchRecord) -> Self:
+        """Return the line of a batch."""
         steps: dict[str, float] = {}
-        for task in progress.tasks:
-            for name, seconds in task.get("seconds", {}).items():
-                steps[step_of(name)] = round(steps.get(step_of(name), 0.0) + seconds, 4)
+        for name, seconds in batch.steps.items():
+            steps[step_of(name)] = round(steps.get(step_of(name), 0.0) + seconds, 4)
         return cls(
-            progress.batch,
-            end_ms,
-            round(progress.seconds, 4),
-            progress.records_in,
-            progress.records_out,
-            progress.dropped,
-            sum(progress.lag.values()) if progress.lag else lag,
-            round(skew_of(progress.tasks), 2),
-            progress.segment_bytes,
+            batch.number,
+            batch.ended_ms,
+            round(batch.seconds, 4),
+            batch.records_in,
+            batch.records_out,
+            batch.dropped,
+            batch.waiting,
+            round(batch.skew, 2),
+            batch.segment_bytes,
             steps,
         )
+
+    def record(self) -> BatchRecord:
+        """Return what the line knows of its batch."""
+        done = (self.records_in, self.records_out, self.dropped)
+        record = BatchRecord(self.number, self.end_ms, self.seconds, *done, dict(self.steps), skew=self.skew)
+        return replace(record, segment_bytes=self.segment_bytes, waiting=self.lag)
 
     def row(self) -> list[Any]:
         """Return it for JSON."""

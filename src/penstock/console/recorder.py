@@ -1,7 +1,8 @@
 """The recorder of a running application: what it does, in memory for its own console and in its checkpoint for others.
 
-A batch pays for one put into a queue. A thread adds the batches up, takes over how far the application is behind from
-its metrics, judges the alerts, and writes the documents of `penstock.console.documents`.
+The batches are those of the application's metrics, which have them in memory: a batch pays nothing more. A thread adds
+them up, takes over how far the application is behind, judges the alerts, and writes the documents of
+`penstock.console.documents`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.clock import unix_ms
 from penstock.console.alert_log import AlertLog
 from penstock.console.alerts import alerts_of
-from penstock.console.batch_line import UNKNOWN, BatchLine, Minute
+from penstock.console.batch_line import BatchLine, Minute
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts, write_facts
 from penstock.console.picture import Picture
 from penstock.console.totals import Totals
 from penstock.errors import PenstockError
+from penstock.metrics import BatchHistory, BatchRecord
+from penstock.spark.driver.batch_records import batch_record
 from penstock.state.documents import local_directory
 
 if TYPE_CHECKING:
@@ -34,7 +37,6 @@ __all__ = ["Recorder", "Watched"]
 
 _log = logging.getLogger(__name__)
 _ENDS = {"PENDING_ERROR": "ERROR", "ERROR": "ERROR"}
-_LINES = 600
 _MINUTES = 1440
 _LOOK_S = 1.0
 _RENEW_S = 0.25  # documents of faster batches would cost more than they show
@@ -60,6 +62,7 @@ class Watched:
         describe: Returns its topology for the console; called once, in the recorder's thread.
         phase: Returns what it is doing now, in words; called when records wait and no batch ends.
         restores: Returns the restores that are under way, see `penstock.state.restores`.
+        catch_up: Counts the batches that have ended, which takes them to `Recorder.take`.
     """
 
     checkpoint: str
@@ -69,6 +72,7 @@ class Watched:
     describe: Callable[[], Mapping[str, Any]]
     phase: Callable[[], str] = str
     restores: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    catch_up: Callable[[], object] = tuple
 
 
 class Recorder:
@@ -79,6 +83,9 @@ class Recorder:
         state: Returns the application's state.
         webhook: ``penstock.alerts.webhook``; None: no webhook.
         is_enabled: ``penstock.console.enabled``; else it does nothing.
+
+    Attributes:
+        batches: The batches that it shows: those of the application's metrics, or its own.
     """
 
     def __init__(
@@ -86,10 +93,10 @@ class Recorder:
     ) -> None:
         self._is_enabled = is_enabled
         self._application, self._state = application, state
-        self._queue: queue.SimpleQueue[tuple[int, BatchProgress] | None] = queue.SimpleQueue()
+        self.batches = BatchHistory()
+        self._queue: queue.SimpleQueue[tuple[BatchProgress, BatchRecord] | None] = queue.SimpleQueue()
         self._totals = Totals()
-        self._lines: deque[BatchLine] = deque(maxlen=_LINES)
-        self._tasks: deque[dict[str, Any]] = deque(maxlen=_BATCHES_WITH_TASKS)
+        self._lines: dict[int, tuple[BatchRecord, BatchLine]] = {}
         self._minutes: deque[Minute] = deque(maxlen=_MINUTES)
         self._behind: dict[str, Any] = {"lag": {}, "seconds": {}, "beginnings": {}, "as_of_ms": 0}
         self._alert_log = AlertLog(application, webhook)
@@ -103,15 +110,25 @@ class Recorder:
         self.topology: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, config: StreamsConfig, state: Callable[[], str]) -> Self:
-        """Return the recorder of an application with these settings."""
+    def of(cls, config: StreamsConfig, state: Callable[[], str], batches: BatchHistory | None = None) -> Self:
+        """Return the recorder of an application with these settings, whose batches are noted here."""
         webhook, is_enabled = config["penstock.alerts.webhook"], config["penstock.console.enabled"]
-        return cls(config["application.id"], state, webhook, is_enabled=is_enabled)
+        found = cls(config["application.id"], state, webhook, is_enabled=is_enabled)
+        if batches is not None:
+            found.batches = batches
+        return found
 
     def __call__(self, progress: BatchProgress) -> None:
-        """Take a batch; all else happens in the recorder's thread."""
+        """Take a batch of which there is no record yet."""
+        if self._watched is not None:
+            record = batch_record(progress, unix_ms(), tuple(self._watched.lags()))
+            self.batches.add(record)
+            self.take(progress, record)
+
+    def take(self, progress: BatchProgress, record: BatchRecord) -> None:
+        """Take a batch that is among `batches`; all else happens in the recorder's thread."""
         if self._thread is not None:
-            self._queue.put((unix_ms(), progress))
+            self._queue.put((progress, record))
 
     def begin(self, watched: Watched) -> None:
         """Watch the application, going on with the history that its checkpoint has."""
@@ -127,6 +144,8 @@ class Recorder:
         """Write everything a last time, and stop."""
         if self._thread is None:
             return
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        self._guarded(self._watched.catch_up)
         self._queue.put(None)
         self._thread.join(10)
         self._thread = None
@@ -164,10 +183,19 @@ class Recorder:
 
     def _take(self) -> bool:
         """Add the batches of the next second; return whether to go on."""
-        try:
-            item = self._queue.get(timeout=_LOOK_S)
-        except queue.Empty:
-            return True
+        assert self._watched is not None  # noqa: S101 - begin() sets it
+        until = time.monotonic() + _LOOK_S
+        item = None
+        while item is None:
+            self._guarded(self._watched.catch_up)
+            try:
+                item = self._queue.get(timeout=_RENEW_S)
+            except queue.Empty:
+                if time.monotonic() >= until:
+                    return True
+            else:
+                if item is None:
+                    return False
         while item is not None:
             self._add(*item)
             try:
@@ -176,17 +204,26 @@ class Recorder:
                 return True
         return False
 
-    def _add(self, now_ms: int, progress: BatchProgress) -> None:
-        self._totals.add(progress, now_ms)
-        waiting = sum(self._behind["lag"].values()) if self._behind["as_of_ms"] else UNKNOWN
-        line = BatchLine.of_progress(progress, now_ms, waiting)
-        self._lines.append(line)
-        tasks = [_task(task) for task in progress.tasks[:_TASKS]]
-        self._tasks.append({"batch": progress.batch, "end_ms": now_ms, "tasks": tasks})
-        start = now_ms - now_ms % 60_000
+    def _add(self, progress: BatchProgress, record: BatchRecord) -> None:
+        self._totals.add(progress, record.ended_ms)
+        start = record.ended_ms - record.ended_ms % 60_000
         if not self._minutes or self._minutes[-1].start_ms != start:
             self._minutes.append(Minute(start))
-        self._minutes[-1] = self._minutes[-1].plus(line)
+        self._minutes[-1] = self._minutes[-1].plus(BatchLine.of_record(record))
+
+    def _all_lines(self) -> list[BatchLine]:
+        """Return the lines of all batches; each is made once."""
+        known, records = self._lines, self.batches.whole()
+        made = ((each, known[id(each)][1] if id(each) in known else BatchLine.of_record(each)) for each in records)
+        self._lines = {id(record): (record, line) for record, line in made}
+        return [line for _, line in self._lines.values()]
+
+    def _charts(self) -> list[dict[str, Any]]:
+        """Return the tasks of the newest batches."""
+        return [
+            {"batch": each.number, "end_ms": each.ended_ms, "tasks": [_task(task) for task in each.tasks[:_TASKS]]}
+            for each in list(self.batches)[-_BATCHES_WITH_TASKS:]
+        ]
 
     def _measured(self) -> dict[str, Any]:
         """Return how far the application is behind."""
@@ -203,12 +240,12 @@ class Recorder:
     def _renew(self, *, force: bool) -> bool:
         """Make the document anew if something has happened; return whether it has."""
         now_ms = unix_ms()
-        behind, newest = self._behind, self._lines[-1].end_ms if self._lines else 0
+        lines = self._all_lines()
+        behind, newest = self._behind, lines[-1].end_ms if lines else 0
         waiting, is_moving = sum(behind["lag"].values()), bool(self._totals.rates(now_ms)["in"])
         restores = [] if self._watched is None else list(self._watched.restores())
         seen = (newest, self._totals.sums["batches"], waiting, is_moving, restores)
         is_new = force or seen != self._document.get("seen")
-        lines = list(self._lines)
         document = {
             "seen": seen,
             "application": self._application,
@@ -220,7 +257,7 @@ class Recorder:
             "behind": self._behind,
             "restores": restores,
             "lines": [line.row() for line in lines],
-            "tasks": list(self._tasks),
+            "tasks": self._charts(),
         }
         document["phase"] = self._phase(now_ms - max(newest, self._started_ms), waiting)
         found = alerts_of(Picture(document, lines), now_ms)
@@ -249,10 +286,9 @@ class Recorder:
         now = read_facts(checkpoint, NOW) or {}
         try:
             self._minutes.extend(Minute(*row) for row in before.get("minutes", ()))
-            self._lines.extend(BatchLine.of_row(row) for row in now.get("lines", ()))
+            self.batches.earlier = tuple(BatchLine.of_row(row).record() for row in now.get("lines", ()))
         except TypeError:  # another version's
             self._minutes.clear()
-            self._lines.clear()
 
     def _describe(self) -> None:
         assert self._watched is not None  # noqa: S101 - begin() sets it
@@ -276,7 +312,7 @@ class Recorder:
         """Return the history of the last day, a row for each minute with batches."""
         return [minute.row() for minute in list(self._minutes)]
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def _guarded(self, step: Callable[[], object]) -> None:
         try:
             step()
         except (PenstockError, OSError) as error:  # the console is for people: no application ends for it
@@ -285,18 +321,18 @@ class Recorder:
             _log.exception("the console's figures could not be kept")
 
 
-def _task(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the chart of a batch shows of a task."""
+def _task(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the chart of a batch shows of a task of its record."""
     return {
-        "task": report["task"],
-        "level": report.get("level", 0),
-        "began_ms": report.get("began_ms", 0),
-        "host": (report.get("replica") or [report.get("thread", "")])[0],
-        "seconds": {name: round(value, 4) for name, value in report.get("seconds", {}).items()},
-        "records": report.get("records_in", report.get("records_read", 0)),
-        "written": report.get("records_written", 0),
-        "dropped": report.get("dropped", 0),
-        "rows": sum(report.get("entries", {}).values()),
-        "recovered": bool(report.get("recovered")),
-        "restored": report.get("restored"),
+        "task": task["task"],
+        "level": task.get("level", 0),
+        "began_ms": task.get("began_ms", 0),
+        "host": task["host"],
+        "seconds": task["seconds"],
+        "records": task["records"],
+        "written": task["records_out"],
+        "dropped": task["dropped"],
+        "rows": task["rows"],
+        "recovered": bool(task.get("recovered")),
+        "restored": task.get("restored"),
     }

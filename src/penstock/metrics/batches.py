@@ -34,8 +34,11 @@ class BatchRecord:
         drops: (node, reason) -> dropped records, as far as operators say why.
         lags: The lag of each partition, as of the last look.
         tasks: For each task that ran: ``task``, ``seconds`` by step, ``began_ms``, ``records_in``, ``records_out``,
-            ``dropped``; of stream threads ``thread``, and ``busy_s``, the seconds of the task's own processing.
+            ``dropped``, ``records`` (of internal topics too), ``rows`` of its stores, ``host``; of stream threads
+            ``thread``, and ``busy_s``, the seconds of the task's own processing.
         lost: ``<topic>-<partition>`` -> offsets that retention removed before they were read.
+        segment_bytes: Bytes of state segments written.
+        waiting: Records that waited in all partitions; -1 while unknown.
     """
 
     number: int
@@ -51,6 +54,8 @@ class BatchRecord:
     lags: tuple[PartitionLag, ...] = ()
     tasks: tuple[Mapping[str, Any], ...] = ()
     lost: Mapping[str, int] = field(default_factory=dict)
+    segment_bytes: int = 0
+    waiting: int = -1
 
     def document(self) -> dict[str, Any]:
         """Return it for JSON; ``lag`` holds the records and the seconds of the partition that is furthest behind."""
@@ -70,11 +75,15 @@ class BatchRecord:
             "partitions": [lag.document() for lag in self.lags],
             "tasks": [dict(task) for task in self.tasks],
             "lost": dict(self.lost),
+            "segment_bytes": self.segment_bytes,
         }
 
 
 class BatchHistory:
     """The last 600 batches; safe to read while batches are added.
+
+    Attributes:
+        earlier: The last batches of the run before, as the checkpoint has them: without tasks, drops and partitions.
 
     >>> history = BatchHistory()
     >>> for number in range(3):
@@ -86,6 +95,11 @@ class BatchHistory:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._batches: deque[BatchRecord] = deque(maxlen=_KEPT)
+        self.earlier: tuple[BatchRecord, ...] = ()
+
+    def whole(self) -> list[BatchRecord]:
+        """Return the last batches of this run and of the one before, the oldest first."""
+        return [*self.earlier, *self][-_KEPT:]
 
     def add(self, batch: BatchRecord) -> None:
         """Add a batch; the oldest one is forgotten."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import unix_ms
 from penstock.log.client_counts import CLOSED_TASKS, counted
-from penstock.metrics import BatchHistory, MetricName, MetricRegistry, PartitionLag, snapshot
+from penstock.metrics import BatchHistory, BatchRecord, MetricName, MetricRegistry, PartitionLag, snapshot
 from penstock.metrics.client_metrics import ClientMetrics
 from penstock.metrics.lag import LagWatch
 from penstock.metrics.lag_metrics import LagMetrics
@@ -72,7 +72,7 @@ class AppMetrics:
     Attributes:
         batches: The last batches.
         parallelism: How many tasks run at a time, or how many stream threads there are.
-        also: A further listener that takes every batch.
+        also: Called with each batch and its record, by whatever thread counts it.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig, state: Callable[[], State]) -> None:
@@ -94,7 +94,7 @@ class AppMetrics:
             topic for node in topology.sources if (node.offset_reset or policy) == "earliest" for topic in node.topics
         }
         self._at_start: Mapping[str, int] | None = None
-        self.also: Callable[[BatchProgress], None] | None = None
+        self.also: Callable[[BatchProgress, BatchRecord], None] | None = None
         self.batches = BatchHistory()
         self.parallelism = 1
         self._application = str(config["application.id"])
@@ -107,8 +107,6 @@ class AppMetrics:
     def __call__(self, progress: BatchProgress) -> None:
         """Take a batch, or what stream threads have done since the last look."""
         self._waiting.append((unix_ms(), progress))
-        if self.also is not None:
-            self.also(progress)
 
     def catch_up(self) -> None:
         """Count the batches that have come since the last call."""
@@ -156,6 +154,8 @@ class AppMetrics:
     def _count(self, at_ms: int, progress: BatchProgress) -> None:
         batch = batch_record(progress, at_ms, self._watch.lags())
         self.batches.add(batch)
+        if self.also is not None:
+            self.also(progress, batch)
         self._loop.record(batch)
         processing = sum(filter(None, map(_processing_s, progress.tasks)))
         for report in progress.tasks:

@@ -48,7 +48,16 @@ def batch_record(progress: BatchProgress, ended_ms: int, lags: tuple[PartitionLa
         lags,
         tuple(_shown(task) for task in progress.tasks),
         dict(progress.lost),
+        progress.segment_bytes,
+        _waiting(progress, lags),
     )
+
+
+def _waiting(progress: BatchProgress, lags: tuple[PartitionLag, ...]) -> int:
+    """Return how many records wait: as of the batch, or else of the last look; -1 before the first."""
+    if progress.lag:
+        return sum(progress.lag.values())
+    return sum(lag.records for lag in lags) if lags else -1
 
 
 def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,5 +68,10 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
         "records_out": task.get("records_written", 0),
         "dropped": task.get("dropped", 0),
         "seconds": {step: round(time, 4) for step, time in task.get("seconds", {}).items()},
+        "records": task.get("records_in", task.get("records_read", 0)),
+        "rows": sum(task.get("entries", {}).values()),
+        "host": (task.get("replica") or [task.get("thread", "")])[0],
     }
-    return shown | {name: task[name] for name in ("began_ms", "level", "thread", "busy_s") if name in task}
+    return shown | {
+        name: task[name] for name in ("began_ms", "level", "thread", "busy_s", "recovered", "restored") if name in task
+    }
