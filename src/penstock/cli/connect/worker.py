@@ -79,6 +79,9 @@ def standalone(
 
 
 def _server(properties: Path | None, defaults: dict[str, str], settings: list[str] | None, mode: Mode) -> WorkerServer:
+    from penstock.connect.little_memory import take_little_memory
+
+    take_little_memory()  # before the first of Arrow's arrays
     try:
         from penstock.connect.rest import WorkerServer
         from penstock.connect.settings import WorkerConfig
@@ -109,10 +112,8 @@ def given_settings(properties: Path | None, settings: list[str] | None) -> dict[
 
 
 def _run(server: WorkerServer, connectors: list[Path], *, verbose: bool) -> None:
-    from penstock.connect.little_memory import take_little_memory
     from penstock.connect.worker.standalone import create_from_file
 
-    take_little_memory()
     level = logging.INFO if verbose else logging.WARNING
     start_text_lines(level)
     ending = threading.Event()

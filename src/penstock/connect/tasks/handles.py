@@ -21,12 +21,28 @@ from penstock.clock import unix_ms
 from penstock.connect.little_memory import take_little_memory
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
+from penstock.log.url import kafka_servers
 from penstock.log_lines import follow_environment, writes_json
 
 __all__ = ["Message", "Progress", "TaskHandle", "TaskProcesses", "ThreadTask"]
 
 _log = logging.getLogger(__name__)
-_PRELOADED = ["penstock.connect.tasks.handles"]
+# What the process that tasks are forked from imports, with what a task would import when it opens its log.
+_PRELOADED = (
+    "penstock.connect.tasks.sparing",
+    "penstock.connect.tasks.handles",
+    "penstock.log.clients.consumer",
+    "penstock.log.clients.dispatch",
+)
+_KAFKA = (
+    "penstock.log.kafka.log",
+    "penstock.log.kafka.clients.consumer",
+    "kafka.protocol.admin",
+    "kafka.protocol.consumer",
+    "kafka.protocol.metadata",
+    "kafka.protocol.producer",
+)
+_FROZEN = "penstock.connect.tasks.frozen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +261,16 @@ def _child(spec: TaskSpec, target: str, pipe: Connection) -> None:
 
 
 class TaskProcesses:
-    """Starts tasks in processes that are forked from one in which all modules are loaded."""
+    """Starts tasks in processes that are forked from one in which all modules are loaded.
 
-    def __init__(self) -> None:
+    Args:
+        url: The log that tasks open.
+    """
+
+    def __init__(self, url: str) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(_PRELOADED)
+        more = () if kafka_servers(url) is None else _KAFKA
+        self._context.set_forkserver_preload([*_PRELOADED, *more, _FROZEN])
         threading.Thread(target=forkserver.ensure_running, name="connect-forkserver", daemon=True).start()
 
     def start(self, spec: TaskSpec, target: str) -> ProcessTask:

@@ -48,7 +48,7 @@ class Worker:
         self.log: TopicLog = open_log(config.log_url, config.client_settings)
         stores = _stores(config, self.log)
         start: Callable[[TaskSpec, str], TaskHandle]
-        start = ThreadTask if config["tasks.in.process"] else TaskProcesses().start
+        start = ThreadTask if config["tasks.in.process"] else TaskProcesses(config.log_url).start
         membership = _membership(config, self.log, worker_id)
         self.herder = Herder(config, self.log, stores, membership=membership, start_task=start, worker_id=worker_id)
         self.operations = Operations(self.herder)
