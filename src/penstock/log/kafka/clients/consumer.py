@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -231,11 +232,11 @@ class KafkaConsumer:
 
     def _sort(self, messages: list[Message]) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         """Group messages by partition; those that are not records move the position, or are errors."""
-        found: dict[TopicPartition, list[Message]] = {}
+        found: dict[tuple[str, int], list[Message]] = defaultdict(list)
         for message in messages:
             error = message.error()
             if error is None:
-                found.setdefault(TopicPartition(message.topic(), message.partition()), []).append(message)
+                found[message.topic(), message.partition()].append(message)
                 continue
             place = TopicPartition(message.topic() or "", message.partition() or 0)
             if error.code() == LocalCode.PARTITION_EOF:
@@ -246,7 +247,8 @@ class KafkaConsumer:
             elif error.code() != LocalCode.MAX_POLL_EXCEEDED and not is_transient(error):
                 raise _problem(error, f"reading {place.topic}-{place.partition}")
         batches = []
-        for place, group in found.items():
+        for at, group in found.items():
+            place = TopicPartition(*at)
             offsets = [message.offset() for message in group]
             self._positions[place] = offsets[-1] + 1
             batches.append((place, _batch_of(group, offsets)))
