@@ -32,7 +32,7 @@ class BatchRecord:
         slowest: Step -> seconds of the task that took longest for it.
         skew: The time of the slowest task over that of the median one, see `skew_of`.
         drops: (node, reason) -> dropped records, as far as operators say why.
-        lags: The lag of each partition, as of the last look.
+        lags: The lag of each partition after the batch, against the ends of the last look.
         tasks: For each task that ran: ``task``, ``seconds`` by step, ``began_ms``, ``records_in``, ``records_out``,
             ``dropped``, ``records`` (of internal topics too), ``rows`` of its stores, ``host``; of stream threads
             ``thread``, and ``busy_s``, the seconds of the task's own processing.

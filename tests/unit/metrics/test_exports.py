@@ -100,9 +100,10 @@ def test_a_collector_receives_totals_as_sums_and_the_rest_as_gauges():
 
 def test_the_command_shows_what_an_application_answers():
     metric = {"group": "stream-metrics", "name": "state", "tags": {"client-id": "a"}, "value": "RUNNING"}
-    total = {"group": "g", "name": "records-total", "tags": {"topic": "in"}, "value": 12345.0}
-    batch = {"number": 7, "records_in": 5, "seconds": 0.5, "skew": 1.5, "lag": {"records": 20, "seconds": 2.5}}
-    answer = {"state": "RUNNING", "metrics": [metric, total], "batch": batch, "partitions": []}
+    total = {"group": "g", "name": "records-total", "tags": {"reason": "[in]"}, "value": 12345.0}
+    batch = {"number": 7, "records_in": 5, "seconds": 0.5, "skew": 1.5, "lag": {"records": 90, "seconds": None}}
+    partitions = [{"records": 15, "seconds": 2.5}, {"records": 5, "seconds": None}]
+    answer = {"state": "RUNNING", "metrics": [total, metric], "batch": batch, "partitions": partitions}
     asked = []
 
     def respond(path, _):
@@ -114,7 +115,9 @@ def test_the_command_shows_what_an_application_answers():
         as_json = CliRunner().invoke(app, ["metrics", url, "--json"])
     assert asked == ["/metrics/json?matching=%5Eg%3A", "/metrics/json?matching="]
     assert "lag 20 records, 2.5 s" in shown.stdout
+    assert shown.stdout.index("stream-metrics") < shown.stdout.index("records-total")  # clients' come last
     assert "12,345" in shown.stdout
+    assert "[in]" in shown.stdout
     assert json.loads(as_json.stdout) == answer
 
 

@@ -103,6 +103,22 @@ def test_lag_has_records_and_the_age_of_the_first_record_that_waits(measured, tm
         assert measured.look(log, ["in"], {"in-0": 1}) == {"in-0": 2}  # as of the last look
 
 
+def test_a_batch_has_the_lag_that_it_leaves(measured, tmp_path):
+    with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
+        log.create_topic("in")
+        log.append("in", 0, records(5))
+        measured.look(log, ["in"], {})
+        for number, end in enumerate((3, 5)):
+            measured(progress(number, task("0_0", {"process": 1.0}) | {"ends": {"in-0": end}}))
+        measured.catch_up()
+    left, none = measured.batches
+    assert [(batch.waiting, batch.lags[0].position) for batch in (left, none)] == [(2, 3), (0, 5)]
+    assert (left.document()["lag"], none.document()["lag"]) == (
+        {"records": 2, "seconds": None},
+        {"records": 0, "seconds": 0.0},
+    )
+
+
 def test_the_trend_of_a_lag_is_that_of_the_last_minute():
     now = [0]
     watch = LagWatch(lambda: now[0])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
 from penstock.cli.option_groups import LogOptions, grouped
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from penstock.console.applications import Applications
 
 __all__ = ["app"]
+
+
+_FIRST = ("penstock-", "stream-metrics", "stream-thread-", "stream-task-", "stream-", "consumer-fetch-")
 
 
 class _Group(TyperGroup):
@@ -118,25 +122,36 @@ def _watch(table: Callable[[], Table]) -> None:
     with Live(table(), console=console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
             time.sleep(1.0)
-            live.update(table(), refresh=True)
+            try:
+                shown: Table | Text = table()
+            except PenstockError as error:  # it may be on its way down, or up again
+                shown = Text(f"{error.message}: trying again every second")
+            live.update(shown, refresh=True)
 
 
 def _table(found: dict[str, Any]) -> Table:
     batch = found["batch"]
     title = f"{found['state']}"
     if batch is not None:
-        lag = batch["lag"]
-        age = "" if lag["seconds"] is None else f", {lag['seconds']:,.1f} s"
         title += f" · batch {batch['number']:,}: {batch['records_in']:,} records in {batch['seconds']:.2f} s"
-        title += f" · lag {lag['records']:,} records{age} · skew {batch['skew']:.1f}"
+        title += f" · skew {batch['skew']:.1f}"
+    if partitions := found["partitions"]:
+        ages = [each["seconds"] for each in partitions if each["seconds"] is not None]
+        title += f" · lag {sum(each['records'] for each in partitions):,} records"
+        title += f", {max(ages):,.1f} s" if ages else ""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in ("group", "name", "tags"):
         table.add_column(column)
     table.add_column("value", justify="right")
-    for one in found["metrics"]:
+    for one in sorted(found["metrics"], key=lambda each: _rank(each["group"])):
         tags = ", ".join(text for tag, text in one["tags"].items() if tag not in ("client-id", "thread-id"))
-        table.add_row(one["group"], one["name"], tags, _shown(one["value"]))
+        table.add_row(one["group"], one["name"], Text(tags), Text(_shown(one["value"])))
     return table
+
+
+def _rank(group: str) -> int:
+    """Return the place of a group: those of the application's own work come before those of clients."""
+    return next((at for at, first in enumerate(_FIRST) if group.startswith(first)), len(_FIRST))
 
 
 def _shown(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.metrics.batches import BatchRecord, skew_of
@@ -22,8 +23,9 @@ def batch_record(progress: BatchProgress, ended_ms: int, lags: tuple[PartitionLa
     Args:
         progress: The reports of its tasks.
         ended_ms: When it ended.
-        lags: How far the application is behind.
+        lags: How far the application is behind, as of the last look; it may be older than the batch.
     """
+    lags = _after(progress, lags)
     steps: dict[str, float] = defaultdict(float)
     slowest: dict[str, float] = defaultdict(float)
     drops: dict[tuple[str, str], int] = defaultdict(int)
@@ -51,6 +53,21 @@ def batch_record(progress: BatchProgress, ended_ms: int, lags: tuple[PartitionLa
         progress.segment_bytes,
         _waiting(progress, lags),
     )
+
+
+def _after(progress: BatchProgress, lags: tuple[PartitionLag, ...]) -> tuple[PartitionLag, ...]:
+    """Return lags with the positions to which the batch has moved."""
+    positions: dict[str, int] = {}
+    for task in progress.tasks:
+        positions |= task.get("ends", {})
+    return tuple(_moved(lag, positions.get(f"{lag.topic}-{lag.partition}", lag.position)) for lag in lags)
+
+
+def _moved(lag: PartitionLag, position: int) -> PartitionLag:
+    if position <= lag.position:
+        return lag
+    seconds = None if position < lag.end else 0.0
+    return replace(lag, position=position, end=max(position, lag.end), seconds=seconds)
 
 
 def _waiting(progress: BatchProgress, lags: tuple[PartitionLag, ...]) -> int:
