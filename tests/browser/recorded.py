@@ -107,6 +107,20 @@ class Recorded:
         self.batches += 1
         return self.batches - 1
 
+    def reject(self, topic: str, partition: int, offset: int, why: str) -> None:
+        """Report a record as dropped, and send it to the topic of dead letters."""
+        headers = {"exception": "builtins.ValueError", "message": "an even length", "topic": topic,
+                   "partition": str(partition), "offset": str(offset)}  # fmt: skip
+        kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.large_binary())]))
+        named = [{"key": f"__streams.errors.{name}", "value": text.encode()} for name, text in headers.items()]
+        letter = records([(unix_ms(), "k", "rejected")])
+        self.log.append("access_log-bad", 0, letter.append_column("headers", pa.array([named], kind)))
+        tasks = [dict(task) for task in PROGRESS[0].tasks]
+        node = "KSTREAM-MAPVALUES-0000000001"
+        counts = {"reasons": [[node, why, 1]], "places": [[node, why, topic, partition, offset]]}
+        tasks[0] = {**tasks[0], "counts": {**tasks[0].get("counts", {}), **counts}}
+        self.settle(self.batch(tasks=tuple(tasks), dropped=1))
+
     def settle(self, number: int, *, written: bool = False) -> None:
         """Wait until the recorder has taken a batch, and has written it if that matters."""
         deadline = time.monotonic() + 15
@@ -135,7 +149,8 @@ def recorded(root: Path, *, shown: Any = topology, **permissions: Any) -> Iterat
     recorder = Recorder(APPLICATION, lambda: "RUNNING")
     facts = {
         "mode": "micro_batch", "version": "0", "host": "worker-1", "pid": 1, "epoch": 3,
-        "guarantee": "exactly_once_v2", "log": log.url, "settings": {"application.id": APPLICATION}, "tasks": {"0": 4},
+        "guarantee": "exactly_once_v2", "log": log.url, "tasks": {"0": 4},
+        "settings": {"application.id": APPLICATION, "errors.dead.letter.queue.topic.name": "access_log-bad"},
     }  # fmt: skip
     positions: dict[str, int] = {}
     watch, topics = LagWatch(unix_ms), ("access_log",)

@@ -207,3 +207,18 @@ def test_restores_are_shown_while_they_go_on_and_go_when_they_are_done(look: Cal
     finally:
         restores.clear()
     page.wait_for_function("() => document.querySelector('#restores') === null")
+
+
+def test_an_error_leads_to_the_record_and_a_dead_letter_to_what_it_was(look: Callable[..., Any], console: Any) -> None:
+    console.data.reject("orders", 2, 11, "an even length")
+    seen = look("/errors")
+    page = seen.page
+    assert seen.axe() == []
+    page.locator("a", has_text="orders-2 @ 11").first.click()
+    page.wait_for_function("() => document.querySelector('h1').textContent === 'orders-2 @ 11'")
+    assert '"id": 35' in page.locator("#value").inner_text()
+    page.go_back()
+    page.locator("#letters tbody tr").first.locator("a").first.click()
+    page.wait_for_selector("#original a")
+    page.locator("#original a").click()
+    page.wait_for_function("() => document.querySelector('h1').textContent === 'orders-2 @ 11'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["MessageQuery", "Messages", "one_message", "read_messages", "record_at"]
+__all__ = ["MessageQuery", "Messages", "one_message", "original_of", "read_messages", "record_at"]
 
 _CHUNK = 2_000
 _MOST_CHUNK = 50_000  # of a search that finds little
@@ -152,7 +152,25 @@ def one_message(log: TopicLog, query: MessageQuery, partition: int, offset: int)
     if record is None:
         return None
     found = _message(record, partition, serdes, query.masked)
-    return _with_texts(found, SHOWN_CHARACTERS, indent=2)
+    return {**_with_texts(found, SHOWN_CHARACTERS, indent=2), "original": original_of(found["headers"])}
+
+
+def original_of(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:
+    """Return topic, partition and offset of the record that a dead letter was; None if the headers do not say.
+
+    >>> names = ("topic", "partition", "offset")
+    >>> original_of([(f"__streams.errors.{name}", text) for name, text in zip(names, (b"orders", b"3", b"17"))])
+    ('orders', 3, 17)
+
+    Args:
+        headers: Those of Kafka Streams' dead letters (KIP-1034), or of Connect's.
+    """
+    named = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+    for prefix in ("__streams.errors.", "__connect.errors."):
+        topic, partition, offset = (named.get(f"{prefix}{name}", "") for name in ("topic", "partition", "offset"))
+        if topic and partition.isdecimal() and offset.isdecimal() and len(partition) < 10 and len(offset) < 19:
+            return topic, int(partition), int(offset)
+    return None
 
 
 def record_at(log: TopicLog, topic: str, partition: int, offset: int) -> dict[str, Any] | None:

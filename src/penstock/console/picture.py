@@ -12,7 +12,7 @@ from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.trend import Trend, trend_of
 from penstock.state.restores import Restore
 
-__all__ = ["PartitionBehind", "Picture"]
+__all__ = ["Drop", "PartitionBehind", "Picture"]
 
 _RECENT = 60
 
@@ -34,6 +34,27 @@ class PartitionBehind:
     lag: int
     seconds: float | None
     margin: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Records that a node has dropped for one reason.
+
+    Attributes:
+        node: The node.
+        reason: The reason.
+        records: Their number.
+        first_ms: The time of the first one.
+        newest_ms: The time of the newest one.
+        place: Topic, partition and offset of the newest one, where they are known.
+    """
+
+    node: str
+    reason: str
+    records: int
+    first_ms: int
+    newest_ms: int
+    place: tuple[Any, ...] | None = None
 
 
 class Picture:
@@ -171,6 +192,15 @@ class Picture:
         """The restores that are under way, the one with the most to do first."""
         found = [Restore.of_document(each) for each in self.get("restores", ())]
         return sorted(found, key=lambda each: each.share)
+
+    @cached_property
+    def drops(self) -> list[Drop]:
+        """The reasons for dropped records, the most frequent first."""
+        found = [
+            Drop(node, reason, records, first, newest, tuple(place[0]) if place and place[0] else None)
+            for node, reason, records, first, newest, *place in self.get("reasons", ())
+        ]
+        return sorted(found, key=lambda each: -each.records)
 
     def newest_tasks(self) -> list[dict[str, Any]]:
         """Return the newest report of each task that is still kept, by task."""

@@ -26,6 +26,7 @@ class Totals:
         topics: Records and bytes that each node has written to or read from each topic, by ``node topic``.
         stores: Rows of each store by task.
         reasons: Node and reason -> count, the times of the first and of the newest drop.
+        places: Node and reason -> topic, partition and offset of the newest dropped record, where they are known.
         positions: The offset of the next record, by ``topic-partition``.
         lost: Offsets that retention removed before they were read, by ``topic-partition``.
         stream_time_ms: The largest timestamp seen; -1 for none.
@@ -37,6 +38,7 @@ class Totals:
         self.topics: Amounts = {}
         self.stores: dict[str, dict[str, int]] = {}
         self.reasons: dict[tuple[str, str], list[int]] = {}
+        self.places: dict[tuple[str, str], list[Any]] = {}
         self.positions: dict[str, int] = {}
         self.lost: dict[str, int] = {}
         self.stream_time_ms = -1
@@ -61,7 +63,8 @@ class Totals:
                 _add(self.topics, f"{node} {topic}", [records, size])
             for node, topic, records, size in counts.get("consumed", ()):
                 _add(self.topics, f"{node} {topic}", [records, size])
-            self._drops(counts.get("reasons", ()), now_ms)
+            places = {(node, why): place for node, why, *place in counts.get("places", ())}
+            self._drops(counts.get("reasons", ()), places, now_ms)
             for store, rows in task.get("entries", {}).items():
                 self.stores.setdefault(store, {})[task["task"]] = rows
         for name, offsets in progress.lost.items():
@@ -73,7 +76,7 @@ class Totals:
         if self._began_ms is None:
             self._began_ms = now_ms - int(progress.seconds * 1000)
 
-    def _drops(self, reasons: Any, now_ms: int) -> None:
+    def _drops(self, reasons: Any, places: Mapping[tuple[str, str], list[Any]], now_ms: int) -> None:
         for node, reason, count in reasons:
             key = (node, str(reason)[:_MOST_REASON_CHARACTERS])
             if key not in self.reasons and len(self.reasons) >= _MOST_REASONS:
@@ -81,6 +84,8 @@ class Totals:
             found = self.reasons.setdefault(key, [0, now_ms, now_ms])
             found[0] += count
             found[2] = now_ms
+            if (node, reason) in places:
+                self.places[key] = places[node, reason]
 
     def rates(self, now_ms: int) -> dict[str, Any]:
         """Return rows a second of each node, and records a second in and out, over the last ten seconds."""
@@ -105,7 +110,7 @@ class Totals:
             "nodes": {name: [round(value, 4) for value in each] for name, each in self.nodes.items()},
             "topics": self.topics,
             "stores": self.stores,
-            "reasons": [[*key, *counts] for key, counts in self.reasons.items()],
+            "reasons": [[*key, *counts, self.places.get(key)] for key, counts in self.reasons.items()],
             "positions": self.positions,
             "lost": self.lost,
             "stream_time_ms": self.stream_time_ms,

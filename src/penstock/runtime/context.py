@@ -110,6 +110,7 @@ class TaskContext:
         self._tables: dict[str, TableView] = {}
         self._shared: dict[str, object] = {}
         self._why: Counter[tuple[str, str]] = Counter()
+        self._places: dict[tuple[str, str], tuple[str, int, int]] = {}  # of the newest record by reason
         self._caching = int(config["statestore.cache.max.bytes"]) > 0
         dead_letters = config.get("errors.dead.letter.queue.topic.name")
         self._handlers: dict[str, Handler] = {
@@ -164,7 +165,10 @@ class TaskContext:
         for (node, why), count in self._why.items():
             _LOG.warning("task %s: %s dropped %d record(s): %s", self.task_id, node, count, why)
             self.sensor.on_dropped(self.task_id, node, count, why)
+        for (node, why), place in self._places.items():
+            self.sensor.on_dropped_record(self.task_id, node, why, place)
         self._why.clear()
+        self._places.clear()
 
     def store(self, name: str) -> Any:
         """Return the typed store view (`penstock.state.views`) of that name."""
@@ -206,6 +210,21 @@ class TaskContext:
         """Count dropped records (Kafka's ``dropped-records-total``) and log the reason once per batch."""
         self.dropped += count
         self._why[node, why] += count
+
+    def drop_rows(self, node: str, rows: Rows, numbers: NDArray[np.intp], why: str) -> None:
+        """Count dropped rows by their numbers, and note where the last one comes from.
+
+        Args:
+            node: The operator.
+            rows: Its rows.
+            numbers: The rows that are dropped; one may be dropped several times, by several windows.
+            why: The reason.
+        """
+        if len(numbers):
+            self.drop(node, len(numbers), why)
+            source = self.record_context(rows, int(numbers[-1]))
+            if source.topic:
+                self._places[node, why] = (source.topic, source.partition, source.offset)
 
     def get_meta(self, name: str, default: int) -> int:
         """Return a number that an operator keeps with the state (its stream time), committed with the batch."""
@@ -318,7 +337,10 @@ class TaskContext:
         if response.action == "fail":
             raise wrapped() from error
         why = f"{type(error).__name__}: {error}"[:_MOST_OF_A_REASON]
-        self.drop(node, 1, why.encode("utf-8", "backslashreplace").decode())  # quoted text may not be printable
+        why = why.encode("utf-8", "backslashreplace").decode()  # quoted text may not be printable
+        self.drop(node, 1, why)
+        if source.topic:
+            self._places[node, why] = (source.topic, source.partition, source.offset)
 
 
 def _shorten(record: dict[str, Any]) -> str:

@@ -108,6 +108,9 @@ class CountingSensor(Sensor):
         reasons = self._of(task_id).reasons
         reasons[node, why] = reasons.get((node, why), 0) + count
 
+    def on_dropped_record(self, task_id: str, node: str, why: str, place: tuple[str, int, int]) -> None:
+        self._of(task_id).places[node, why] = place
+
     def on_reported(self, task_id: str, where: str, count: int) -> None:
         reported = self._of(task_id).reported
         reported[where] = reported.get(where, 0) + count

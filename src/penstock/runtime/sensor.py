@@ -68,6 +68,9 @@ class Sensor:
     def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
         """Called when records were dropped."""
 
+    def on_dropped_record(self, task_id: str, node: str, why: str, place: tuple[str, int, int]) -> None:
+        """Called after `on_dropped` with topic, partition and offset of the newest such record, if they are known."""
+
     def on_reported(self, task_id: str, where: str, count: int) -> None:
         """Called when functions have reported so many errors, each of which made a null."""
 

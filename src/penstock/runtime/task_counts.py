@@ -84,6 +84,7 @@ class TaskCounts:
         emit_seconds: Node -> seconds of each look for closed windows.
         e2e_latency_ms: Source or last node -> age of records when it was done with them.
         reasons: (node, reason) -> dropped records.
+        places: (node, reason) -> topic, partition and offset of the newest record that was dropped for it, if known.
         reported: Function or column -> errors that were reported and not raised.
         nodes: Operator -> rows in, rows out, its own seconds.
         stores: (store, call such as ``get``) -> its keys and seconds; of `FLUSH` flushes, rows, bytes, seconds.
@@ -101,6 +102,7 @@ class TaskCounts:
     emit_seconds: dict[str, Spread] = field(default_factory=dict)
     e2e_latency_ms: dict[str, Spread] = field(default_factory=dict)
     reasons: dict[tuple[str, str], int] = field(default_factory=dict)
+    places: dict[tuple[str, str], tuple[str, int, int]] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, list[float]] = field(default_factory=dict)
     stores: dict[tuple[str, str], list[float]] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class TaskCounts:
         """Add the counts of another one."""
         self.processed += other.processed
         self.dropped += other.dropped
+        self.places |= other.places
         for name in _SPREADS:
             getattr(self, name).merge(getattr(other, name))
         for name in _BY_NODE:
@@ -143,6 +146,7 @@ class TaskCounts:
                 for at, counts in getattr(self, name).items()
             }
             setattr(new, name, {at: counts for at, counts in lists.items() if any(counts)})
+        new.places = {at: place for at, place in self.places.items() if at in new.reasons}
         return new
 
     def forget_extremes(self) -> None:
@@ -164,6 +168,7 @@ class TaskCounts:
         found |= {name: [[*at, *counts] for at, counts in getattr(self, name).items()] for name in _BY_TOPIC}
         found |= {name: {node: one.document() for node, one in getattr(self, name).items()} for name in _BY_NODE}
         found["reasons"] = [[*at, count] for at, count in self.reasons.items()]
+        found["places"] = [[*at, *place] for at, place in self.places.items()]
         found["stores"] = [[*at, *counts] for at, counts in self.stores.items()]
         return {name: value for name, value in found.items() if value}
 
@@ -172,6 +177,7 @@ class TaskCounts:
         """Return what `document` has written.
 
         >>> counts = TaskCounts(3, consumed={("source", "in"): [3, 90]}, reasons={("source", "late"): 1})
+        >>> counts.places["source", "late"] = ("in", 0, 7)
         >>> counts.e2e_latency_ms["source"] = Spread(3, 30.0, 5.0, 15.0)
         >>> TaskCounts.of_document(counts.document()) == counts
         True
@@ -188,5 +194,9 @@ class TaskCounts:
             spreads = {node: Spread.of_document(one) for node, one in document.get(name, {}).items()}
             setattr(counts, name, spreads)
         counts.reasons = {(node, why): count for node, why, count in document.get("reasons", ())}
+        counts.places = {
+            (node, why): (topic, partition, offset)
+            for node, why, topic, partition, offset in document.get("places", ())
+        }
         counts.stores = {(store, call): numbers for store, call, *numbers in document.get("stores", ())}
         return counts

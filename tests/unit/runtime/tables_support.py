@@ -98,6 +98,9 @@ class OneTask:
     def drop(self, node, count, why):
         self.dropped += count
 
+    def drop_rows(self, node, rows, numbers, why):
+        self.dropped += len(numbers)
+
     def failed(self, node, fn, rows, row, error):
         if self._fail:
             raise error

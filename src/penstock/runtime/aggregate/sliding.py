@@ -47,7 +47,7 @@ class SlidingAggregate(WindowOperator):
     def process(self, rows: Rows, parent: str) -> Rows:
         null = rows.keys.null_mask() | rows.values.null_mask()
         if null.any():
-            self._context.drop(self._name, int(null.sum()), "null key or value")
+            self._context.drop_rows(self._name, rows, np.flatnonzero(null), "null key or value")
             rows = rows.filter(~null)
         return super().process(rows, parent)
 

@@ -69,7 +69,7 @@ class WindowAssigner:
         index, starts, ends = window_bounds(self._windows, rows.timestamps)
         is_open = ends > stream_times[index] - self._windows.grace_ms
         if not is_open.all():
-            self._context.drop(self._name, int((~is_open).sum()), "the window has closed")
+            self._context.drop_rows(self._name, rows, index[~is_open], "the window has closed")
             index, starts, ends = index[is_open], starts[is_open], ends[is_open]
         hopping = self._windows.kind == "time" and self._windows.advance_ms not in (0, self._windows.size_ms)
         taken = rows if not hopping and len(index) == len(rows) else rows.take(index)

@@ -199,7 +199,7 @@ class _StreamStreamJoin(Operator):
         null_values = rows.values.null_mask()
         dropped = null_values if self._outer else null_values | rows.keys.null_mask()
         if dropped.any():
-            self._context.drop(self._name, int(dropped.sum()), "null key or value")
+            self._context.drop_rows(self._name, rows, np.flatnonzero(dropped), "null key or value")
         joined = self._join.results(is_left=self._operation.is_left)
         rights = joined.olds
         if rights is None:

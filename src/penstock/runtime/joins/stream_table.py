@@ -78,7 +78,7 @@ class _StreamTableJoin(_LookUpJoin):
         null_values = rows.values.null_mask()
         dropped = null_values if self._operation.left else null_values | null_keys
         if dropped.any():
-            self._context.drop(self._name, int(dropped.sum()), "null key or value")
+            self._context.drop_rows(self._name, rows, np.flatnonzero(dropped), "null key or value")
             rows = rows.filter(~dropped)
         if self._buffer is not None:
             rows = self._buffer.release(rows)

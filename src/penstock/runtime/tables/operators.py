@@ -43,7 +43,7 @@ def drop_null_keys(rows: Rows, node: str, context: TaskContext) -> Rows:
     null = rows.keys.null_mask()
     if not null.any():
         return rows
-    context.drop(node, int(null.sum()), "null key")
+    context.drop_rows(node, rows, np.flatnonzero(null), "null key")
     return rows.filter(~null)
 
 

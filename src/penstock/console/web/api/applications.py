@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from penstock.console.applications import Application, OwnApplication
 from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.lookout import findings_of
-from penstock.console.picture import Picture
+from penstock.console.picture import Drop, Picture
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.errors import PenstockError
 
@@ -199,7 +200,7 @@ def node(visit: Visit) -> Any:
         "share": picture.shares.get(name),
         "per_second": picture.get("rates", {}).get("nodes", {}).get(name),
         "since_start": picture.get("nodes", {}).get(name),
-        "drops": [_drop(row) for row in picture.get("reasons", ()) if row[0] == name],
+        "drops": [_drop(each) for each in picture.drops if each.node == name],
     }
 
 
@@ -208,14 +209,15 @@ def errors(visit: Visit) -> Any:
     picture = _chosen(visit).picture()
     settings = picture.get("facts", {}).get("settings", {})
     return {
-        "drops": [_drop(row) for row in sorted(picture.get("reasons", ()), key=lambda row: -row[2])],
+        "drops": [_drop(each) for each in picture.drops],
         "lost": picture.get("lost", {}),
         "dead_letter_topic": settings.get("errors.dead.letter.queue.topic.name"),
     }
 
 
-def _drop(row: list[Any]) -> dict[str, Any]:
-    return {"node": row[0], "reason": row[1], "records": row[2], "first_ms": row[3], "newest_ms": row[4]}
+def _drop(found: Drop) -> dict[str, Any]:
+    place = None if found.place is None else dict(zip(("topic", "partition", "offset"), found.place, strict=True))
+    return {**asdict(found), "place": place}
 
 
 def stores(visit: Visit) -> Any:

@@ -105,7 +105,12 @@ def message_document(row: dict[str, Any]) -> dict[str, Any]:
         "headers": [[name, None if value is None else text_of(value)] for name, value in row["headers"]],
         **({"headers_left_out": row["headers_left_out"]} if row.get("headers_left_out") else {}),
         **({"problem": row["problem"]} if row["problem"] else {}),
+        **(_original(row["original"]) if row.get("original") else {}),
     }
+
+
+def _original(place: tuple[str, int, int]) -> dict[str, Any]:
+    return {"original": dict(zip(("topic", "partition", "offset"), place, strict=True))}
 
 
 def message(visit: Visit) -> Any:

@@ -24,7 +24,7 @@ PAGES: tuple[tuple[re.Pattern[str], Page], ...] = tuple(
         ("/topology", Page("topology", "Topology", topology, 0.5, application_stamp)),
         ("/batches", Page("batches", "Batches", batches, 0.5, application_stamp)),
         ("/tasks", Page("tasks", "Tasks", tasks, 1.0, application_stamp)),
-        ("/errors", Page("errors", "Errors", errors, 1.0, application_stamp)),
+        ("/errors", Page("errors", "Errors", errors, 2.0)),
         ("/stores", Page("stores", "Stores", stores)),
         (f"/stores/{_NAME}", Page("store", "Store", store, 5.0)),
         ("/topics", Page("topics", "Topics", topics)),

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.console.batch_line import STEPS, UNKNOWN, step_of
 from penstock.console.web.page import Visit, whole
 from penstock.console.web.pages.application_pages import head_of
+from penstock.console.web.pages.letters import newest_letters
 from penstock.terminal.words import size
 
 __all__ = ["batches", "errors", "tasks"]
@@ -102,12 +103,13 @@ def _restored(task: Mapping[str, Any]) -> str:
 
 
 def errors(visit: Visit) -> Mapping[str, Any]:
-    """Return the reasons for dropped records, the most frequent first, and where dead letters are."""
+    """Return the reasons for dropped records, the most frequent first, and the newest dead letters."""
     picture, facts = head_of(visit)
     settings = picture.get("facts", {}).get("settings", {})
     return {
+        "newest": newest_letters(visit, settings.get("errors.dead.letter.queue.topic.name")),
         **facts,
-        "reasons": sorted(picture.get("reasons", ()), key=lambda row: -row[2]),
+        "reasons": picture.drops,
         "letters": settings.get("errors.dead.letter.queue.topic.name"),
         "lost": picture.get("lost", {}),
     }
