@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar
 
 from penstock.connect.api import (
     ExactlyOnce,
@@ -14,6 +14,7 @@ from penstock.connect.api import (
     SourceConnector,
     SourceTask,
 )
+from penstock.connect.connectors.appended_file import AppendedFile
 from penstock.connect.connectors.lines import FollowedFile, Lines, followed_files
 from penstock.connect.data import STRING, SinkBatch, SinkRecord, SourceBatch
 from penstock.connect.data.texts import java_text
@@ -134,7 +135,7 @@ class FileStreamSinkTask(SinkTask):
     """Appends the value of each record to a file, as Java's ``toString`` shows it."""
 
     java_class: ClassVar[str] = f"{_PACKAGE}.FileStreamSinkTask"
-    _out: TextIO | None = None
+    _file: AppendedFile | None = None
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Open the file, or the standard output.
@@ -143,34 +144,37 @@ class FileStreamSinkTask(SinkTask):
             ConnectError: The file cannot be opened.
         """
         name = settings.get("file")
-        self._own = bool(name)
         if not name:
-            self._out = sys.stdout
             return
         try:
-            self._out = Path(name).open("a", encoding="utf-8", newline="")  # noqa: SIM115 - closed by stop
+            self._file = AppendedFile(name)
         except OSError as error:
             raise ConnectError(f"Couldn't find or create file '{name}' for FileStreamSinkTask") from error
 
     def put(self, records: Sequence[SinkRecord]) -> None:
-        """Write a line for each record."""
-        if self._out is not None and records:
-            batch = records if isinstance(records, SinkBatch) else SinkBatch(records)
-            for values, schema in batch.values():
-                lines = (value if type(value) is str else java_text(value, schema) for value in values)
-                self._out.write("\n".join(lines))
-                self._out.write("\n")
-            self._out.flush()
+        """Write a line for each record.
 
-    def flush(self, offsets: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002 - all is one file
-        """Write what the file's buffer holds."""
-        if self._out is not None:
-            self._out.flush()
+        Raises:
+            RetriableError: The disk is full. Nothing is written.
+            ConnectError: The file cannot be written.
+        """
+        if not records:
+            return
+        batch = records if isinstance(records, SinkBatch) else SinkBatch(records)
+        text = "".join(
+            "\n".join([*(value if type(value) is str else java_text(value, schema) for value in values), ""])
+            for values, schema in batch.values()
+        )
+        if self._file is None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            self._file.append(text.encode("utf-8", "replace"))
 
     def stop(self) -> None:
         """Close the file."""
-        if self._out is not None and self._own:
-            self._out.close()
+        if self._file is not None:
+            self._file.close()
 
 
 class FileStreamSinkConnector(SinkConnector):

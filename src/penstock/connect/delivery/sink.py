@@ -60,6 +60,7 @@ class SinkDelivery(RebalanceListener):
         self._reporter = ErrantRecords(pipeline.errors, self._originals) if reports else None
         self.context = SinkContext(settings, self, log.identity(), self._reporter)
         self._open: set[TopicPartition] = set()
+        self._unopened: set[TopicPartition] = set()  # of those, where the task was not ready
         self._seeks: dict[TopicPartition, int] = {}
         self._batch = SinkBatch()
         self._waits = False  # the batch comes again
@@ -87,12 +88,17 @@ class SinkDelivery(RebalanceListener):
             RetriableError: The task will take the same records again later.
             ConnectError: A converter, a transformation or the task fails.
         """
+        if self._unopened:
+            self.stay()
+            self._open_rest()
         if self._waits:
-            self._stay()
+            self.stay()
         else:
             self._seek()
             made: Incoming = []
             for place, batch in self._poll(timeout_s, most):
+                if place in self._unopened:
+                    self._seeks.setdefault(place, batch.column("offset")[0].as_py())
                 if place in self._seeks or place not in self._open:
                     continue  # it goes on elsewhere
                 self._read[place] = batch.column("offset")[-1].as_py() + 1
@@ -177,11 +183,19 @@ class SinkDelivery(RebalanceListener):
 
     def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Open partitions that the group has assigned."""
+        self._open |= set(partitions)
+        self._unopened |= set(partitions)
         try:
-            self._open |= set(partitions)
-            self.task.open(list(partitions))
+            self._open_rest()
+        except RetriableError:
+            return  # the next step tries again
         except Exception as error:  # noqa: BLE001 - raised by the next step
             self._failure = error
+
+    def _open_rest(self) -> None:
+        """Open the partitions that are not open yet."""
+        self.task.open(sorted(self._unopened))
+        self._unopened.clear()
 
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Commit and close partitions that the group takes away."""
@@ -209,15 +223,25 @@ class SinkDelivery(RebalanceListener):
             return
         try:
             if not lost:
-                self.commit(gone)
-            self.task.close(gone)
+                self._commit_if_possible(gone)
+            opened = [place for place in gone if place not in self._unopened]
+            if opened:
+                self.task.close(opened)
         except Exception as error:  # noqa: BLE001 - raised by the next step
             self._failure = error
         self._open -= set(gone)
+        self._unopened -= set(gone)
         self._batch = self._batch.without([(place.topic, place.partition) for place in gone])
         for place in gone:
             for table in (self._read, self._delivered, self._committed, self._seeks):
                 table.pop(place, None)
+
+    def _commit_if_possible(self, places: Collection[TopicPartition]) -> None:
+        """Commit; what the task cannot keep now is not committed, and read again by whoever goes on."""
+        try:
+            self.commit(places)
+        except RetriableError as error:
+            self._watcher.count(0, str(error))
 
     def _seek(self) -> None:
         for place in [place for place in self._seeks if place in self._consumer.assignment()]:
@@ -225,7 +249,7 @@ class SinkDelivery(RebalanceListener):
             self._consumer.seek(place, offset)
             self._read[place] = self._delivered[place] = offset
 
-    def _stay(self) -> None:
+    def stay(self) -> None:
         """Let the group see that the member lives, while the task is to take the same records again."""
         places = self._consumer.assignment() - self._consumer.paused()
         self._consumer.pause(places)

@@ -12,6 +12,7 @@ from penstock.connect.delivery.errors import ErrorHandler, Tolerance
 from penstock.connect.plugins import transformation_chain
 from penstock.connect.tasks.dead_letters import dead_letters
 from penstock.connect.tasks.parts import TaskLink, TaskParts
+from penstock.connect.tasks.repeated import Repeated
 from penstock.errors import UnknownTopicError
 from penstock.java_text.regex import compile_java
 from penstock.log import Consumer
@@ -46,6 +47,7 @@ class SinkRun:
         topics = (parts.connector.get("topics") or "").split(",")
         self._topics = [name.strip() for name in topics if name.strip()]
         self._known: list[str] = []
+        self._repeated = Repeated(parts.spec.task, link)
         self._next_look = 0.0
         self._most = int(parts.client_override("consumer", "max.poll.records") or 500)
         if self._most < 1:
@@ -70,8 +72,14 @@ class SinkRun:
             ConnectError: The task fails.
         """
         if self._delivery.context.commit_requested or time.monotonic() >= self._next_commit:
+            try:
+                self._delivery.commit()
+            except RetriableError as error:
+                self._next_commit = 0.0  # again before anything else is taken
+                self._wait_after(error)
+                self._delivery.stay()
+                return
             self._next_commit = time.monotonic() + self._interval_s
-            self._delivery.commit()
         if len(self._known) < len(self._topics):
             self._look_for_topics()
             if not self._known:
@@ -80,8 +88,13 @@ class SinkRun:
         try:
             self._delivery.deliver(self._most, min(_POLL_S, self._interval_s))
         except RetriableError as error:
-            self._link.count(0, str(error))
-            self._link.wait(self._delivery.context.take_timeout_ms(_RETRY_MS) / 1000)
+            self._wait_after(error)
+            return
+        self._repeated.passed()
+
+    def _wait_after(self, error: RetriableError) -> None:
+        self._repeated.note(error)
+        self._link.wait(self._delivery.context.take_timeout_ms(_RETRY_MS) / 1000)
 
     def idle(self) -> None:
         """Stay in the group while the task is paused."""

@@ -19,6 +19,7 @@ from penstock.connect.storage.offset_store import ConnectorOffsets, OffsetStore
 from penstock.connect.storage.topic_table import TopicTable
 from penstock.connect.tasks.dead_letters import dead_letters
 from penstock.connect.tasks.parts import TaskLink, TaskParts
+from penstock.connect.tasks.repeated import Repeated
 from penstock.errors import LogUnavailableError
 from penstock.log.thread_clients import Writer
 
@@ -59,6 +60,7 @@ class SourceRun:
         self._writer: RecordWriter | None = None
         self._delivery: SourceDelivery | None = None
         self._has_begun = False
+        self._repeated = Repeated(parts.spec.task, link)
 
     def start(self) -> None:
         """Fence earlier runs of this task, read the offsets that they have stored, and start the task."""
@@ -109,9 +111,10 @@ class SourceRun:
         try:
             records = delivery.deliver()
         except RetriableError as error:
-            self._link.count(0, str(error))
+            self._repeated.note(error)
             self._link.wait(_RETRY_S)
             return
+        self._repeated.passed()
         if not records:
             self._link.wait(_IDLE_S)
 
