@@ -30,10 +30,20 @@ class PostgresServer:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        data = str(self.folder / "data")
+        self._data = data = str(self.folder / "data")
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-N", "--locale=C", "-E", "UTF8")
-        options = f"-p {self.port} -k {self.folder} -h 127.0.0.1 -c wal_level=logical -c fsync=off -c max_wal_senders=4"
-        self._run("pg_ctl", "-D", data, "-o", options, "-l", str(self.folder / "log"), "-w", "start")
+        self._options = (
+            f"-p {self.port} -k {self.folder} -h 127.0.0.1 -c wal_level=logical -c fsync=off -c max_wal_senders=4"
+        )
+        self.start()
+
+    def start(self):
+        """Start it, the first time or again."""
+        self._run("pg_ctl", "-D", self._data, "-o", self._options, "-l", str(self.folder / "log"), "-w", "start")
+
+    def crash(self):
+        """End it at once, as a crash does."""
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
 
     @property
     def url(self):
@@ -49,7 +59,7 @@ class PostgresServer:
             return cursor.fetchall() if cursor.description else []
 
     def stop(self):
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", "immediate", "-w", "stop")
+        self.crash()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, name, *arguments):

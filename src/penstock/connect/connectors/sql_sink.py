@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.connect.api import SinkTask
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Setting
 from penstock.connect.connectors.alike_tasks import AlikeTasksSink
-from penstock.connect.connectors.sql_values import CONNECTION, open_engine, sql_type, sql_value
+from penstock.connect.connectors.sql_values import CONNECTION, DatabaseFile, open_engine, sql_type, sql_value
 from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord, Struct
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
@@ -66,6 +66,7 @@ class SqlSinkTask(SinkTask):
 
         self._parsed, self._name = CONFIG.parse(settings), settings.get("name", "")
         self._engine = open_engine(self._parsed)
+        self._file = DatabaseFile(self._engine, has_been=False)
         self._tables: dict[str, Table] = {}
         self._offsets = Table(
             OFFSETS,
@@ -102,6 +103,7 @@ class SqlSinkTask(SinkTask):
                     key |= {"topic": place.topic, "partition": place.partition}
                     following = int(record.original_offset or 0) + 1
                     self._upsert(connection, self._offsets, {**key, "next_offset": following}, list(key))
+        self._file.written()
 
     def stop(self) -> None:
         if self._engine is not None:
@@ -109,6 +111,7 @@ class SqlSinkTask(SinkTask):
 
     def _guarded(self) -> Any:
         """A transaction whose failures are Connect's errors."""
+        self._file.check()
         return _Guarded(self._engine)
 
     def _write(self, connection: Connection, record: SinkRecord) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
 from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
-from penstock.connect.connectors.sql_values import CONNECTION, connect_schema, connect_value, open_engine
+from penstock.connect.connectors.sql_values import CONNECTION, DatabaseFile, connect_schema, connect_value, open_engine
 from penstock.connect.data import Moment, RetriableError, Schema, SourceRecord, Struct, struct
 from penstock.errors import ConnectError
 
@@ -70,6 +70,7 @@ class SqlSourceTask(SourceTask):
         self._parsed = CONFIG.parse(settings)
         self._stopped = threading.Event()
         self._engine = open_engine(self._parsed)
+        self._file = DatabaseFile(self._engine, has_been=True)
         query = self._parsed["query"]
         self._names: list[str] = ["query"] if query else list(self._parsed["table.whitelist"])
         self._tables: dict[str, Any] = {}
@@ -87,6 +88,9 @@ class SqlSourceTask(SourceTask):
             return None
         try:
             records = self._look(name)
+        except RetriableError:
+            self._due[name] = time.monotonic() + 1
+            raise
         except SQLAlchemyError as error:
             self._due[name] = time.monotonic() + 1
             text = str(getattr(error, "orig", None) or error).splitlines()[0]
@@ -106,6 +110,7 @@ class SqlSourceTask(SourceTask):
     def _look(self, name: str) -> list[SourceRecord]:
         from sqlalchemy import select
 
+        self._file.check()
         with self._engine.connect() as connection:
             table = self._table(name)
             found = connection.execute(self._limited(select(table), table, self._offsets[name])).mappings().all()

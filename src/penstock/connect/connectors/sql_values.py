@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.config import DatabaseUrl, Importance, Kind, Password, Setting
@@ -19,6 +20,7 @@ from penstock.connect.data import (
     TIME,
     TIMESTAMP,
     Moment,
+    RetriableError,
     Schema,
     SettingError,
     Type,
@@ -31,7 +33,16 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
     from sqlalchemy.types import TypeEngine
 
-__all__ = ["CONNECTION", "connect_schema", "connect_value", "database_url", "open_engine", "sql_type", "sql_value"]
+__all__ = [
+    "CONNECTION",
+    "DatabaseFile",
+    "connect_schema",
+    "connect_value",
+    "database_url",
+    "open_engine",
+    "sql_type",
+    "sql_value",
+]
 
 CONNECTION: tuple[Setting, ...] = (
     Setting(
@@ -78,15 +89,49 @@ def open_engine(parsed: Mapping[str, Any]) -> Engine:
     try:
         from sqlalchemy import create_engine
         from sqlalchemy.exc import NoSuchModuleError
+        from sqlalchemy.pool import NullPool
     except ImportError as error:
         raise ConnectError("SQLAlchemy is not installed", hint='Run: pip install "penstock[connect]"') from error
     url = database_url(parsed)
+    more = {"poolclass": NullPool} if _file_of(url) else {}  # a file that was replaced is another database
     try:
-        return create_engine(url, pool_pre_ping=True)
+        return create_engine(url, pool_pre_ping=True, **more)
     except (NoSuchModuleError, ImportError) as error:
         raise ConnectError(
             f"there is no driver for {url.drivername}: {error}", hint="Install one, for example pip install psycopg."
         ) from error
+
+
+class DatabaseFile:
+    """The file of a database of SQLite, which would come into being anew, and empty, where it is away.
+
+    Args:
+        engine: The database, of whichever kind.
+        has_been: Whether the file has to be there already.
+    """
+
+    def __init__(self, engine: Engine, *, has_been: bool) -> None:
+        self._path = _file_of(engine.url)
+        self._has_been = has_been
+
+    def check(self) -> None:
+        """Refuse to go on without the file.
+
+        Raises:
+            RetriableError: It is away.
+        """
+        if self._path is not None and self._has_been and not self._path.exists():
+            raise RetriableError(f"the database {self._path} is away")
+
+    def written(self) -> None:
+        """Note that there is something in the database, so that from now on it has to be there."""
+        self._has_been = True
+
+
+def _file_of(url: Any) -> Path | None:
+    if not url.drivername.startswith("sqlite") or url.database in (None, "", ":memory:"):
+        return None
+    return None if str(url.database).startswith("file:") else Path(url.database)
 
 
 def connect_schema(kind: TypeEngine[Any], *, nullable: bool) -> Schema:

@@ -11,6 +11,7 @@ from penstock.clock import unix_ms
 from penstock.connect.data.stored_offsets import compact_json
 from penstock.connect.storage.config_store import TaskId
 from penstock.connect.storage.topic_table import Change, Table
+from penstock.errors import FencedError
 
 __all__ = ["Status", "StatusStore"]
 
@@ -47,6 +48,7 @@ class StatusStore:
         self.connectors: dict[str, Status] = {}
         self.tasks: dict[TaskId, Status] = {}
         self.topics: dict[str, dict[str, Any]] = {}
+        self._unwritten: dict[TaskId, Status | None] = {}
 
     def refresh(self) -> None:
         """Read what was written since the last time."""
@@ -62,8 +64,20 @@ class StatusStore:
         self._put([Change(f"status-connector-{name}".encode(), _written(status))])
 
     def put_tasks(self, statuses: Iterable[tuple[TaskId, Status | None]]) -> None:
-        """Store the states of tasks; None deletes one."""
-        self._put([Change(f"status-task-{name}-{n}".encode(), _written(status)) for (name, n), status in statuses])
+        """Store the states of tasks; None deletes one.
+
+        While they cannot be written they are known here all the same; the next call writes them too.
+        """
+        for task, status in statuses:
+            self._unwritten[task] = status
+            _set(self.tasks, task, status)
+        unwritten = self._unwritten.items()
+        try:
+            self._put([Change(f"status-task-{name}-{n}".encode(), _written(status)) for (name, n), status in unwritten])
+        except FencedError:  # another worker writes them
+            self._unwritten.clear()
+            raise
+        self._unwritten.clear()
 
     def put_topic(self, topic: str, task: TaskId) -> None:
         """Store that a task uses a topic, if it is not known yet."""

@@ -18,6 +18,7 @@ from penstock.connect.storage.offset_store import OffsetStore
 from penstock.connect.storage.status_store import Status, StatusStore
 from penstock.connect.tasks.handles import TaskHandle
 from penstock.connect.tasks.parts import TaskSpec, plugins_of
+from penstock.connect.worker.log_trouble import LogTrouble
 from penstock.connect.worker.loggers import Loggers
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.restarts import TaskRestarts
@@ -101,6 +102,7 @@ class Herder:
         self._changed_s = 0.0
         self._thread = threading.Thread(target=self._run, name="connect-herder", daemon=True)
         self._led = False
+        self._trouble = LogTrouble()
 
     def start(self) -> None:
         """Read the stores, and begin to work.
@@ -119,14 +121,19 @@ class Herder:
         if self._thread.is_alive():
             self._thread.join()
         with self.lock:
-            for name in list(self.connectors):
+            gone, mine = Status("UNASSIGNED", self.worker_id, self.view.generation), list(self.connectors)
+            for name in mine:
                 self._stop_connector(name)
-                self._put_status(name, Status("UNASSIGNED", self.worker_id, self.view.generation))
-            running = self.tasks.stop_all()
-            self._take_news()
-            statuses = [(task, Status("UNASSIGNED", self.worker_id, self.view.generation)) for task in running]
-            self.stores.statuses.put_tasks(statuses)
-            self.membership.close()
+            stopped = [(task, gone) for task in self.tasks.stop_all()]
+            try:
+                for name in mine:
+                    self._put_status(name, gone)
+                self._take_news()
+                self.stores.statuses.put_tasks(stopped)
+            except LogError as error:
+                _log.warning("the states of what has stopped cannot be written: %s", error.message)
+            with suppress(LogError):  # its session ends by itself
+                self.membership.close()
             self.stores.close()
 
     def wake(self) -> None:
@@ -151,11 +158,6 @@ class Herder:
             self._take_news()
             if self.view.joined:
                 self.ready.set()
-
-    def catch_up(self) -> None:
-        """Do at once what the next tick would do; one that fails is the loop's to handle."""
-        with suppress(FencedError):
-            self.tick()
 
     def store_tasks(self, name: str, configs: list[dict[str, str]]) -> None:
         """Store the configs of a connector's tasks, as the leader; earlier runs of a source's tasks are fenced."""
@@ -186,11 +188,14 @@ class Herder:
             self._woken.clear()
             try:
                 self._tick_when_quiet()
+                self._trouble.passed()
             except FencedError as error:
                 _log.warning("this worker leads no more: %s", error.message)
                 self.membership.step_down()
             except LogError as error:
-                _log.warning("the log cannot be used at present: %s", error.message)
+                self._trouble.note(error)
+                with self.lock, suppress(LogError):  # known here, if not written
+                    self._take_news()
                 self._stop.wait(1.0)
             except Exception:  # noqa: BLE001 - the loop goes on
                 _log.exception("the worker goes on after an error")
@@ -372,20 +377,22 @@ class Herder:
 
     def _forget_old_tasks(self) -> None:
         """Delete states of tasks that are configured no more and run nowhere here."""
-        known, running = self._configured(), set(self.tasks.owned())
-        old = [task for task in self.stores.statuses.tasks if task not in known and task not in running]
+        known = {*self._configured(), *self.tasks.owned()}
+        old = [task for task in self.stores.statuses.tasks if task not in known]
         self.stores.statuses.put_tasks((task, None) for task in old)
 
     def _take_news(self) -> None:
-        statuses = []
+        statuses, topics = [], []
         for task, message in self.tasks.news():
-            if message.topic and self.config["topic.tracking.enable"]:
-                self.stores.statuses.put_topic(message.topic, task)
+            if message.topic:
+                topics.append((message.topic, task))
             if message.state:
                 status = Status(message.state, self.worker_id, self.view.generation, message.version, message.trace)
                 statuses.append((task, status))
                 self.restarts.note(task, message.state, self.stores.configs.state.connectors.get(task[0], {}))
         try:
             self.stores.statuses.put_tasks(statuses)
+            for topic, task in topics if self.config["topic.tracking.enable"] else ():
+                self.stores.statuses.put_topic(topic, task)
         except FencedError:
             _log.warning("another worker has this worker's name: %s", self.worker_id)

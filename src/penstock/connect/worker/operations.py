@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.hiding import Hiding
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
 from penstock.connect.worker.validating import check_config
+from penstock.errors import FencedError
 
 __all__ = ["Operations"]
 
@@ -234,7 +236,8 @@ class Operations:
     def _known(self, name: str) -> dict[str, str | None]:
         found = self._configs.state.connectors.get(name)
         if found is None:
-            self.herder.catch_up()  # another worker may have created it just now
+            with suppress(FencedError):  # the herder's loop handles it
+                self.herder.tick()  # another worker may have created it just now
             found = self._configs.state.connectors.get(name)
         if found is None:
             raise RequestError.not_found(name)

@@ -139,6 +139,8 @@ class ObjectSinkTask(SinkTask):
     def put(self, records: Sequence[SinkRecord]) -> None:
         if self._broken is not None:
             raise self._broken
+        for place in [each for each, one in self._open.items() if self._is_full(one)]:  # the store was away
+            self._write_full(place)
         for record in records:
             self._add(record)
         limit = self._parsed["rotate.schedule.interval.ms"]
@@ -180,9 +182,15 @@ class ObjectSinkTask(SinkTask):
         one.records.append(record)
         if self._parsed["rotate.bytes"]:
             one.size += len(json_line(record))
-        if len(one.records) >= self._parsed["flush.size"] or 0 < self._parsed["rotate.bytes"] <= one.size:
-            self._write(place)
-            self.context.request_commit()
+        if self._is_full(one):
+            self._write_full(place)
+
+    def _is_full(self, one: _Open) -> bool:
+        return bool(len(one.records) >= self._parsed["flush.size"] or 0 < self._parsed["rotate.bytes"] <= one.size)
+
+    def _write_full(self, place: TopicPartition) -> None:
+        self._write(place)
+        self.context.request_commit()
 
     def _ends_before(self, one: _Open, record: SinkRecord, folder: str) -> bool:
         if folder != one.folder or record.value_schema != one.schema:
