@@ -43,6 +43,7 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 FILE = "org.apache.kafka.connect.file.FileStream"
 LINE_BYTES, VALUE_BYTES = 150, 200
 PATIENCE_S = 900
+SAMPLE_S = 0.5
 PENSTOCK = [sys.executable, "-c", "from penstock.cli.main import main; main()"]
 
 
@@ -78,7 +79,14 @@ class Worker:
         with (folder / f"{kind}.log").open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, start_new_session=True)
         self.wait(lambda: self.ask("GET", "/connectors") == [], "the worker answers")
-        self.start_s = time.monotonic() - began
+        self.start_s, self.start_cpu_s = time.monotonic() - began, tree_cpu_s(self.process.pid)
+
+    def started(self) -> dict[str, float]:
+        """The time and the CPU from the command to the first answer of the REST interface, and the memory then."""
+        with TreeWatch(self.process.pid) as watch:
+            time.sleep(2 * SAMPLE_S)
+        idle = {"start_s": round(self.start_s, 2), "start_cpu_s": round(self.start_cpu_s, 2)}
+        return {**idle, "idle_bytes": watch.peak_bytes}
 
     def ask(self, method: str, path: str, body: object = None) -> object:
         data = None if body is None else json.dumps(body).encode()
@@ -284,8 +292,10 @@ def main() -> None:
         made = cases(log, servers, folder, (options.records, options.mirror_records))
         for kind in ("java", "penstock"):
             worker = Worker(kind, servers, folder)
-            found: dict[str, object] = {"start_s": round(worker.start_s, 2)}
+            found: dict[str, object] = {}
             try:
+                found |= worker.started()
+                print(kind, "start", found, flush=True)
                 for case, records, make in made:
                     if options.only in case:
                         found[case] = worker.measured(f"{kind}-{case}".replace(" ", "-"), *make(kind), records)

@@ -80,6 +80,7 @@ def standalone(
 
 def _server(properties: Path | None, defaults: dict[str, str], settings: list[str] | None, mode: Mode) -> WorkerServer:
     from penstock.connect.little_memory import take_little_memory
+    from penstock.connect.tasks.template import fork_template
 
     take_little_memory()  # before the first of Arrow's arrays
     try:
@@ -91,7 +92,10 @@ def _server(properties: Path | None, defaults: dict[str, str], settings: list[st
             hint='Install it: pip install "penstock[connect]".',
         ) from error
     made = {**(defaults if properties is None else {}), **given_settings(properties, settings)}
-    return WorkerServer(WorkerConfig.of(made, mode))
+    config = WorkerConfig.of(made, mode)
+    if not config["tasks.in.process"]:
+        fork_template(config.log_url)
+    return WorkerServer(config)
 
 
 def given_settings(properties: Path | None, settings: list[str] | None) -> dict[str, str]:

@@ -21,28 +21,12 @@ from penstock.clock import unix_ms
 from penstock.connect.little_memory import take_little_memory
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
-from penstock.log.url import kafka_servers
+from penstock.connect.tasks.template import modules_for
 from penstock.log_lines import follow_environment, writes_json
 
 __all__ = ["Message", "Progress", "TaskHandle", "TaskProcesses", "ThreadTask"]
 
 _log = logging.getLogger(__name__)
-# What the process that tasks are forked from imports, with what a task would import when it opens its log.
-_PRELOADED = (
-    "penstock.connect.tasks.sparing",
-    "penstock.connect.tasks.handles",
-    "penstock.log.clients.consumer",
-    "penstock.log.clients.dispatch",
-)
-_KAFKA = (
-    "penstock.log.kafka.log",
-    "penstock.log.kafka.clients.consumer",
-    "kafka.protocol.admin",
-    "kafka.protocol.consumer",
-    "kafka.protocol.metadata",
-    "kafka.protocol.producer",
-)
-_FROZEN = "penstock.connect.tasks.frozen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +253,7 @@ class TaskProcesses:
 
     def __init__(self, url: str) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        more = () if kafka_servers(url) is None else _KAFKA
-        self._context.set_forkserver_preload([*_PRELOADED, *more, _FROZEN])
+        self._context.set_forkserver_preload(modules_for(url))
         threading.Thread(target=forkserver.ensure_running, name="connect-forkserver", daemon=True).start()
 
     def start(self, spec: TaskSpec, target: str) -> ProcessTask:
