@@ -14,12 +14,14 @@ __all__ = ["NAMES", "RULES", "Alert", "alert_lines", "alerts_of"]
 
 NAMES = (
     "stuck",
+    "stuck task",
     "silent",
     "records lost",
     "retention overtakes",
     "lag grows",
     "drops",
     "skew",
+    "slow batches",
     "clock",
 )
 _STUCK_MS = 60_000
@@ -29,6 +31,7 @@ _MARGIN = 0.1
 _SKEW = 3.0
 _BATCHES = 20
 _DROPPED = 0.01
+_LONG_TASK = 3.0
 _AHEAD_MS = 3_600_000
 _SILENT_MS = 30_000
 
@@ -87,6 +90,37 @@ def _stuck(picture: Picture, now_ms: int) -> list[Alert]:
             "Look at the application's log and at Spark's page for a task that runs long; in continuous mode for a "
             "transaction that stays open.",
             "error",
+        )
+    ]
+
+
+def _stuck_tasks(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
+    return [
+        Alert(
+            "stuck task",
+            step["task"],
+            f"{step['what']}, and usually takes {duration(usual)}" if usual else str(step["what"]),
+            "Look at the function that it calls, and at what this waits for; at the application's log, and at Spark's "
+            "page for its stack.",
+        )
+        for step in picture.get("long_steps", ())
+        if step["seconds"] > _LONG_TASK * (usual := picture.usual_seconds(step["task"]))
+    ]
+
+
+def _slow_batches(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
+    facts, last = picture.get("facts", {}), picture.lines[-_BATCHES:]
+    interval_s = facts.get("interval_ms", 0) / 1000
+    is_late = len(last) == _BATCHES and min(line.seconds for line in last) > interval_s > 0
+    if facts.get("mode") != "micro_batch" or not is_late or not picture.lag or picture.trend.word != "grows":
+        return []
+    return [
+        Alert(
+            "slow batches",
+            "",
+            f"the last {_BATCHES} batches took longer than commit.interval.ms ({duration(interval_s)}), the median "
+            f"{duration(picture.batch_seconds)}, and {picture.lag:,} records wait",
+            "Look where the time of a batch goes, give it more cores, or raise commit.interval.ms.",
         )
     ]
 
@@ -193,7 +227,9 @@ def _clock(picture: Picture, now_ms: int) -> list[Alert]:
     ]
 
 
-RULES: tuple[Rule, ...] = (_stuck, _silent, _retention, _lag_grows, _drops, _skew, _clock)
+RULES: tuple[Rule, ...] = (
+    _stuck, _stuck_tasks, _silent, _retention, _lag_grows, _drops, _skew, _slow_batches, _clock,
+)  # fmt: skip
 
 
 def alerts_of(picture: Picture, now_ms: int | None = None) -> list[Alert]:

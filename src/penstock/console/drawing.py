@@ -48,6 +48,7 @@ def watched(run: Run) -> Watched:
         lambda: drawing_of(run.topology, plan, _sliced(run, plan)),
         lambda: run.doing.phase() if run.doing else "",
         lambda: [each.document() for each in run.doing.under_way()] if run.doing else [],
+        lambda: run.doing.long_steps() if run.doing else [],
         metrics.catch_up,
     )
 

@@ -210,6 +210,16 @@ class Picture:
                 found[task["task"]] = {**task, "batch": kept["batch"], "end_ms": kept["end_ms"]}
         return [found[name] for name in sorted(found, key=lambda name: [int(part) for part in name.split("_")])]
 
+    def usual_seconds(self, task: str) -> float:
+        """Return the median time of a task in the batches that are kept; 0 where there is none."""
+        taken = [
+            sum(each["seconds"].values())
+            for kept in self.get("tasks", ())
+            for each in kept["tasks"]
+            if each["task"] == task
+        ]
+        return statistics.median(taken) if taken else 0.0
+
     def batch(self, number: int | None = None) -> Mapping[str, Any] | None:
         """Return the tasks of a batch that is still kept, by default of the newest."""
         kept = self.get("tasks", [])

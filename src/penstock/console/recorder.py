@@ -62,6 +62,7 @@ class Watched:
         describe: Returns its topology for the console; called once, in the recorder's thread.
         phase: Returns what it is doing now, in words; called when records wait and no batch ends.
         restores: Returns the restores that are under way, see `penstock.state.restores`.
+        long_steps: Returns the tasks that are in one step for more than 30 seconds: task, what, seconds.
         catch_up: Counts the batches that have ended, which takes them to `Recorder.take`.
     """
 
@@ -72,6 +73,7 @@ class Watched:
     describe: Callable[[], Mapping[str, Any]]
     phase: Callable[[], str] = str
     restores: Callable[[], Sequence[Mapping[str, Any]]] = tuple
+    long_steps: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     catch_up: Callable[[], object] = tuple
 
 
@@ -256,6 +258,7 @@ class Recorder:
             **self._totals.document(now_ms),
             "behind": self._behind,
             "restores": restores,
+            "long_steps": [] if self._watched is None else list(self._watched.long_steps()),
             "lines": [line.row() for line in lines],
             "tasks": self._charts(),
         }

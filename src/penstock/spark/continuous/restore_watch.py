@@ -6,10 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.log.base import TopicPartition
 from penstock.spark.continuous.thread_phase import phase_of
+from penstock.spark.worker.crash_notes import LONG_STEP_S
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.state.restore_progress import RestoreProgress
 from penstock.state.restores import Restore
@@ -58,6 +59,19 @@ class RestoreWatch:
     def phase(self) -> str:
         """Describe what stream threads do that seem stuck."""
         return self.doing() or phase_of(dict(self._threads), time.monotonic())
+
+    def long_steps(self) -> list[dict[str, Any]]:
+        """Return the tasks that are in one step of their thread for long: task, what, seconds."""
+        steps = [(name, each.report.get("doing") or {}) for name, each in sorted(dict(self._threads).items())]
+        return [
+            {
+                "task": step["task"] or name,
+                "what": f"{name} is in the step {step['step']!r} of it since {step['seconds']:.0f} s",
+                "seconds": step["seconds"],
+            }
+            for name, step in steps
+            if step and step["step"] != "poll" and step["seconds"] > LONG_STEP_S
+        ]
 
     def under_way(self) -> list[Restore]:
         """Return the restores that have not ended."""

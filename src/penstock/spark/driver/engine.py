@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -29,7 +29,7 @@ from penstock.spark.session.gateway import silence_py4j
 from penstock.spark.session.own_session import active_session, clone_session, keep_rdd_to_df
 from penstock.spark.session.quiet import quiet_pyspark
 from penstock.spark.session.spark_log import QUERY, drop_damaged
-from penstock.spark.worker.crash_notes import notes_of_dead_workers, notes_of_workers
+from penstock.spark.worker.crash_notes import LONG_STEP_S, notes_of_dead_workers, notes_of_workers
 from penstock.spark.worker.stage import run_stage
 from penstock.state.documents import local_directory
 from penstock.state.restore_documents import forget_restores, read_restores
@@ -188,6 +188,16 @@ class Engine:
             self._looked = now
             self._restores = tuple(map(Restore.of_segments, read_restores(self._job.checkpoint)))
         return list(self._restores)
+
+    def long_steps(self) -> list[dict[str, Any]]:
+        """Return the tasks of this machine that are in one step of the batch for long: task, what, seconds."""
+        running = self._running
+        if running is None or time.monotonic() - running[1] < LONG_STEP_S:
+            return []
+        now_ms = unix_ms()
+        found = [note for note in notes_of_workers(self._job.replica_root) if note.batch == running[0]]
+        steps = [(note.task, note.doing(now_ms), (now_ms - note.since_ms) / 1000) for note in found]
+        return [{"task": task, "what": what, "seconds": s} for task, what, s in steps if s > LONG_STEP_S]
 
     def is_running(self) -> bool:
         """Return whether the query is active."""

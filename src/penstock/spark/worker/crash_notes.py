@@ -24,8 +24,9 @@ from penstock.topology.operations.functions import Function
 if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
-__all__ = ["CrashNote", "CrashNotes", "functions_of", "notes_of_dead_workers", "notes_of_workers"]
+__all__ = ["LONG_STEP_S", "CrashNote", "CrashNotes", "functions_of", "notes_of_dead_workers", "notes_of_workers"]
 
+LONG_STEP_S = 30.0  # of a task in one step: from then on it is named
 _FOLDER = "working"
 _PROCESSING = "processing"
 
