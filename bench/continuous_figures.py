@@ -20,7 +20,9 @@ RESULTS = HERE / "results"
 STOP_S = 60.0
 
 PARTS: dict[str, tuple[int, list[str]]] = {  # the most minutes, and the command
-    "rate": (15, ["compare.py", "--peers", "penstock", "--n", "1000000", "--timeout", "60", "--name", "continuous-rate"]),
+    "rate": (
+        25, ["compare.py", "--peers", "penstock", "kstreams", "--n", "1000000", "--timeout", "150", "--name", "continuous-rates"]
+    ),
     "latency": (
         10,
         ["compare.py", "--only-latency", "--modes", "continuous", "--peers", "penstock", "kstreams", "--seconds", "15",
