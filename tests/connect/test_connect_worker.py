@@ -138,3 +138,13 @@ def test_wrong_settings_of_a_worker_are_named(tmp_path, change, message):
     given = {name: value for name, value in {**settings(tmp_path), **change}.items() if value is not None}
     with pytest.raises(ConfigError, match=re.escape(message)):
         WorkerConfig.of(given, "distributed")
+
+
+def test_a_worker_that_has_just_started_takes_the_first_request(tmp_path):
+    server = WorkerServer(WorkerConfig.of(settings(tmp_path, **{"tasks.in.process": "true"}), "distributed"))
+    server.start()
+    try:
+        config = {"connector.class": FILE_SOURCE, "file": str(tmp_path / "in.txt"), "topic": "lines"}
+        assert ask(server, "POST", "/connectors", {"name": "f", "config": config})[0] == 201
+    finally:
+        server.stop()

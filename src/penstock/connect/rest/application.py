@@ -15,7 +15,7 @@ from penstock.connect.delivery.traces import error_message
 from penstock.connect.rest.forwarding import forwarded, trust_of
 from penstock.connect.rest.messages import JSON, Answer, Call
 from penstock.connect.rest.policies import CrossOrigin, ExtraHeaders
-from penstock.connect.rest.routing import Route, find_route, is_ambiguous, routes
+from penstock.connect.rest.routing import Endpoint, Route, find_route, is_ambiguous, routes
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError
@@ -24,6 +24,7 @@ __all__ = ["ConnectApplication"]
 
 _log = logging.getLogger(__name__)
 _HTML = "text/html;charset=iso-8859-1"
+_START_S = 30.0
 _PAGE = b"<html><body><h2>HTTP ERROR 400 Bad Request</h2></body></html>\n"
 _HTTP = {
     404: "HTTP 404 Not Found",
@@ -100,7 +101,7 @@ class ConnectApplication:
         """Call the endpoint; its errors become answers."""
         endpoint = route.endpoints["GET" if call.method == "HEAD" else call.method]
         try:
-            return endpoint(call)
+            return self._when_ready(endpoint, call)
         except ElsewhereError as error:
             return forwarded(call, error.url, self._trust)
         except RequestError as error:
@@ -112,6 +113,16 @@ class ConnectApplication:
         except Exception as error:  # noqa: BLE001 - a bug: the client gets an answer
             _log.exception("%s %s could not be answered", call.method, call.target[:200])
             return _error(500, f"{type(error).__name__}: {error}")
+
+    def _when_ready(self, endpoint: Endpoint, call: Call) -> Answer:
+        """Call an endpoint; a worker that has just started finds its group before it says that there is no leader."""
+        try:
+            return endpoint(call)
+        except ElsewhereError as error:
+            ready = self._worker.herder.ready
+            if error.url or ready.is_set() or not ready.wait(_START_S):
+                raise
+            return endpoint(call)
 
     def _response(self, answer: Answer, method: str) -> Response:
         headers = dict(answer.headers)

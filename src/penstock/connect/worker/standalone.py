@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from penstock.connect.settings.properties import read_properties
+from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import ConfigError
 
@@ -50,7 +51,10 @@ def create_from_file(worker: Worker, path: Path) -> str:
         RequestError: The connector's config is wrong.
     """
     name, config, state = read_connector(path)
-    worker.operations.create(name, config, state)
+    try:
+        worker.operations.create(name, config, state)
+    except RequestError as error:
+        raise RequestError(error.status, f"{path}: {error.message}") from error
     return name
 
 
