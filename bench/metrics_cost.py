@@ -1,5 +1,8 @@
 """What counting for metrics costs: CPU seconds a record of W1 and W3 with no sensor, at INFO and at DEBUG, in turns.
 
+A second task without a sensor, "again", shows the noise: what its rounds differ by from those of the first. Each kind is
+compared with the first task's batch of the same round, so that what else the machine does then does not count.
+
 python bench/metrics_cost.py [--n 20000] [--rounds 15] [--output FILE]
 
 A task processes the same batch over and over in this process, each round once with each kind of counting, in an order that
@@ -25,12 +28,17 @@ from penstock.runtime.counting import CountingSensor
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart
+from penstock.runtime.task_counts import Spread, TaskCounts
+from penstock.spark.batch.progress import BatchProgress
+from penstock.spark.driver.app_metrics import AppMetrics
 from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
+from penstock.states import State
 from workloads import WORKLOADS
 
-KINDS = ("none", "INFO", "DEBUG")
+KINDS = ("none", "again", "INFO", "DEBUG")
+UNCOUNTED = ("none", "again")
 INPUTS = {"w1": ("logs", datasets.logs), "w3": ("sums", datasets.sums)}
 
 
@@ -46,7 +54,7 @@ class Measured:
         topology = WORKLOADS[workload]()
         config = StreamsConfig({"application.id": "cost", "bootstrap.servers": "memory://cost"})
         self._state = BatchState(0, {store: MemoryMap() for store in topology.stores}, {})
-        self._sensor = Sensor() if kind == "none" else CountingSensor(unix_ms, detailed=kind == "DEBUG")
+        self._sensor = Sensor() if kind in UNCOUNTED else CountingSensor(unix_ms, detailed=kind == "DEBUG")
         if kind == "DEBUG":
             count_calls(self._state)
         part = TaskPart("0_0", {INPUTS[workload][0]: 1, "out": 1}, list(topology.nodes))
@@ -70,19 +78,46 @@ def compare(workload: str, n: int, rounds: int) -> dict[str, Any]:
         task.cpu_s(batch)
     times: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for number in range(rounds):
-        for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
+        for kind in (*KINDS[number % len(KINDS) :], *KINDS[: number % len(KINDS)]):
             times[kind].append(tasks[kind].cpu_s(batch))
     records = batch.records.num_rows
-    base = statistics.median(times["none"])
     found: dict[str, Any] = {"records": records, "rounds": rounds}
     for kind, each in times.items():
-        quarters = statistics.quantiles(each, n=4)
+        ratios = [mine / base - 1 for mine, base in zip(each, times["none"], strict=True)]
         found[kind] = {
-            "cpu_us_a_record": round(statistics.median(each) / records * 1e6, 4),
-            "quartiles_us": [round(at / records * 1e6, 4) for at in (quarters[0], quarters[2])],
-            "share_more": round(statistics.median(each) / base - 1, 4),
+            "cpu_us_a_record": _three([time / records * 1e6 for time in each]),
+            "share_more": _three(ratios),
         }
     return found
+
+
+def _three(values: list[float]) -> dict[str, float]:
+    """Return the median, and the quartiles around it."""
+    low, middle, high = (round(at, 4) for at in statistics.quantiles(values, n=4))
+    return {"median": middle, "from": low, "to": high}
+
+
+def driver(rounds: int) -> dict[str, Any]:
+    """Return what a batch of eight tasks costs on the driver: in its own path, and when somebody reads."""
+    topology = WORKLOADS["w3"]()
+    config = StreamsConfig({"application.id": "cost", "bootstrap.servers": "memory://cost"})
+    metrics = AppMetrics(topology, config, lambda: State.RUNNING)
+    counts = TaskCounts(1000, Spread(1000, 0.1, 1e-4, 1e-4))
+    counts.consumed["KSTREAM-SOURCE-0000000000", "sums"] = [1000, 20_000]
+    steps = {"state": 0.01, "read": 0.05, "process": 0.1, "publish": 0.02, "write": 0.05}
+    tasks = [
+        {"task": f"0_{n}", "records_read": 1000, "seconds": steps, "began_ms": 0, "counts": counts.document()}
+        for n in range(8)
+    ]
+    batches = [BatchProgress(n, 8000, 8000, 0, 0, tasks=tuple(tasks), seconds=0.5) for n in range(rounds * 10)]
+    began = time.process_time()
+    for batch in batches:
+        metrics(batch)
+    put = time.process_time()
+    metrics.catch_up()
+    counted = time.process_time()
+    each = 1e6 / len(batches)
+    return {"put_us": round((put - began) * each, 2), "counted_later_us": round((counted - put) * each, 1)}
 
 
 def main() -> None:
@@ -92,6 +127,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     found = machine.facts("bench/metrics_cost.py") | {each: compare(each, given.n, given.rounds) for each in INPUTS}
+    found["driver"] = driver(given.rounds)
     machine.show(found, given.output)
 
 

@@ -143,6 +143,8 @@ class CountingSensor(Sensor):
 
 
 def _bytes_of(column: pa.Array) -> int:
+    if column.null_count == len(column):
+        return 0
     if column.type == LARGE_BINARY and not column.null_count:  # known by two offsets; nulls may stand over bytes
         ends = parts(column)[1]
         return int(ends[-1] - ends[0])
