@@ -277,6 +277,7 @@ def main() -> None:
     )
     parser.add_argument("--mirror-records", type=int, default=1_000_000)
     parser.add_argument("--only", default="", help="the cases whose names have this text")
+    parser.add_argument("--order", default="java,penstock", help="the workers, one after the other")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "connect.json")
     options = parser.parse_args()
     results: dict[str, object] = {
@@ -290,7 +291,7 @@ def main() -> None:
         servers = broker.settings.bootstrap_servers
         log = stack.enter_context(open_log(servers))
         made = cases(log, servers, folder, (options.records, options.mirror_records))
-        for kind in ("java", "penstock"):
+        for kind in options.order.split(","):
             worker = Worker(kind, servers, folder)
             found: dict[str, object] = {}
             try:
@@ -308,8 +309,8 @@ def main() -> None:
             results[kind] = found
         if options.only in "mirror":
             case, records, make = made[-1]
-            found["mirror, as a command"] = mirror_command(servers, folder, make("columns")[1], records)
-            print("penstock mirror", found["mirror, as a command"])
+            results["penstock mirror"] = mirror_command(servers, folder, make("columns")[1], records)
+            print("penstock mirror", results["penstock mirror"])
     options.output.write_text(json.dumps(results, indent=1) + "\n")
     shutil.rmtree(name, ignore_errors=True)
 

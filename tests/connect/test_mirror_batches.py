@@ -132,7 +132,7 @@ def connector(servers, name, topic, **more):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("crash", [None, Step.WRITTEN, Step.COMMITTED])
+@pytest.mark.parametrize("crash", [None, Step.WRITTEN, pytest.param(Step.COMMITTED, marks=pytest.mark.whole)])
 def test_a_task_copies_batches_as_they_are_stored_and_once_whenever_it_crashes(servers, crash):
     topic = f"task-{'none' if crash is None else crash.name.lower()}"
     with open_log(servers) as log:
@@ -163,6 +163,7 @@ def test_a_task_copies_batches_as_they_are_stored_and_once_whenever_it_crashes(s
     gc.collect()  # the sockets of the task that has died
 
 
+@pytest.mark.whole
 def test_a_task_with_a_transformation_copies_records(servers):
     place = "org.apache.kafka.connect.transforms.RegexRouter"
     route = {
