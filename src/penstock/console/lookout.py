@@ -52,7 +52,7 @@ def _tasks(picture: Picture) -> list[Finding]:
             "task",
             name,
             min(each / whole, 1.0),
-            f"{each / whole:.0%} of the batch, {each / median:.1f} times the median",
+            f"{each / whole * 100:.0f} % of the batch, {each / median:.1f} times the median",
         )
         for name, each in sorted(seconds.items(), key=lambda item: -item[1])
         if each > 0
@@ -83,5 +83,7 @@ def _stores(picture: Picture) -> list[Finding]:
     total = sum(rows.values())
     ranked = sorted(rows.items(), key=lambda item: -item[1])
     return [
-        Finding("store", name, 0.0, f"{count:,} rows, {count / total:.0%} of all") for name, count in ranked if count
+        Finding("store", name, 0.0, f"{count:,} rows, {count / total * 100:.0f} % of all")
+        for name, count in ranked
+        if count
     ]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["NotThereError", "Page", "Visit", "whole"]
 
 
+_READABLE = 2**40
+
+
 class NotThereError(PenstockError):
     """The console has no such page, application or thing; the answer is 404."""
 
@@ -89,5 +92,6 @@ def whole(text: str, name: str, default: int, most: int) -> int:
     if not text:
         return default
     if not text.isdecimal() or len(text) > 19 or int(text) > most:
-        raise PenstockError(f"{name} is {text[:30]!r}", hint=f"It is a whole number from 0 to {most:,}.")
+        range_ = "from 0 on" if most > _READABLE else f"from 0 to {most:,}"
+        raise PenstockError(f"{name} is {text[:30]!r}", hint=f"It is a whole number {range_}.")
     return int(text)

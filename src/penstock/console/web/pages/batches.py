@@ -31,7 +31,8 @@ def batches(visit: Visit) -> Mapping[str, Any]:
         [line.records_in for line in lines],
         [None if line.lag == UNKNOWN else line.lag for line in lines],
     ]
-    chosen = picture.batch(whole(visit.get("batch"), "batch", 0, 2**62) if visit.get("batch") else None)
+    asked = whole(visit.get("batch"), "the batch", 0, 2**62) if visit.get("batch") else None
+    chosen = picture.batch(asked)
     minutes = [] if application is None else application.minutes()[-_DAY:]
     return {
         **facts,
@@ -39,6 +40,7 @@ def batches(visit: Visit) -> Mapping[str, Any]:
         "lines": lines[:-_TABLE:-1],
         "kept": {each["batch"] for each in picture.get("tasks", ())},
         "chosen": chosen,
+        "missing": asked if chosen is None else None,
         "bars": [] if chosen is None else _bars(chosen["tasks"]),
         "span": 0.0 if chosen is None else _span(chosen["tasks"]) / 1000,
         "steps": [*STEPS, "other"],

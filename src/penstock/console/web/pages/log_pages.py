@@ -11,7 +11,7 @@ from penstock.console.messages import MessageQuery, one_message, read_messages
 from penstock.console.trend import Trend
 from penstock.console.web.page import NotThereError, Visit, whole
 from penstock.durations import timestamp_ms
-from penstock.errors import LogError, PenstockError
+from penstock.errors import LogError, OffsetOutOfRangeError, PenstockError
 from penstock.groups.admin import GroupAdmin
 from penstock.groups.lag import seconds_behind
 from penstock.log.base import TopicPartition
@@ -67,7 +67,8 @@ def topics(visit: Visit) -> Mapping[str, Any]:
         }
         for each in found
     ]
-    return {"rows": rows, "internal": sum(1 for row in rows if row["owner"])}
+    shown = [row for row in rows if visit.get("internal") not in ("no", "false") or not row["owner"]]
+    return {"rows": shown, "total": len(rows), "internal": sum(1 for row in rows if row["owner"])}
 
 
 def start_of(kind: str, value: str) -> str:
@@ -162,7 +163,10 @@ def message(visit: Visit) -> Mapping[str, Any]:
     if not visit.site.permissions.messages:
         raise PenstockError("this console shows no messages", hint="It was started with --no-messages.")
     _, partition, offset = place_of(visit)
-    found = one_message(log, query, partition, offset)
+    try:
+        found = one_message(log, query, partition, offset)
+    except OffsetOutOfRangeError as error:
+        raise NotThereError(error.message, hint=error.hint) from error
     if found is None:
         raise NotThereError(
             f"{query.topic}-{partition} has no message at offset {offset:,}",

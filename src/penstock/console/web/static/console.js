@@ -160,7 +160,8 @@ document.addEventListener("click", (event) => {
 
 times(document);
 setInterval(() => { if (!document.hidden && !frozen) times(document); }, 5000);
-const own = MODULES[document.body.dataset.page];
+const page = document.body.dataset.page;
+const own = page === "sql" && !document.getElementById("sql") ? undefined : MODULES[page]; // without a server of SQL
 if (own) {
   const module = await import(own);
   updated = () => { module.update(); refilter(); };

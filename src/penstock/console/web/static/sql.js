@@ -31,9 +31,10 @@ function element(name, attributes = {}, ...children) {
 async function complete() {
   const number = ++asked;
   const at = field.selectionStart;
+  const from = Math.max(0, at - 2000); // the longest text of an address is limited
   let found = [];
   try {
-    found = await read(`/sql/complete?text=${encodeURIComponent(field.value.slice(-3000))}&at=${Math.min(at, 3000)}`);
+    found = await read(`/sql/complete?text=${encodeURIComponent(field.value.slice(from, at + 500))}&at=${at - from}`);
   } catch { /* without completion one can type, too */ }
   if (number !== asked) return;
   words = found.slice(0, 12);
