@@ -31,10 +31,12 @@ class Scenario:
         case: The case.
         servers: Kafka's bootstrap servers; None: an embedded log.
         in_process: Whether tasks run in threads of this process.
+        most_sleep_ms: The longest pause between two steps; Kafka Connect's own workers needed up to some seconds.
     """
 
-    def __init__(self, case, servers=None, *, in_process=True):
+    def __init__(self, case, servers=None, *, in_process=True, most_sleep_ms=60_000):
         self.case = case
+        self.most_sleep_ms = most_sleep_ms
         self.dir = Path(tempfile.mkdtemp(prefix="connect-"))
         self.url = servers or f"sqlite:///{self.dir}-log.db?synchronous=off"
         self.in_process = in_process
@@ -290,7 +292,7 @@ class Scenario:
         self.workers.pop(step["stop_worker"]).stop()
 
     def sleep_ms(self, step):
-        time.sleep(step["sleep_ms"] / 1000)
+        time.sleep(min(step["sleep_ms"], self.most_sleep_ms) / 1000)
 
 
 STEPS = (

@@ -19,4 +19,4 @@ CASES = {case["name"]: case for case in load_cases(kind="rest")}
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_recorded_scenario(name):
-    assert Scenario(CASES[name]).run() == []
+    assert Scenario(CASES[name], most_sleep_ms=300).run() == []

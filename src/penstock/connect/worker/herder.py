@@ -112,6 +112,7 @@ class Herder:
         """
         self.stores.configs.refresh()
         self.stores.statuses.refresh()
+        self._woken.set()  # the first tick comes at once
         self._thread.start()
 
     def stop(self) -> None:
