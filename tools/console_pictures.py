@@ -2,13 +2,15 @@
 
     python tools/console_pictures.py
 
-It needs a Chromium on the machine (``apt-get install chromium``). The demo runs for 90 seconds in a new folder.
+It needs a Chromium on the machine (``apt-get install chromium``). The demo runs in a new folder until it keeps up with
+its input, three minutes at most.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,14 +19,17 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urljoin
 
+import httpx
+
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 PENSTOCK = str(Path(sys.executable).with_name("penstock"))
 PAGES = {  # colour scheme -> picture -> path
-    "light": {"overview": "", "topology": "topology", "messages": "topics/os-check"},
-    "dark": {"overview": "", "batches": "batches"},
+    "light": {"overview": "", "topology": "topology", "messages": "topics/os-check", "errors": "errors"},
+    "dark": {"overview": "", "batches": "batches", "store": "stores/os-counts?ask=1&by=all"},
 }
-SECONDS, SHOWN_AFTER_S = 90, 60.0
+TOKEN = "pictures"
+SECONDS, PATIENCE_S, BATCHES, LAG = 240, 180.0, 60, 4_000
 SIZE = {"width": 1280, "height": 800}
 
 
@@ -34,6 +39,17 @@ def address_of(output: IO[str]) -> str:
         if found := re.search(r"http://\S+", line):
             return found[0]
     raise SystemExit("penstock ui has printed no address")
+
+
+def wait_until_it_keeps_up(address: str) -> None:
+    """Wait until the demo has run some batches and has little left to read, or for long enough."""
+    deadline = time.monotonic() + PATIENCE_S
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    while time.monotonic() < deadline:
+        found = httpx.get(urljoin(address, "/api/v1/apps"), headers=headers, trust_env=False, timeout=30).json()
+        if found and (found[0]["batch"] or 0) >= BATCHES and (found[0]["lag"] or 0) < LAG:
+            return
+        time.sleep(1)
 
 
 def take(browser: Any, address: str, scheme: str) -> None:
@@ -57,21 +73,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [PENSTOCK, "demo", "access-log", "--seconds", str(SECONDS), "--dir", "demo"]
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as demo:
-            time.sleep(SHOWN_AFTER_S)
+            while not (Path(folder) / "demo" / "topics.db").exists():
+                time.sleep(0.5)
             state = str(Path(folder) / "demo" / "state")
             of_demo = ["--bootstrap-servers", "demo/topics.db", "--state-dir", state]
-            command = [PENSTOCK, "ui", *of_demo, "--port", "0", "--token", "pictures"]
+            command = [PENSTOCK, "ui", *of_demo, "--port", "0", "--token", TOKEN]
             with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as console:
                 assert console.stderr is not None
                 address = address_of(console.stderr)
+                wait_until_it_keeps_up(address)
                 with sync_playwright() as playwright:
                     browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
                     for scheme in PAGES:
                         take(browser, address, scheme)
                     browser.close()
                 console.terminate()
-            if demo.wait():
-                raise SystemExit(f"the demo ended with {demo.returncode}")
+            demo.send_signal(signal.SIGINT)
 
 
 if __name__ == "__main__":

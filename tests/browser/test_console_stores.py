@@ -101,6 +101,7 @@ def test_windows_and_sessions_of_a_key_and_of_a_time(store: Callable[[str], Aski
     assert "no such entry" in sessions.page.locator(".nothing").inner_text()
 
 
+@pytest.mark.whole
 def test_versions_of_a_key_and_its_value_at_a_time(store: Callable[[str], Asking]) -> None:
     asking = store("versions")
     assert [row[2] for row in asking.ask(by="versions", key="k1")] == ["new", "old"]
@@ -118,6 +119,7 @@ def test_large_values_are_cut_in_a_list_and_whole_on_demand(store: Callable[[str
     )
 
 
+@pytest.mark.whole
 def test_a_store_with_an_answer_is_accessible_in_both_schemes_and_fits(look: Callable[..., Any], stores: None) -> None:
     seen = look("/stores/windows?ask=1&by=all")
     assert seen.axe() == []
