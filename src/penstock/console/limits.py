@@ -6,6 +6,9 @@ file. So a topic with records of megabytes costs a request no more than one with
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,7 @@ __all__ = [
     "FILE_BYTES",
     "HEADERS",
     "PIECE_BYTES",
+    "READS",
     "REQUEST_BYTES",
     "SHOWN_CHARACTERS",
     "Piece",
@@ -29,6 +33,7 @@ __all__ = [
     "fit_for_file",
     "piece_before",
     "piece_from",
+    "reading",
 ]
 
 PIECE_BYTES = 8 << 20  # that are read from the log at a time; a stored batch that is larger is read whole
@@ -38,7 +43,11 @@ ANSWER_CHARACTERS = 4 << 20  # of the rows of a statement
 SHOWN_CHARACTERS = 1 << 20  # of a key or value on its own page
 FILE_BYTES = 64 << 20  # of a key or value as a file
 HEADERS = 100  # of a message in a list
+READS = 4  # at a time, in this process
+_TURN_S = 15.0
 _LESS = 8
+
+_turns = threading.BoundedSemaphore(READS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,21 @@ class Piece:
     start: int
     end: int
     size: int
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Wait for a turn to read: a few requests read at a time, however many browsers ask.
+
+    Raises:
+        PenstockError: There is none for too long; the answer is 503.
+    """
+    if not _turns.acquire(timeout=_TURN_S):
+        raise PenstockError("too many searches run at the same time", hint="Try again in some seconds.", status=503)
+    try:
+        yield
+    finally:
+        _turns.release()
 
 
 def piece_from(log: TopicLog, topic: str, partition: int, span: tuple[int, int]) -> Piece:

@@ -19,6 +19,7 @@ from penstock.console.limits import (
     cut,
     piece_before,
     piece_from,
+    reading,
 )
 from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, SerializationError
@@ -90,6 +91,11 @@ def read_messages(log: TopicLog, query: MessageQuery) -> Messages:
         UnknownTopicError: There is no such topic.
         ConfigError: The filter, the start or a format is wrong.
     """
+    with reading():
+        return _read(log, query)
+
+
+def _read(log: TopicLog, query: MessageQuery) -> Messages:
     partitions = log.partitions(query.topic)
     if query.partition is not None and query.partition >= partitions:
         raise ConfigError(f"{query.topic} has no partition {query.partition}", hint=f"It has {partitions}, from 0 on.")

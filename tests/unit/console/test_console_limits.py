@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from penstock.console import limits, messages
 from penstock.console.limits import PIECE_BYTES, REQUEST_BYTES, Piece
 from penstock.console.messages import MessageQuery, read_messages
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
+from penstock.errors import PenstockError
 from penstock.log.base import TopicLog
 
 MEGABYTE = 1 << 20
@@ -118,6 +120,19 @@ def test_what_is_larger_than_a_page_is_cut_there_and_what_is_larger_than_a_file_
         assert "penstock topics consume" in refused.json()["error"]["hint"]
         assert http.get(f"{API}/0/3", params={"raw": "key"}).content == b"k3"
     server.close()
+
+
+def test_few_requests_read_at_a_time_and_one_that_waits_too_long_is_refused(
+    data: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "_TURN_S", 0.1)
+    with ExitStack() as turns:
+        for _ in range(limits.READS):
+            turns.enter_context(limits.reading())
+        with pytest.raises(PenstockError, match="too many searches") as refused:
+            read_messages(data.log, query())
+        assert refused.value.facts["status"] == 503
+    assert read_messages(data.log, query(limit=1)).rows
 
 
 def test_headers_of_a_list_are_bounded_too(data: Recorded) -> None:
