@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rounds of faults against three workers: connect_soak.py [--rounds N] [--log kafka|embedded] [--seed N] [--fault NAME].
+"""Rounds of faults against three workers: connect_soak.py [--rounds N] [--log kafka|embedded] [--seed N] [--fault NAME] [--json FILE].
 
 Each round raises the number of records that a source makes and changes the number of its tasks, so that its partitions
 move; a sink writes them to a file. In the middle a worker or a task is killed or stopped. At the end of a round each
@@ -8,7 +8,9 @@ record is in the topic exactly once, and in the file at least once. The run ends
 
 import argparse
 import contextlib
+import json
 import os
+import platform
 import random
 import signal
 import sys
@@ -16,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -168,10 +171,12 @@ def main():
     parser.add_argument("--log", choices=("kafka", "embedded"), default="kafka")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--fault", choices=FAULTS, help="this one in all rounds")
+    parser.add_argument("--json", type=Path, help="write what happened to this file")
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     choice = random.Random(seed)
     print(f"seed {seed}")
+    began_at, rounds, totals = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), [], {}
     with contextlib.ExitStack() as stack:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="connect-soak-", ignore_cleanup_errors=True))
@@ -189,12 +194,32 @@ def main():
                         print(f"--- {file.name}\n{file.read_text(errors='replace')[-3000:]}")
                     print(soak.workers[0].ask("GET", "/connectors?expand=status"))
                     raise
-                again = sum(count for times, count in written.items() if times > 1)
-                print(
-                    f"round {number + 1}: {fault}, {time.monotonic() - began:.0f} s, {again} lines again at the sink",
-                    flush=True,
-                )
+                again, seconds = sum(count for times, count in written.items() if times > 1), time.monotonic() - began
+                rounds.append((fault, seconds))
+                totals = {"records": soak.records * PARTITIONS, "lost": 0, "doubled": 0, "sink_lines_again": again}
+                print(f"round {number + 1}: {fault}, {seconds:.0f} s, {again} lines again at the sink", flush=True)
     print(f"{options.rounds} rounds, nothing lost or doubled")
+    if options.json:
+        options.json.write_text(json.dumps(report(options, seed, began_at, rounds, totals), indent=1) + "\n")
+
+
+def report(options, seed, began_at, rounds, totals):
+    """What a run has shown: rounds and their seconds by fault. The wall clock says little where others work."""
+    seconds = {fault: [s for each, s in rounds if each == fault] for fault in FAULTS}
+    return {
+        "command": f'make soak-connect ARGS="--rounds {options.rounds} --log {options.log} --seed {seed}"',
+        "at": began_at,
+        "workers": 3,
+        "rounds": len(rounds),
+        "seconds_of_rounds": round(sum(s for _, s in rounds)),
+        "machine": {"cpus": os.cpu_count(), "system": platform.system(), "python": platform.python_version()},
+        "totals": totals,
+        "faults": {
+            fault: {"rounds": len(found), "median_s": round(median(found)), "longest_s": round(max(found))}
+            for fault, found in seconds.items()
+            if found
+        },
+    }
 
 
 if __name__ == "__main__":
