@@ -7,10 +7,6 @@ from connect_cases import load_cases
 from connect_rest import Scenario
 
 SAMPLE = ("errors-dead-letters-headers-distributed", "exactly-once-tasks")
-pytestmark = [  # the process of the broker is left to the garbage collector
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 CASES = {case["name"]: case for case in load_cases(kind="rest")}
 
 

@@ -146,7 +146,7 @@ class Broker:
             time.sleep(_POLL_S)
         self._pid_file.unlink(missing_ok=True)
         if self._process is not None:
-            self._process.poll()  # it has ended: nothing of it stays behind
+            self._process.wait(_STOP_S)  # a process that is ending has no arguments any more
         return True
 
     def __enter__(self) -> Self:
