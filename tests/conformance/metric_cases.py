@@ -64,8 +64,12 @@ def _is_pattern(topic: str) -> bool:
     return "*" in topic
 
 
-def metrics_of(case: dict[str, Any]) -> Series:
-    """Run a case through the test driver, record by record, and return the series that are compared."""
+def metrics_of(case: dict[str, Any]) -> tuple[Series, float]:
+    """Run a case through the test driver, record by record.
+
+    Returns:
+        The series that are compared, and how many records were dropped without a reason.
+    """
     from penstock.testing import TopologyTestDriver
 
     run = interpret(case)
@@ -75,11 +79,14 @@ def metrics_of(case: dict[str, Any]) -> Series:
     try:
         for record in case["inputs"]:
             feed(driver, run, record)
-        return {
+        series = {
             (name.group, name.name, name.tags): float(metric.metric_value())
             for name, metric in driver.metrics.items()
             if name.group in GROUPS and name.name in COMPARED
         }
+        groups = ("stream-task-metrics", "penstock-metrics")
+        dropped, explained = (driver.metrics.total("dropped-records-total", group=group) for group in groups)
+        return series, dropped - explained
     finally:
         driver.close()
 
