@@ -9,7 +9,7 @@ from samples import sample
 from test_recorded import CASES
 
 RECORDED = recorded()
-SAMPLE = {case["file"]: case for case in sample([case for case in CASES.values() if case["file"] in RECORDED], 150)}
+SAMPLE = {case["file"]: case for case in sample([case for case in CASES.values() if case["file"] in RECORDED], 60)}
 # Java's driver takes a pattern for a topic; an application names the topics.
 BY_PATTERN = "pattern-source"
 # Of a record that an extractor drops Kafka counts the bytes of the one before, here its own are counted.

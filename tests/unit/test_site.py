@@ -83,6 +83,7 @@ def test_a_line_that_names_nothing_is_refused(findings):
         findings("::: Invoice\n")
 
 
+@pytest.mark.whole  # of `make test`, docs-check looks first
 def test_every_public_name_has_a_page_and_a_docstring(tools):
     from public_api import PublicApi
 

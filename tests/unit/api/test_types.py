@@ -20,6 +20,7 @@ def run(*command: str, timeout_s: float = 300) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.whole  # of `make test`, mypy itself looks at the same files first
 def test_mypy_infers_the_types_and_accepts_the_examples() -> None:
     result = run("mypy", "--strict", *CHECKED)
     assert result.returncode == 0, result.stdout + result.stderr
