@@ -113,7 +113,7 @@ def test_installed_packages_are_found_by_their_entry_points(folder, monkeypatch)
         EntryPoint("letters", "mine:letters", "penstock.connectors"),
         EntryPoint("gone", "mine:gone", "penstock.connectors"),
     ]
-    monkeypatch.setattr(loading, "entry_points", lambda group: entries)
+    monkeypatch.setattr(loading, "_announced", lambda path: entries)
     problems = []
     plugins = installed_plugins(on_problem=problems.append)
     assert plugins.connector("Letters").kinds == (PluginKind.SOURCE,)

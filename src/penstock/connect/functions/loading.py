@@ -7,7 +7,8 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,12 @@ from penstock.errors import ConfigError, PenstockError
 __all__ = ["ENTRY_POINTS", "connector_of", "file_plugins", "installed_plugins", "load_plugin", "plugin_of"]
 
 ENTRY_POINTS = "penstock.connectors"
+
+
+@lru_cache(maxsize=4)
+def _announced(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - where packages are looked for
+    """The entry points of installed packages, by name: looking for them opens a file of each package."""
+    return tuple(sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name))
 
 
 def installed_plugins(folders: Iterable[Path | str] = (), on_problem: Callable[[str], object] | None = None) -> Plugins:
@@ -39,7 +46,7 @@ def installed_plugins(folders: Iterable[Path | str] = (), on_problem: Callable[[
     plugins = standard_plugins()
     for made in REGISTRY_CONVERTERS:
         plugins.add(Plugin(made.java_class, (PluginKind.CONVERTER,), made, made.config))
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+    for entry in _announced(tuple(sys.path)):
         try:
             plugins.add(plugin_of(entry.load(), entry.name))
         except Exception as error:
