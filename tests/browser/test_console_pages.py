@@ -150,6 +150,10 @@ def test_new_messages_come_by_themselves_and_markup_in_them_is_text(look: Callab
     assert page.locator("#messages img").count() == 0
 
 
+def test_without_a_server_of_sql_its_page_says_so(look: Callable[..., Any]) -> None:
+    assert "No server of SQL is known." in look("/sql").page.locator("main").inner_text()
+
+
 def test_typing_narrows_a_table(look: Callable[..., Any]) -> None:
     page = look("/topics").page
     page.locator("#find").fill("orders")
