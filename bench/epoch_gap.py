@@ -32,6 +32,7 @@ import pyarrow as pa
 import machine
 from penstock import KafkaStreams, Materialized, Repartitioned, StreamsBuilder
 from penstock.broker.process import Broker
+from penstock.broker.settings import BrokerSettings, free_port
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
 
@@ -200,7 +201,7 @@ def main() -> None:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         url = f"sqlite:///{folder}/log.db"
         if args.kafka:
-            broker = stack.enter_context(Broker(Path(folder) / "broker"))
+            broker = stack.enter_context(Broker(BrokerSettings(Path(folder) / "broker", free_port(), free_port())))
             url = broker.settings.bootstrap_servers
         found = measure(url, f"{folder}/state", args.rounds)
     document = {**facts, "log": "kafka" if args.kafka else "embedded", "events": found}

@@ -108,7 +108,7 @@ def measure(
     names = {name: f"{application}-{name}" for name in feed.inputs}
     for topic in (*names.values(), out):
         topics.create(bootstrap, topic, {}, PARTITIONS)
-    own = {"commit.interval.ms": str(commit_ms or 0)}
+    own = {"commit.interval.ms": str(commit_ms or 0), "statestore.cache.max.bytes": "0"}
     environment = {
         "BOOTSTRAP": bootstrap, "WORKLOAD": workload, "APP_ID": application, "TOPIC_OUT": out,
         "EXPECT_PROCESSED": "0", "TAIL": "1", "GUARANTEE": "eos" if exactly_once else "alo",

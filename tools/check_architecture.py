@@ -53,6 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("demo",),
     ("sql",),
     ("cli",),
+    ("__main__",),
 )
 RANK = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 # state knows what a store is; datagen only makes records.

@@ -325,6 +325,10 @@ def test_version_and_completion(run):
     from penstock.version import __version__
 
     assert run("--version")[1] == f"penstock {__version__}\n"
+    as_module = subprocess.run(
+        [sys.executable, "-m", "penstock", "--version"], capture_output=True, text=True, check=True
+    )
+    assert as_module.stdout == f"penstock {__version__}\n"
     asked = {"_PENSTOCK_COMPLETE": "complete_bash", "COMP_CWORD": "5"}
     words = "penstock topics consume t --key-format windowed<str"
     done = subprocess.run(

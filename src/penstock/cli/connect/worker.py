@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from pathlib import Path
@@ -55,7 +56,7 @@ def worker(
     settings: Settings = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run a distributed worker until Ctrl-C.
+    """Run a distributed worker until Ctrl-C; a second one ends it at once.
 
     Without a file it is a worker of the group connect-cluster over localhost:9092, on port 8083. Over an embedded log
     it needs no broker: --set bootstrap.servers=sqlite:///connect.db
@@ -122,7 +123,9 @@ def _run(server: WorkerServer, connectors: list[Path], *, verbose: bool) -> None
     start_text_lines(level)
     ending = threading.Event()
 
-    def end(*_: Any) -> None:
+    def end(number: int, _: Any) -> None:
+        if ending.is_set():  # asked for a second time: a log that is gone makes the end long
+            os._exit(128 + number)
         ending.set()
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from penstock.errors import ConfigError, FencedError, TopicExistsError, UnknownTopicError
+from penstock.errors import ConfigError, FencedError, LogError, TopicExistsError, UnknownTopicError
 from penstock.log import Producer, TopicPartition
 from penstock.log.base import TopicLog
 
 __all__ = ["Change", "MemoryTable", "Table", "TopicTable"]
+
+_log = logging.getLogger(__name__)
 
 
 class Change(NamedTuple):
@@ -196,9 +199,12 @@ class TopicTable:
         """Close the writers."""
         with self._lock:
             self._end_leading()
-            if self._plain is not None:
-                self._plain.close()
-                self._plain = None
+            plain, self._plain = self._plain, None
+            if plain is not None:
+                try:
+                    plain.close()
+                except LogError as error:
+                    _log.warning("the last records for %s are not written: %s", self.topic, error.message)
 
     def _end_leading(self) -> None:
         producer, self._leading = self._leading, None

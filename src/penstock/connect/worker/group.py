@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from penstock.connect.storage.config_store import ConfigState, TaskId
@@ -139,7 +140,12 @@ class GroupMembership:
             self._table.put([Change(f"{_OWNED}{self._worker}".encode(), None)])
         except LogError:
             _log.warning("the group %s does not learn what this worker has let go", self._group)
-        self._consumer.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close it without a word to the others: its session ends by itself."""
+        with suppress(LogError):
+            self._consumer.close()
         self._table.close()
 
     def _held(self, work: Work) -> bool:

@@ -66,7 +66,7 @@ class Herder:
         config: The worker's settings.
         log: The log.
         stores: The stores.
-        membership: The worker's membership in its group.
+        membership: Its membership in the group.
         start_task: Starts a task.
         worker_id: The worker, ``host:port``.
     """
@@ -133,7 +133,8 @@ class Herder:
                 self.stores.statuses.put_tasks(stopped)
             except LogError as error:
                 _log.warning("the states of what has stopped cannot be written: %s", error.message)
-            with suppress(LogError):  # its session ends by itself
+                self.membership.abandon()
+            else:
                 self.membership.close()
             self.stores.close()
 

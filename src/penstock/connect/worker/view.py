@@ -56,6 +56,10 @@ class Membership(Protocol):
         """Leave the group."""
         ...
 
+    def abandon(self) -> None:
+        """Close it without a word to the others: the log cannot be written, and its session ends by itself."""
+        ...
+
 
 class Solo:
     """A worker without others: it leads, and has everything."""
@@ -76,4 +80,7 @@ class Solo:
         """Do nothing: there is no other worker."""
 
     def close(self) -> None:
+        """Do nothing."""
+
+    def abandon(self) -> None:
         """Do nothing."""
