@@ -247,7 +247,7 @@ def alert_lines(application: str, alerts: Iterable[Mapping[str, Any]]) -> str:
     """Return the alerts in Prometheus' text format: 1 for each that holds, 0 for the others.
 
     >>> alert_lines("shop", [{"name": "stuck"}]).splitlines()[1:3]
-    ['penstock_alert{application="shop",name="stuck"} 1', 'penstock_alert{application="shop",name="silent"} 0']
+    ['penstock_alert{application="shop",name="stuck"} 1', 'penstock_alert{application="shop",name="stuck task"} 0']
     """
     held = {alert["name"] for alert in alerts}
     lines = [f'penstock_alert{{application="{application}",name="{name}"}} {int(name in held)}' for name in NAMES]
