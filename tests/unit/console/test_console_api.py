@@ -203,7 +203,7 @@ def test_a_reset_is_planned_then_done_and_logged(
     assert "127.0.0.1" in line
     refused = http.post(f"{API}/groups/{APPLICATION}/reset", json=to, headers=own(http))
     assert refused.status_code == 409
-    assert "refused" in caplog.records[-1].message
+    assert "refused" in caplog.records[-1].getMessage()
     assert http.post(path, json={"to": "x"}, headers=own(http)).status_code == 400
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    from conftest import Checkpoint
+    from committed_checkpoint import Checkpoint
 
     checkpoint = Checkpoint(Path(sys.argv[1]))
     for line in sys.stdin:
