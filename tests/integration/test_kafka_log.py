@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
+from eventually import eventually
 from penstock.errors import (
     CheckpointMismatchError,
     FencedError,
@@ -204,7 +205,9 @@ def test_unknown_and_existing_topics_are_told(log, topic):
     assert log.topic(topic).config == FOREVER
     log.create_partitions(topic, 3)
     log.alter_config(topic, {"retention.ms": None, "max.message.bytes": "2000"})
-    assert (log.partitions(topic), log.topic(topic).config) == (3, {"max.message.bytes": "2000"})
+    # The controller has accepted both; brokers show them a moment later.
+    wanted = (3, {"max.message.bytes": "2000"})
+    eventually(lambda: (log.partitions(topic), log.topic(topic).config) == wanted, 20)
     log.delete_topic(topic)
     assert topic not in {t.name for t in log.topics()}
 
