@@ -22,7 +22,7 @@ def facts(script: str) -> dict[str, Any]:
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
     names = ("penstock", "pyspark", "polars", "pyarrow", "lmdb")
     return {
-        "command": " ".join(["python", script, *sys.argv[1:]]),
+        "command": " ".join(["python", script, *map(_shown, sys.argv[1:])]),
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cores": os.cpu_count(),
         "cpu": _cpu(),
@@ -48,6 +48,14 @@ def own_bytes(pid: int) -> int:
         found = dict(line.split(":", 1) for line in lines)
         return sum(int(found[name].split()[0]) for name in ("RssAnon", "RssShmem") if name in found) * 1024
     return 0
+
+
+def _shown(argument: str) -> str:
+    """An argument without the machine's own folders: a path in the project as seen from it, others by their name."""
+    if not Path(argument).is_absolute():
+        return argument
+    project = Path(__file__).resolve().parents[1]
+    return os.path.relpath(argument, project) if Path(argument).is_relative_to(project) else Path(argument).name
 
 
 def _cpu() -> str:

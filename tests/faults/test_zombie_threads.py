@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,14 @@ def test_it_writes_nothing(words: Words, site: str, guarantee: str) -> None:
         assert zombie.stdout is not None
         assert zombie.stdout.readline() == "running\n"
         words.fault.arm(site, "stop")
-        words.send(40)
-        pid = eventually(lambda: words.fault.taken_by)
-        eventually(lambda: is_stopped(pid))
-        if site == "in the transaction" and words.url.startswith("sqlite"):
-            os.kill(pid, signal.SIGCONT)  # it holds the lock of the file, as long as it is there: nobody else can write
+        with ThreadPoolExecutor(1) as beside:
+            sent = beside.submit(words.send, 40)
+            pid = eventually(lambda: words.fault.taken_by)
+            eventually(lambda: is_stopped(pid))
+            if site == "in the transaction" and words.url.startswith("sqlite"):
+                # It holds the lock of the file, as long as it is there: nobody else can write, and what was sent waits.
+                os.kill(pid, signal.SIGCONT)
+            sent.result()
         words.send(40)
         newer = words.log.acquire_lease(words.name, "second", replacing=lease)
         run_on(words, newer, guarantee)

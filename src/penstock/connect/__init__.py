@@ -5,18 +5,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.connect.functions import Record, sink, source, transform
 
 __all__ = ["Record", "sink", "source", "transform"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for: the parts below need none of it."""
-    if name in __all__:
-        from penstock.connect import functions
-
-        return getattr(functions, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Loaded when first used: the parts below need none of it.
+__getattr__ = lazy_names(__name__, dict.fromkeys(__all__, "functions"))

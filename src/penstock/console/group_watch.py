@@ -90,12 +90,6 @@ class GroupWatch:
                 self._looked = self._clock()
             return list(self._rows)
 
-    def trend(self, group: str) -> Trend:
-        """Return how the lag of a group has moved in earlier looks."""
-        with self._lock:
-            known = self._known.get(group)
-            return trend_of([] if known is None else list(known.samples))
-
     def note(self, group: str, lag: int) -> Trend:
         """Note the lag of a group that somebody looks at; return how it moves."""
         with self._lock:

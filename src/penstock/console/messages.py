@@ -28,13 +28,14 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["MessageQuery", "Messages", "one_message", "original_of", "read_messages", "record_at"]
+__all__ = ["LETTER_HEADERS", "MessageQuery", "Messages", "one_message", "original_of", "read_messages", "record_at"]
 
 _CHUNK = 2_000
 _MOST_CHUNK = 50_000  # of a search that finds little
 _SECONDS = 2.0
 _RECORDS = 100_000  # that are decoded
 HIDDEN = "(hidden)"
+LETTER_HEADERS = ("__streams.errors.", "__connect.errors.")  # how the names of a dead letter's headers begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ def original_of(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, 
         headers: Those of Kafka Streams' dead letters (KIP-1034), or of Connect's.
     """
     named = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
-    for prefix in ("__streams.errors.", "__connect.errors."):
+    for prefix in LETTER_HEADERS:
         topic, partition, offset = (named.get(f"{prefix}{name}", "") for name in ("topic", "partition", "offset"))
         if topic and partition.isdecimal() and offset.isdecimal() and len(partition) < 10 and len(offset) < 19:
             return topic, int(partition), int(offset)

@@ -7,7 +7,9 @@ Reading order: `access_log` (the topology; the same file as examples/access_log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.demo.example import run_example
@@ -15,14 +17,4 @@ if TYPE_CHECKING:
 
 __all__ = ["run_demo", "run_example"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "run_demo":
-        from penstock.demo.job import run_demo
-
-        return run_demo
-    if name == "run_example":
-        from penstock.demo.example import run_example
-
-        return run_example
-    raise AttributeError(f"module 'penstock.demo' has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, {"run_demo": "job", "run_example": "example"})

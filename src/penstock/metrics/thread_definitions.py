@@ -44,18 +44,14 @@ THREAD_PROCESS_LATENCY = spread(
 POLLED = spread(
     THREAD, _INFO, "poll-records", "number of records that a micro-batch, or a second of stream threads, has read"
 )
-COMMIT = MeterDefinition(
-    THREAD,
-    _INFO,
-    (
-        *spread(
-            THREAD,
-            _INFO,
-            "commit-latency",
-            "time in milliseconds that the slowest task of a batch published its changes and wrote its outputs",
-        ).metrics,
-        *calls(THREAD, _INFO, "commit", "Micro-batches, or looks at stream threads, that committed something").metrics,
+COMMIT = joined(
+    spread(
+        THREAD,
+        _INFO,
+        "commit-latency",
+        "time in milliseconds that the slowest task of a batch published its changes and wrote its outputs",
     ),
+    calls(THREAD, _INFO, "commit", "Micro-batches, or looks at stream threads, that committed something"),
 )
 POLL = joined(
     spread(THREAD, _INFO, "poll-latency", "time in milliseconds that the slowest task of a batch read its input"),

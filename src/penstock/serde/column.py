@@ -114,7 +114,7 @@ class Column:
             positions = pl.Series(index, dtype=pl.Int64).set(pl.Series(missing), None)
             return Column.of_series(self.series().gather(positions))
         items = [*self.items(), None]
-        return Column.of_items([items[i] for i in index.tolist()])
+        return Column.of_items([items[i] for i in index.tolist()], self._dtype)
 
     def filter(self, mask: NDArray[np.bool_]) -> Column:
         """Return the rows where the mask is true."""
@@ -131,7 +131,15 @@ class Column:
         if all(c.is_columnar and not c.is_padded for c in columns) and len({c.series().dtype for c in columns}) == 1:
             series = pl.concat([c.series() for c in columns])
             return Column(None, series, is_loose=any(c.is_loose for c in columns))
-        return Column.of_items([item for c in columns for item in c.items()])
+        types = {c.known_type() for c in columns} if special is None else set()
+        dtype = types.pop() if len(types) == 1 else None
+        return Column.of_items([item for c in columns for item in c.items()], dtype)
+
+    def known_type(self) -> Any:
+        """Return the Polars type of the values, where it is known without a look at the values."""
+        if self._series is None:
+            return self._dtype
+        return None if self.is_padded or self.is_loose else self._series.dtype
 
     def holds(self, other: Column) -> bool:
         """Whether `concat_same` takes another column."""

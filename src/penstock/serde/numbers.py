@@ -95,10 +95,13 @@ class NumberSerde(BaseSerde):
             return None
         try:
             if column.is_columnar:
-                return series if series.dtype == self._dtype else series.cast(self._dtype, strict=True)
-            return pl.Series("", column.items(), self._dtype, strict=not self._floats)
+                found = series if series.dtype == self._dtype else series.cast(self._dtype, strict=True)
+            else:
+                found = pl.Series("", column.items(), self._dtype, strict=not self._floats)
         except (pl.exceptions.PolarsError, OverflowError, TypeError, ValueError):
             return None
+        # A number that is too large for a float has become infinity.
+        return None if self._kind == "float" and found.is_infinite().any() else found
 
     def decode(self, data: pa.Array) -> Column:
         if len(data) <= _FEW:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from penstock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from penstock.sql.session import SqlSession
@@ -13,15 +15,5 @@ if TYPE_CHECKING:
 
 __all__ = ["SqlSession", "stream"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for: the parser alone needs none of it."""
-    if name == "SqlSession":
-        from penstock.sql.session import SqlSession
-
-        return SqlSession
-    if name == "stream":
-        from penstock.sql.streams import stream
-
-        return stream
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Loaded when first used: the parser alone needs none of it.
+__getattr__ = lazy_names(__name__, {"SqlSession": "session", "stream": "streams"})

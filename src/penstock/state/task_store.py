@@ -47,7 +47,7 @@ from penstock.state.recovery import CaughtUp, apply_segment, catch_up
 from penstock.state.restore_documents import SegmentRestore
 from penstock.state.segments import Segment, SegmentHead, SegmentName, pack
 from penstock.state.snapshots import SnapshotPolicy, SnapshotWriter
-from penstock.state.storage import SegmentStorage, open_storage
+from penstock.state.storage import open_storage
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.topology.stores import StoreSpec
 
@@ -63,14 +63,15 @@ class TaskStore:
 
     def __init__(
         self,
-        storage: SegmentStorage,
+        place: StatePlace,
         replica: Replica,
         template: SegmentHead,
         accepts: Collection[str],
         policy: SnapshotPolicy,
     ) -> None:
-        self._storage = storage
-        self._checkpoint = ""
+        options = place.storage_options
+        storage = open_storage(place.checkpoint, template.task_id, durable=place.durable, options=options)
+        self._storage, self._checkpoint = storage, place.checkpoint
         self._replica = replica
         self._template = template
         self._stores = replica.readable_stores
@@ -108,13 +109,10 @@ class TaskStore:
             policy: The thresholds for merged deltas and snapshots.
         """
         stores = [spec.name for spec in specs]
-        storage = open_storage(place.checkpoint, task_id, durable=place.durable, options=place.storage_options)
         identity, directory = replica_place(place.replica_root, owner.application_id, place.checkpoint, task_id)
         replica = Replica(directory, identity, stores, map_bytes=place.map_bytes)
         template = SegmentHead("delta", owner.application_id, owner.fingerprint, task_id, 0, 0, "")
-        found = cls(storage, replica, template, owner.accepts, policy)
-        found._checkpoint = place.checkpoint
-        return found
+        return cls(place, replica, template, owner.accepts, policy)
 
     def find(self, batch: int, *, inputs: str = "", discard_damaged: bool = False) -> Segment | None:
         """Return the segment of a batch, if one is published.

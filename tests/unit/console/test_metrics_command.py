@@ -14,7 +14,7 @@ recorded = pytest.importorskip("recorded")
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     with recorded.recorded(tmp_path_factory.mktemp("metrics")) as found:
-        found.recorder._renew(force=True)
+        found.settle(found.batches - 1)
         found.recorder._write()
         usual = found.root / "log.db.penstock" / recorded.APPLICATION
         usual.mkdir(parents=True)

@@ -87,6 +87,30 @@ def test_bad_values_name_their_row(kind, bad):
     assert caught.value.row == 1
 
 
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_number_too_large_for_a_float_is_refused_however_many_there_are(count):
+    values = [0.5] * (count - 1)
+    with pytest.raises(SerializationError, match="float numbers"):
+        Serdes.of("float").encode(Column.of_items([*values, 1e300]))
+    assert len(Serdes.of("float").encode(Column.of_items([*values, float("inf")]))) == count
+
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize("kind", ["short", "integer", "float", "long"])
+def test_numbers_keep_their_type_however_many_there_are(kind, count):
+    serde = Serdes.of(kind)
+
+    def sevens(number):
+        return serde.decode(serde.encode(Column.of_items([7] * number)))
+
+    wanted = sevens(1000).series().dtype
+    assert sevens(count).series().dtype == wanted
+    assert Column.concat([sevens(1), sevens(count)]).series().dtype == wanted
+    assert sevens(count).take_or_null(np.array([0, -1])).series().dtype == wanted
+    nothing = sevens(count).take_or_null(np.full(3, -1))
+    assert (nothing.items(), nothing.series().dtype) == ([None] * 3, wanted)
+
+
 def test_series_of_another_type_is_refused():
     for kind, series in (
         ("string", pl.Series([1])),

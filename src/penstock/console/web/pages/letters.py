@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.console.decoding import text_of
-from penstock.console.messages import MessageQuery, original_of, read_messages
+from penstock.console.messages import LETTER_HEADERS, MessageQuery, original_of, read_messages
 from penstock.console.web.page import Visit
 
 __all__ = ["newest_letters"]
 
 _MOST = 20
-_PREFIXES = ("__streams.errors.", "__connect.errors.")
 
 
 def newest_letters(visit: Visit, topic: str | None) -> list[dict[str, Any]]:
@@ -40,7 +39,7 @@ def newest_letters(visit: Visit, topic: str | None) -> list[dict[str, Any]]:
 
 def _why(headers: list[tuple[str, bytes | None]]) -> str:
     named = {name: text_of(value or b"") for name, value in headers}
-    for prefix in _PREFIXES:
+    for prefix in LETTER_HEADERS:
         kind = named.get(f"{prefix}exception", "") or named.get(f"{prefix}exception.class.name", "")
         said = named.get(f"{prefix}message", "") or named.get(f"{prefix}exception.message", "")
         if kind or said:
