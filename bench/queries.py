@@ -64,7 +64,7 @@ def work(root: Path, keys: int, changes: int) -> None:
         json.dumps({"plan": {"application": APPLICATION, "subtopologies": {"0": sub}}})
     )
     stores = [
-        TaskStore.open(StatePlace(str(checkpoint), root / "replicas"), StateOwner(APPLICATION), f"0_{task}", [SPEC])
+        TaskStore(StatePlace(str(checkpoint), root / "replicas"), StateOwner(APPLICATION), f"0_{task}", [SPEC])
         for task in range(TASKS)
     ]
     dice = random.Random(1)

@@ -67,7 +67,7 @@ def fill(place: Path, keys: int, size: int, changes: int, log: TopicLog, topic: 
 
 
 def opened(place: Path, **options: Any) -> TaskStore:
-    return TaskStore.open(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", [TABLE], **options)
+    return TaskStore(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", [TABLE], **options)
 
 
 def ready(place: Path, number: int, keys: int) -> float:

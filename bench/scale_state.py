@@ -31,7 +31,7 @@ VALUE_BYTES = 100
 
 
 def opened(place: Path) -> TaskStore:
-    return TaskStore.open(StatePlace(str(place / "c"), place / "r", durable=False), StateOwner("bench"), "0_0", SPECS)
+    return TaskStore(StatePlace(str(place / "c"), place / "r", durable=False), StateOwner("bench"), "0_0", SPECS)
 
 
 def batch(store: TaskStore, number: int, keys: list[bytes]) -> tuple[float, float]:

@@ -60,7 +60,7 @@ def steps(root: Path, keys: int, size: int) -> dict[str, float]:
     """Fills a table, then measures batches of random keys; the best of three."""
     random = np.random.default_rng(1)
     best: dict[str, float] = {}
-    with TaskStore.open(
+    with TaskStore(
         StatePlace(f"{root}/c", root / "r"), StateOwner("bench"), "0_0", SPECS, policy=SnapshotPolicy(every=10**9)
     ) as store:
         fill(store, keys, size)
@@ -112,7 +112,7 @@ def recovery(root: Path, keys: int, size: int) -> dict[str, float]:
     seconds = {}
     for name, every in (("deltas", 10**9), ("snapshot", batches)):
         place = root / name
-        with TaskStore.open(
+        with TaskStore(
             StatePlace(f"{place}/c", place / "r"),
             StateOwner("bench"),
             "0_0",
@@ -123,7 +123,7 @@ def recovery(root: Path, keys: int, size: int) -> dict[str, float]:
             store.begin(batches)
         shutil.rmtree(place / "r")
         clock = Clock()
-        with TaskStore.open(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", SPECS) as store:
+        with TaskStore(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", SPECS) as store:
             count = len(store.begin(batches).map("table"))
             seconds[name] = round(clock.lap(), 3)
         if count != keys:
@@ -166,7 +166,7 @@ def filled(place: Path, keys: int, size: int, every: int) -> None:
 
 
 def opened(place: Path, **options: int) -> TaskStore:
-    return TaskStore.open(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", SPECS, **options)
+    return TaskStore(StatePlace(f"{place}/c", place / "r"), StateOwner("bench"), "0_0", SPECS, **options)
 
 
 def random_batches(place: Path, keys: int, size: int, batches: int) -> None:

@@ -234,7 +234,7 @@ class _SparkCase:
         sub = next(s for s in plan.subtopologies if name in s.stores)
         places = Locations.of(self.config)
         specs = [self.interpreted.topology.stores[s] for s in sub.stores]
-        with TaskStore.open(
+        with TaskStore(
             StatePlace(places.checkpoint, places.replicas), StateOwner("app"), f"{sub.id}_0", specs
         ) as store:
             state = store.read_committed((self.batch + 1) * len(sub.levels) - 1)

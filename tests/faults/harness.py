@@ -94,7 +94,7 @@ def stores(root: Path) -> Stores:
     for task in ("1_0", "1_1"):
         with (
             tempfile.TemporaryDirectory() as scratch,
-            TaskStore.open(StatePlace(str(checkpoint), scratch), StateOwner(APPLICATION), task, specs) as store,
+            TaskStore(StatePlace(str(checkpoint), scratch), StateOwner(APPLICATION), task, specs) as store,
         ):
             found[task] = dict(store.read_committed(newest).map("counts").scan())
     return found

@@ -261,7 +261,7 @@ class Stages:
         for partition in range(sub.tasks):
             specs = [self._run.topology.stores[s] for s in sub.stores]
             job, task = self._job, f"{sub.id}_{partition}"
-            with TaskStore.open(StatePlace(job.checkpoint, job.replica_root), StateOwner("app"), task, specs) as store:
+            with TaskStore(StatePlace(job.checkpoint, job.replica_root), StateOwner("app"), task, specs) as store:
                 state = store.read_committed((self._batch + 1) * len(sub.levels) - 1)
                 spec = self._run.topology.stores[name]
                 rows += self._run.dump_store(_OneStore(open_view(spec, state.map(name), state.meta)), name)

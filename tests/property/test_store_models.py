@@ -39,7 +39,7 @@ class Place:
         if directory is None:
             self._state: Any = MemoryTaskState([spec])
         else:
-            self._store = TaskStore.open(
+            self._store = TaskStore(
                 StatePlace(str(directory / "checkpoint"), directory / "replica", durable=False),
                 StateOwner("app"),
                 "0_0",

@@ -24,7 +24,7 @@ on from where they have left it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -59,26 +59,34 @@ _POLICY = SnapshotPolicy()
 
 
 class TaskStore:
-    """Replica, segments and the running batch of one task in this process. Made by `TaskStore.open`."""
+    """Replica, segments and the running batch of one task in this process; nothing is read before it is needed.
+
+    Args:
+        place: The place of the state.
+        owner: The application that it belongs to.
+        task_id: The task, ``<sub-topology>_<partition>``.
+        specs: Its stores.
+        policy: The thresholds for merged deltas and snapshots.
+    """
 
     def __init__(
         self,
         place: StatePlace,
-        replica: Replica,
-        template: SegmentHead,
-        accepts: Collection[str],
-        policy: SnapshotPolicy,
+        owner: StateOwner,
+        task_id: str,
+        specs: Iterable[StoreSpec],
+        policy: SnapshotPolicy = _POLICY,
     ) -> None:
-        options = place.storage_options
-        storage = open_storage(place.checkpoint, template.task_id, durable=place.durable, options=options)
-        self._storage, self._checkpoint = storage, place.checkpoint
-        self._replica = replica
-        self._template = template
-        self._stores = replica.readable_stores
-        self._accepts = {template.fingerprint, *accepts}
+        self._checkpoint = place.checkpoint
+        self._storage = open_storage(place.checkpoint, task_id, durable=place.durable, options=place.storage_options)
+        identity, directory = replica_place(place.replica_root, owner.application_id, place.checkpoint, task_id)
+        self._replica = Replica(directory, identity, [spec.name for spec in specs], map_bytes=place.map_bytes)
+        self._template = SegmentHead("delta", owner.application_id, owner.fingerprint, task_id, 0, 0, "")
+        self._stores = self._replica.readable_stores
+        self._accepts = {owner.fingerprint, *owner.accepts}
         self._policy = policy
-        self._snapshots = SnapshotWriter(storage, policy)
-        replica.quiesce = self._snapshots.wait
+        self._snapshots = SnapshotWriter(self._storage, policy)
+        self._replica.quiesce = self._snapshots.wait
         self._reader: ReplicaReader | None = None
         self._state: BatchState | None = None
         self._views: BatchState | None = None  # the same one for all batches, so that views need not be opened anew
@@ -89,30 +97,6 @@ class TaskStore:
         self._is_fresh = True
         self._deltas = 0
         self._delta_bytes = 0
-
-    @classmethod
-    def open(
-        cls,
-        place: StatePlace,
-        owner: StateOwner,
-        task_id: str,
-        specs: Iterable[StoreSpec],
-        policy: SnapshotPolicy = _POLICY,
-    ) -> TaskStore:
-        """Open the state of a task; nothing is read yet.
-
-        Args:
-            place: The place of the state.
-            owner: The application that it belongs to.
-            task_id: The task, ``<sub-topology>_<partition>``.
-            specs: Its stores.
-            policy: The thresholds for merged deltas and snapshots.
-        """
-        stores = [spec.name for spec in specs]
-        identity, directory = replica_place(place.replica_root, owner.application_id, place.checkpoint, task_id)
-        replica = Replica(directory, identity, stores, map_bytes=place.map_bytes)
-        template = SegmentHead("delta", owner.application_id, owner.fingerprint, task_id, 0, 0, "")
-        return cls(place, replica, template, owner.accepts, policy)
 
     def find(self, batch: int, *, inputs: str = "", discard_damaged: bool = False) -> Segment | None:
         """Return the segment of a batch, if one is published.

@@ -188,7 +188,7 @@ def test_changes_must_be_written_before_they_are_committed(directory: Path | Non
 
 def test_micro_batches_write_the_same_bytes(tmp_path: Path) -> None:
     with running(SPECS, None) as task:
-        store = TaskStore.open(
+        store = TaskStore(
             StatePlace(str(tmp_path / "checkpoint"), tmp_path / "replicas", durable=False),
             StateOwner("app"),
             "0_0",

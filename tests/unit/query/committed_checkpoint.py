@@ -66,7 +66,7 @@ class Checkpoint:
 
     def worker(self, task: int) -> TaskStore:
         if task not in self.workers:
-            self.workers[task] = TaskStore.open(StatePlace(self.location, self.root / "workers", durable=False), StateOwner(APP), f"0_{task}", SPECS.values(), policy=SnapshotPolicy(every=self.snapshot_every, share=0))  # fmt: skip
+            self.workers[task] = TaskStore(StatePlace(self.location, self.root / "workers", durable=False), StateOwner(APP), f"0_{task}", SPECS.values(), policy=SnapshotPolicy(every=self.snapshot_every, share=0))  # fmt: skip
         return self.workers[task]
 
     def run(self, task: int, batch: int, change) -> None:

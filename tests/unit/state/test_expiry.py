@@ -74,7 +74,7 @@ def test_what_is_read_does_not_tell_how_much_has_been_deleted(spec, batches):
 def test_a_batch_deletes_a_piece_and_the_next_ones_the_rest(tmp_path, monkeypatch):
     monkeypatch.setattr(overlay, "_FEWEST_EXPIRED", 300)
     rows = 1_000
-    with TaskStore.open(StatePlace(str(tmp_path / "c"), tmp_path / "r"), StateOwner("a"), "0_0", [WINDOWS]) as store:
+    with TaskStore(StatePlace(str(tmp_path / "c"), tmp_path / "r"), StateOwner("a"), "0_0", [WINDOWS]) as store:
         state = store.begin(0)
         view = open_view(WINDOWS, state.map("s"), state.meta)
         for number in range(rows):

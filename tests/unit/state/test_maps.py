@@ -92,7 +92,7 @@ def test_task_store_through_restarts(steps, asked, policy):
         root = Path(place)
 
         def opened():
-            return TaskStore.open(
+            return TaskStore(
                 StatePlace(str(root / "checkpoint"), root / f"replica{replicas}", durable=False),
                 StateOwner("app"),
                 "0_0",

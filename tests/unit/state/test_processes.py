@@ -26,7 +26,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 place = StatePlace(sys.argv[1] + "/c", sys.argv[1] + "/r")
-store = TaskStore.open(place, StateOwner("app"), "0_0", [StoreSpec("s", "key_value", None, None)])
+store = TaskStore(place, StateOwner("app"), "0_0", [StoreSpec("s", "key_value", None, None)])
 
 def run(batch, value):
     state = store.begin(batch)
@@ -40,7 +40,7 @@ def start(tmp_path, script):
 
 
 def contents(tmp_path, batch):
-    with TaskStore.open(StatePlace(str(tmp_path / "c"), tmp_path / "r"), StateOwner("app"), "0_0", SPECS) as store:
+    with TaskStore(StatePlace(str(tmp_path / "c"), tmp_path / "r"), StateOwner("app"), "0_0", SPECS) as store:
         found = list(store.begin(batch).map("s").scan())
         return len(found), {value for _, value in found}, store.find(batch)
 

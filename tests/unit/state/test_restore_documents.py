@@ -32,7 +32,7 @@ def opens(tmp_path: Path, place: str) -> Iterator[Opens]:
 
     def opener(replica: str, **options: Any) -> TaskStore:
         at = StatePlace(place, tmp_path / replica, durable=False)
-        stores.append(TaskStore.open(at, StateOwner("app"), "0_0", SPECS, **options))
+        stores.append(TaskStore(at, StateOwner("app"), "0_0", SPECS, **options))
         return stores[-1]
 
     yield opener

@@ -35,7 +35,7 @@ def opened(tmp_path: Path, place: str) -> Iterator[Opener]:
 
     def opener(replica: str, checkpoint: str = place, **options: Any) -> TaskStore:
         at = StatePlace(checkpoint, tmp_path / replica, durable=False)
-        store = TaskStore.open(at, StateOwner("app"), "0_0", SPECS, **options)
+        store = TaskStore(at, StateOwner("app"), "0_0", SPECS, **options)
         stores.append(store)
         return store
 

@@ -39,7 +39,7 @@ def opened(tmp_path):
         kept, whose, rest = ({n: options.pop(n) for n in group if n in options} for group in names)
         assert not options
         place = StatePlace(checkpoint or str(tmp_path / "c"), tmp_path / replica, **{"durable": False, **kept})
-        store = TaskStore.open(place, StateOwner(application_id, **whose), "0_0", SPECS, **rest)
+        store = TaskStore(place, StateOwner(application_id, **whose), "0_0", SPECS, **rest)
         stores.append(store)
         return store
 

@@ -23,7 +23,7 @@ def machine(tmp_path):
 
     def run(name, batches, *, snapshots=True, application="app"):
         policy = SnapshotPolicy(every=2 if snapshots else 1_000, share=0)
-        with TaskStore.open(
+        with TaskStore(
             StatePlace(str(tmp_path / "c"), tmp_path / name), StateOwner(application), "0_0", SPECS, policy=policy
         ) as store:
             for batch in batches:
@@ -69,7 +69,7 @@ def test_a_replica_that_deltas_can_bring_on_stays(tmp_path, machine):
 def test_a_replica_that_somebody_works_on_stays(tmp_path, machine):
     machine("one", range(3))
     machine("two", range(3, 12))
-    with TaskStore.open(StatePlace(str(tmp_path / "c"), tmp_path / "one"), StateOwner("app"), "0_0", SPECS) as store:
+    with TaskStore(StatePlace(str(tmp_path / "c"), tmp_path / "one"), StateOwner("app"), "0_0", SPECS) as store:
         assert not removed(tmp_path, "one")
         store.pause()
         assert not removed(tmp_path, "one"), "this process has it open"

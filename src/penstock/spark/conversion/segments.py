@@ -118,5 +118,5 @@ class SegmentState:
         app = self._app
         specs = [app.topology.stores[name] for name in sub.stores]
         place = StatePlace(app.checkpoint, app.places.replicas)
-        with TaskStore.open(place, StateOwner(app.application), f"{sub.id}_{partition}", specs) as store:
+        with TaskStore(place, StateOwner(app.application), f"{sub.id}_{partition}", specs) as store:
             yield store.read_committed((self._batch + 1) * len(sub.levels) - 1)

@@ -135,7 +135,7 @@ def acquire_task(job: SparkJob, run: TaskRun, stores: Iterable[str], *, keeps_st
 
 
 def _opened(job: SparkJob, run: TaskRun, stores: Iterable[str]) -> TaskStore:
-    return TaskStore.open(
+    return TaskStore(
         StatePlace(job.checkpoint, job.replica_root, map_bytes=int(job.config["penstock.state.map.size"])),
         StateOwner(job.plan.application_id, job.fingerprint, job.accepts),
         run.task_id,
