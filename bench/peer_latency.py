@@ -27,7 +27,7 @@ from peer_run import PeerRun, last_lines
 from peer_setup import Peer
 
 PARTITIONS = 2  # a peer has two threads or processes
-WARM_UP_S = 15
+WARM_UP_S = 30  # of a peer
 READY_S = 120
 DRAIN_S = 5
 LOOK_EVERY = 1_000  # records

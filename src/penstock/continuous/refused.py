@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from penstock.serde.partitioner import partition_for
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
+    from penstock.continuous.app import ThreadApp
     from penstock.errors import ProductionError
     from penstock.log.thread_clients import Part
     from penstock.plan.plan import PhysicalPlan
@@ -43,6 +44,12 @@ class RefusedRecords:
     config: StreamsConfig
     plan: PhysicalPlan
     changelogs: Collection[str | None]
+
+    @classmethod
+    def of(cls, app: ThreadApp) -> Self:
+        """Return the answer of an application."""
+        changelogs = {*app.changelogs.values(), *([app.numbers_topic] if app.numbers_topic else [])}
+        return cls(app.topology, app.config, app.plan, changelogs)
 
     def without(
         self, parts: Sequence[Part], tasks: Sequence[str], error: ProductionError

@@ -27,22 +27,24 @@ from penstock.continuous.outputs import parts_of_output
 from penstock.continuous.purging import Purger
 from penstock.continuous.refused import RefusedRecords
 from penstock.continuous.replica import TaskReplica
+from penstock.continuous.sending import Sender
 from penstock.continuous.step_times import StepTimes
 from penstock.continuous.task import ActiveTask
-from penstock.errors import InvalidStateError, ProductionError
-from penstock.log.base import OffsetAndMetadata
+from penstock.errors import InvalidStateError
 from penstock.log_lines import Work
 from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
     from penstock.continuous.app import TaskId, ThreadApp
     from penstock.log.base import Fetched, TopicPartition
-    from penstock.log.thread_clients import Fetcher, Part, ThreadProducer, Writer
+    from penstock.log.thread_clients import Fetcher, Writer
 
 __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 
 _PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
 _PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as the writes to stores are in memory
+_LOOK_S = 0.005  # the least between two looks for records while outputs wait for a commit
+_MANY_RECORDS = 500  # of a look, after which the next one follows at once
 
 
 class StreamThread:
@@ -73,16 +75,10 @@ class StreamThread:
         self._interval_s = int(config["commit.interval.ms"]) / 1000
         self._most_buffered = int(config["buffered.records.per.partition"])
         self._most_bytes = int(config["input.buffer.max.bytes"])
-        self._refused = RefusedRecords(
-            app.topology,
-            config,
-            app.plan,
-            {*app.changelogs.values(), *([app.numbers_topic] if app.numbers_topic else [])},
-        )
         self._purger = Purger(log, app.repartition_topics, int(config["repartition.purge.interval.ms"]))
         self._resources = ExitStack()
         self._fetcher: Fetcher | None = None
-        self._producer: ThreadProducer | None = None
+        self._sender: Sender | None = None
         self._globals: GlobalState | None = None
         self._surroundings = Surroundings(self._hooks.sensor)
         self._replicas: dict[TaskId, TaskReplica] = {}
@@ -93,10 +89,10 @@ class StreamThread:
         self._ticking: dict[TaskId, ActiveTask] = {}  # that time alone makes do something
         self._touched: dict[TaskId, ActiveTask] = {}  # with something to commit
         self._paused: set[TopicPartition] = set()
-        self._sent_by: list[str] = []  # the task of each part that waits in the producer
         self._records = 0  # processed since the last commit
         self._is_busy = False  # whether there is more to process without waiting
-        self._committed_s = 0.0
+        self._arrived = 0  # records, at the last look for them
+        self._looked_s = self._committed_s = 0.0
         self._commits = 0
         self._began_ms = self._committed_ms = 0
         self._times = StepTimes()
@@ -110,8 +106,9 @@ class StreamThread:
         """
         with self._resources:
             # First the producer: from here on nobody else commits for these tasks.
-            self._producer = self._log.thread_producer(self._writer)
-            self._resources.callback(self._producer.close)
+            producer = self._log.thread_producer(self._writer)
+            self._resources.callback(producer.close)
+            self._sender = Sender(producer, self._writer, RefusedRecords.of(self._app))
             committed = {
                 place: each.offset for place, each in self._log.group_offsets(self._writer.application).items()
             }
@@ -141,8 +138,10 @@ class StreamThread:
         if self._globals is not None and (followed := self._globals.look()) is not None:
             self._polled |= followed  # the thread that wrote them has gone
             self._polling.assign(self._polled)
+        self._linger()
         with self._times.step("poll"):
             arrived = self._polling.poll(self._time_to_wait(timeout_s))
+        self._arrived = sum(fetched.records.num_rows for fetched in arrived.values())
         for place, fetched in arrived.items():
             self._polled[place] = fetched.next_offset
             self._add(place, fetched)
@@ -152,6 +151,7 @@ class StreamThread:
         self._is_busy = any(did)
         self._loaded = {id_: task for id_, task in self._loaded.items() if task.buffers.records}
         self._pause()
+        self._looked_s = time.monotonic()
         if self._is_commit_due():
             self.commit()
             return True
@@ -171,15 +171,15 @@ class StreamThread:
         touched, self._touched = list(self._touched.values()), {}
         moved = {task.id: task.moved() for task in touched}
         with self._times.step("send"):
-            while not self._writer.exactly_once and self._writing.collected():  # until the log has taken the outputs
-                self._send((), "")
+            if not self._writer.exactly_once:
+                self._sending.flush()
             for task in touched:
                 if task.is_changed:
-                    self._sent_by += [str(task.id)] * self._writing.collect(task.replica.changes())
+                    self._sending.collect(task.replica.changes(), str(task.id))
         self._hooks.reach("sent")
         offsets = {place: offset for each in moved.values() for place, offset in each.items()}
         with self._times.step("commit"):
-            following = self._commit(offsets)
+            following = self._sending.commit(offsets)
         self._hooks.reach("committed")
         with self._times.step("replicas"):
             for task in touched:
@@ -200,7 +200,7 @@ class StreamThread:
                 self.commit()
         finally:
             self._resources.close()
-            self._fetcher = self._producer = None
+            self._fetcher = self._sender = None
             self._purger.wait()
 
     def add(self, app: ThreadApp, tasks: Mapping[TaskId, TaskReplica | None]) -> None:
@@ -263,7 +263,7 @@ class StreamThread:
             self.committed,
             dict(self._polling.ends()),
             sum(task.buffers.bytes for task in self._tasks.values()),
-            self._writing.pending_bytes,
+            self._sending.pending_bytes,
             0 if self._globals is None else self._globals.dropped_records,
             self._commits,
             dict(self._times.seconds),
@@ -307,6 +307,16 @@ class StreamThread:
         beginnings = self._log.beginning_offsets(missing) if missing else {}
         return {place: committed.get(place, beginnings.get(place, 0)) for place in places}
 
+    def _linger(self) -> None:
+        """Let a few more records arrive.
+
+        Exactly once nobody sees an output before the commit: to process each record by itself would only cost.
+        """
+        if self._writer.exactly_once and self._touched and not self._loaded and self._arrived < _MANY_RECORDS:
+            pause = min(self._looked_s + _LOOK_S, self._committed_s + self._interval_s) - time.monotonic()
+            if pause > 0:
+                time.sleep(pause)
+
     def _add(self, place: TopicPartition, fetched: Fetched) -> None:
         task = self._readers.get(place)
         if task is not None:
@@ -325,37 +335,9 @@ class StreamThread:
         self._touched[task.id] = task
         self._hooks.reach("processed")
         with self._times.step("send"):
-            self._send(parts_of_output(self._app, output.records), str(task.id))
+            self._sending.send(parts_of_output(self._app, output.records), str(task.id))
         self._records += task.records_in - before
         return True
-
-    def _send(self, parts: Sequence[Part], task: str) -> None:
-        tasks = [task] * len(parts)
-        while True:
-            try:
-                self._writing.send(parts)
-            except ProductionError as error:
-                parts, tasks = [*self._writing.collected(), *parts], [*self._sent_by, *tasks]
-                parts, tasks = self._refused.without(parts, tasks, error)
-                self._writing.replace(())
-                self._sent_by = []
-            else:
-                waiting = len(self._writing.collected())
-                self._sent_by = [*self._sent_by, *tasks][-waiting:] if waiting else []
-                return
-
-    def _commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        note = f"stream-thread {self._writer.thread} epoch {self._writer.epoch}"
-        noted = {place: OffsetAndMetadata(offset, note) for place, offset in offsets.items()}
-        while True:
-            try:
-                following = self._writing.commit(noted)
-            except ProductionError as error:
-                parts, self._sent_by = self._refused.without(self._writing.collected(), self._sent_by, error)
-                self._writing.replace(parts)
-            else:
-                self._sent_by = []
-                return following
 
     def _time_to_wait(self, timeout_s: float) -> float:
         if self._is_busy and self._loaded:
@@ -370,7 +352,7 @@ class StreamThread:
         return max(timeout_s, 0.0)
 
     def _is_commit_due(self) -> bool:
-        if self._writing.pending_bytes > _PENDING_BYTES or self._records > _PENDING_RECORDS:
+        if self._sending.pending_bytes > _PENDING_BYTES or self._records > _PENDING_RECORDS:
             return True
         return time.monotonic() - self._committed_s >= self._interval_s and bool(self._touched)
 
@@ -389,8 +371,8 @@ class StreamThread:
         return self._fetcher if self._fetcher is not None else _not_running()
 
     @property
-    def _writing(self) -> ThreadProducer:
-        return self._producer if self._producer is not None else _not_running()
+    def _sending(self) -> Sender:
+        return self._sender if self._sender is not None else _not_running()
 
 
 def _not_running() -> Any:
