@@ -36,7 +36,8 @@ def test_killed_at(fault: str, calm: Any, tmp_path: Path) -> None:
     assert results(tmp_path) == calm
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.whole)])
+@pytest.mark.whole
+@pytest.mark.parametrize("seed", [1, 2])
 def test_killed_at_any_time(seed: int, calm: Any, tmp_path: Path) -> None:
     """Only the driver dies; its JVM and workers find out by themselves, while the next run is starting already."""
     prepare(tmp_path)

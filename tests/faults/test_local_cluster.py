@@ -27,7 +27,7 @@ def executors(root: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("kill", [pytest.param(False, marks=pytest.mark.whole), True])
 def test_two_executors(kill: bool, calm: Any, tmp_path: Path) -> None:
     prepare(tmp_path)
     process = subprocess.Popen(

@@ -19,7 +19,7 @@ from typing import Self
 from penstock.broker.certificates import make_certificates
 from penstock.broker.guard import guard
 from penstock.broker.jars import broker_jars, java_command
-from penstock.broker.settings import BrokerSettings, load_settings
+from penstock.broker.settings import BrokerSettings, is_taken, load_settings
 from penstock.errors import EnvironmentProblemError, InvalidStateError
 
 __all__ = ["Broker", "BrokerStatus", "new_cluster_id"]
@@ -108,6 +108,13 @@ class Broker:
         if (pid := self._pid()) is not None:
             raise InvalidStateError(
                 f"a broker already runs in {self._directory} (process {pid})", hint="`penstock broker stop` ends it."
+            )
+        taken = [port for port in self.settings.ports if is_taken(port)]
+        if taken:
+            raise EnvironmentProblemError(
+                f"the broker cannot start: port {taken[0]} is in use by another process",
+                hint="End that process, or give the broker another port.",
+                port=taken[0],
             )
         jars = broker_jars()
         self._dismiss_guard()  # of one that has ended by itself

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import socket
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from penstock.errors import ConfigError
 
-__all__ = ["BrokerSettings", "free_port", "load_settings"]
+__all__ = ["BrokerSettings", "free_port", "is_taken", "load_settings"]
 
 _LOCAL = "127.0.0.1"
 _SERVER_PORTS = range(20_000, 32_000)
@@ -54,7 +55,7 @@ class BrokerSettings:
     cluster_id: str = ""
 
     def __post_init__(self) -> None:
-        ports = [p for p in (self.port, self.controller_port, self.sasl_port, self.tls_port) if p is not None]
+        ports = self.ports
         if len(set(ports)) != len(ports):
             raise ConfigError(f"two listeners of the broker have the same port: {ports}", hint="Give each its own.")
         for name, password in self.users.items():
@@ -65,6 +66,11 @@ class BrokerSettings:
                 )
         if self.users and self.sasl_port is None:
             raise ConfigError("users need a listener with authentication", hint="Give --sasl-port as well.")
+
+    @property
+    def ports(self) -> list[int]:
+        """All ports that it listens on."""
+        return [p for p in (self.port, self.controller_port, self.sasl_port, self.tls_port) if p is not None]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -154,6 +160,17 @@ def load_settings(directory: Path) -> BrokerSettings | None:
     found = json.loads(path.read_text())
     ports = tuple(found.get("controller_ports", ()))
     return BrokerSettings(**found | {"directory": Path(found["directory"]), "controller_ports": ports})
+
+
+def is_taken(port: int) -> bool:
+    """Return whether another process listens on a port of the loopback address."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
+        try:
+            probe.bind((_LOCAL, port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
 
 
 def free_port() -> int:
