@@ -34,6 +34,7 @@ from penstock.state.restores import Restore
 
 APPLICATION = config["application.id"]
 PROGRESS = [BatchProgress(**each) for each in json.loads((Path(__file__).parent / "progress.json").read_text())]
+EARLIER = 400  # batches that the checkpoint has already
 SYSTEMS = ("Windows", "macOS", "Linux", "Android", "iOS")
 
 
@@ -70,7 +71,7 @@ def fill(log: TopicLog, now_ms: int) -> None:
     log.commit_offsets(APPLICATION, {TopicPartition("access_log", n): 5500 for n in range(4)})
 
 
-def history(now_ms: int, count: int = 400) -> list[BatchLine]:
+def history(now_ms: int, count: int = EARLIER) -> list[BatchLine]:
     """Batches of the last minutes, two a second."""
     found = []
     for n in range(count):
@@ -95,7 +96,7 @@ class Recorded:
     recorder: Recorder
     root: Path
     positions: dict[str, int]
-    batches: int = 400
+    batches: int = EARLIER
     restores: list[Restore] = field(default_factory=list)  # that are under way now
 
     def batch(self, **changes: Any) -> int:
@@ -127,7 +128,8 @@ class Recorded:
         checkpoint = str(self.root / "checkpoint")
         while time.monotonic() < deadline:
             found = read_facts(checkpoint, NOW) if written else self.recorder.document()
-            if found and "state" in found and found["lines"] and found["lines"][-1][0] >= number:
+            # The lines are there at once, the sums when the recorder has taken the batch.
+            if found and "sums" in found and found["sums"]["batches"] > number - EARLIER:
                 return
             time.sleep(0.05)
         raise TimeoutError(f"batch {number} is not recorded")
