@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -29,6 +30,30 @@ def test_retention_by_time(log, batch):
     assert table(log) == {1: b"ahead"}
     log.clean(now + 9 * DAY_MS)
     assert log.beginning_offset("t", 0) == log.end_offset("t", 0) == 2
+
+
+def test_an_append_begins_a_cleaning_and_does_not_wait_for_it(log, batch, monkeypatch):
+    may_go_on, cleaned_by = threading.Event(), []
+    clean = type(log).clean
+
+    def held_up(self, now=None):
+        cleaned_by.append(threading.current_thread())
+        assert may_go_on.wait(10)
+        clean(self, now)
+
+    monkeypatch.setattr(type(log), "clean", held_up)
+    monkeypatch.setattr("penstock.log.embedded.upkeep.CLEAN_EVERY_MS", 0)
+    log.create_topic("t", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
+    log.append("t", 0, batch([b"old"], keys=[b"k"]))
+    assert not cleaned_by  # the log is new
+    log.append("t", 0, batch([b"new"], keys=[b"k"]))
+    assert len(table(log)) == 2
+    log.append("t", 0, batch([b"newer"], keys=[b"k"]))
+    may_go_on.set()
+    log.wait_for_cleaner()
+    assert len(cleaned_by) == 1
+    assert cleaned_by[0] is not threading.current_thread()
+    assert table(log) == {2: b"newer"}
 
 
 def test_no_retention(log, batch):

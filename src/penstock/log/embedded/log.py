@@ -288,6 +288,7 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
 
     def close(self) -> None:
         """Close the log; safe to call twice."""
+        self.wait_for_cleaner()
         self._on_close()
 
     def __enter__(self) -> Self:

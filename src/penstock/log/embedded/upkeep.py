@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.clock import unix_ms
-from penstock.errors import LogError, UnknownTopicError
+from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.log.base import TopicInfo, TopicPartition
 from penstock.log.embedded import catalog
 from penstock.log.embedded.compaction import compact_partition, is_dirty
@@ -19,6 +20,7 @@ from penstock.log.settings import setting
 __all__ = ["CLEAN_EVERY_MS", "PartitionStats", "Upkeep"]
 
 CLEAN_EVERY_MS = 60_000
+_CLEANER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Upkeep:
 
     _database: Database
     _next_clean = 0.0
+    _cleaner: threading.Thread | None = None
 
     def clean(self, now_ms: int | None = None) -> None:
         """Apply retention and compaction to all topics that need it.
@@ -47,6 +50,8 @@ class Upkeep:
         A record is removed ``retention.ms`` after its timestamp or its append, whichever is later, so that a backfill
         of old records stays readable. ``retention.bytes`` counts bytes as stored.
         """
+        if threading.current_thread() is not self._cleaner:
+            self.wait_for_cleaner()  # two at a time would get into each other's way
         now = unix_ms() if now_ms is None else now_ms
         for topic in self._listing():
             policy = setting(topic.config, "cleanup.policy")
@@ -61,18 +66,31 @@ class Upkeep:
                     break  # deleted meanwhile
 
     def clean_sometimes(self, now_ms: int) -> None:
-        """Clean if no process has for a minute; called after appends."""
-        if time.monotonic() < self._next_clean:
+        """Begin to clean, in a thread of its own, if no process has for a minute; called after appends."""
+        if time.monotonic() < self._next_clean or (self._cleaner is not None and self._cleaner.is_alive()):
             return
         self._next_clean = time.monotonic() + CLEAN_EVERY_MS / 1000
-        with suppress(LogError):  # the append before is committed: a failing upkeep must not make it look failed
+        with suppress(PenstockError):  # the append before is committed: a failing upkeep must not make it look failed
             with self._database.writing() as connection:
-                mine = connection.execute(
-                    "UPDATE counters SET value = ? WHERE name = 'cleaned_ms' AND value <= ?",
-                    (now_ms, now_ms - CLEAN_EVERY_MS),
-                ).rowcount
-            if mine:
-                self.clean(now_ms)
+                query = "SELECT value FROM counters WHERE name = 'cleaned_ms'"
+                cleaned_ms = int(connection.execute(query).fetchone()[0])
+                is_due = cleaned_ms <= now_ms - CLEAN_EVERY_MS
+                if is_due:
+                    connection.execute("UPDATE counters SET value = ? WHERE name = 'cleaned_ms'", (now_ms,))
+            if is_due and cleaned_ms:  # else the log is new
+                self._cleaner = threading.Thread(
+                    target=self._clean_quietly, args=(now_ms,), name="penstock-log-cleaner", daemon=True
+                )
+                self._cleaner.start()
+
+    def wait_for_cleaner(self) -> None:
+        """Wait until a cleaning that is under way in this process has ended, five seconds at most."""
+        if self._cleaner is not None:
+            self._cleaner.join(_CLEANER_S)
+
+    def _clean_quietly(self, now_ms: int) -> None:
+        with suppress(PenstockError):  # the next one may succeed; closed is closed
+            self.clean(now_ms)
 
     def compact(self, topic: str, partition: int, now_ms: int | None = None) -> None:
         """Keep the last record of each key, and drop tombstones after ``delete.retention.ms``. Offsets stay."""
