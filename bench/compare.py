@@ -242,7 +242,7 @@ def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any,
     """Each peer with the guarantees that it has; Penstock in both modes."""
     given = comparison.given
     able = [(peer, place) for peer, place in peers if peer.name != "faust"]
-    if able:  # not counted: a broker answers four times faster when its code is compiled, after a minute
+    if able:  # not counted: a broker answers three times faster when its code is compiled, after a minute
         warm_up = {"exactly_once": True, "rate": given.rate, "seconds": WARM_UP_S, "commit_ms": 10}
         peer_latency.measure(comparison.bootstrap, comparison.root, *able[-1], given.latency_workload, **warm_up)
     for peer, place in able:

@@ -48,8 +48,7 @@ class RefusedRecords:
     @classmethod
     def of(cls, app: ThreadApp) -> Self:
         """Return the answer of an application."""
-        changelogs = {*app.changelogs.values(), *([app.numbers_topic] if app.numbers_topic else [])}
-        return cls(app.topology, app.config, app.plan, changelogs)
+        return cls(app.topology, app.config, app.plan, {*app.changelogs.values(), app.numbers_topic})
 
     def without(
         self, parts: Sequence[Part], tasks: Sequence[str], error: ProductionError

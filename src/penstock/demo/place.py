@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 __all__ = ["TopicPlace", "embedded", "own_broker", "running_broker"]
-
-_LOCAL = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ def running_broker(servers: str, settings: Mapping[str, str]) -> TopicPlace:
 def own_broker(directory: Path) -> Iterator[TopicPlace]:
     """Start a broker like ``penstock broker start``, and stop it at the end; its data stays for the next run."""
     from penstock.broker.process import Broker
-    from penstock.broker.settings import BrokerSettings, free_port, load_settings
+    from penstock.broker.settings import BrokerSettings, free_port, is_taken, load_settings
 
     settings = load_settings(directory) or BrokerSettings(directory, free_port(), free_port())
     broker = Broker(settings)
@@ -50,18 +47,8 @@ def own_broker(directory: Path) -> Iterator[TopicPlace]:
         if broker.status().pid is not None:  # one that another run has left behind is taken over
             stack.callback(broker.stop)
         else:
-            if not (_is_free(settings.port) and _is_free(settings.controller_port)):
+            if any(map(is_taken, settings.ports)):
                 settings = replace(settings, port=free_port(), controller_port=free_port())
                 broker = Broker(settings)
             stack.enter_context(broker)
         yield TopicPlace(settings.bootstrap_servers, f"Kafka at {settings.bootstrap_servers}, data in {directory}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_LOCAL, port))
-        except OSError:
-            return False
-    return True
