@@ -153,6 +153,7 @@ class KafkaStreams(ShownApplication):
 
         run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
         run.restore_listener, run.metrics = self._restore_listener, self._app_metrics
+        self._app_metrics.plan = lambda: run.plan
         try:
             work.run(partial(run.launch, until_latest=until == "latest"))
             self._recorder.begin(watched(run))

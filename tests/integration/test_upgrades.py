@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import Grouped, Materialized, StreamsBuilder
+from penstock import Grouped, KafkaStreams, Materialized, StreamsBuilder
 from penstock.errors import CheckpointMismatchError
 from penstock.topology.topology import Topology
 
@@ -38,9 +38,21 @@ def test_a_rollback_and_the_upgrade_again_go_on_with_the_state(bench: Bench) -> 
     assert bench.read("counts", long) == [("a", 1), ("a", 2)]
 
     bench.write("words", [("k", "a", 0)])
-    bench.run(counting(more=True))
+    app = bench.run(counting(more=True))
     assert bench.read("counts", long) == [("a", 1), ("a", 2), ("a", 3)]
     assert bench.read("name-out", long) == [("n", 1), ("n", 2)]
+    assert {store: {task} for task, store in stores_by_task(app)} == {
+        store: {f"{sub['id']}_0"}
+        for stage in app.explain_json()["stages"]
+        for sub in stage["subtopologies"]
+        for store in sub["stores"]
+    }
+
+
+def stores_by_task(app: KafkaStreams) -> set[tuple[str, str]]:
+    """Task and store of each store's metrics."""
+    tags = [dict(name.tags) for name in app.metrics if name.group == "stream-state-metrics"]
+    return {(each["task-id"], each[kind]) for each in tags for kind in each if kind.endswith("state-id")}
 
 
 def tables(*, joined: bool) -> Topology:

@@ -69,12 +69,14 @@ def drawing_of(
     Args:
         topology: The topology.
         plan: Its physical plan, if it is known; internal topics then have the application's prefix.
-        sliced: Sub-topology -> the reason why its records go one by one; None: whole batches.
+        sliced: Id in the plan -> the reason why a sub-topology's records go one by one; None: whole batches.
     """
     description = topology.describe()
     chart = chart_of(description.subtopologies)
     prefix = "" if plan is None else f"{plan.application_id}-"
     internal = set(topology.internal_topics)
+    ids = {} if plan is None else {node: sub.id for sub in plan.subtopologies for node in sub.nodes}
+    tasks_of = {box.group: ids[box.name] for box in chart.boxes if box.kind == "node" and box.name in ids}
     operations = {
         node["name"]: node.get("operation") or node["type"]
         for sub in description.to_dict()["sub_topologies"]
@@ -93,7 +95,11 @@ def drawing_of(
         boxes.append(facts)
     return {
         "groups": [
-            {"id": number, "title": title, "sliced": (sliced or {}).get(number)}
+            {
+                "id": number,
+                "title": title if tasks_of.get(number, number) == number else f"{title}, tasks {tasks_of[number]}_*",
+                "sliced": (sliced or {}).get(tasks_of.get(number, number)),
+            }
             for number, title in chart.groups.items()
         ],
         "boxes": boxes,

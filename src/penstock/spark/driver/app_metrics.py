@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections import deque
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog
     from penstock.metrics.name import MetricValue
+    from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
     from penstock.spark.batch.progress import BatchProgress
-    from penstock.topology.topology import Topology
+    from penstock.topology.topology import SubTopology, Topology
 
 __all__ = ["AppMetrics", "MeasuredApplication"]
 
+_log = logging.getLogger(__name__)
 STREAMS = "stream-metrics"
 _BEGINNINGS_EVERY = 10  # looks
 _LEVELS = "The recording level: 0 INFO, 1 DEBUG, 2 TRACE."
@@ -72,6 +75,8 @@ class AppMetrics:
     Attributes:
         batches: The last batches.
         parallelism: How many tasks run at a time, or how many stream threads there are.
+        plan: Returns the plan, where a sub-topology keeps the id that it had when the topology was another one; None:
+            ids are those of the topology.
         also: Called with each batch and its record, by whatever thread counts it.
     """
 
@@ -83,7 +88,7 @@ class AppMetrics:
         self._client = config["client.id"] or config["application.id"]
         # One thread stands for the loop: Spark gives a task to whatever worker is free, and its series stay the same.
         self._thread = f"{self._client}-StreamThread-1"
-        self._parts = {sub.id: sub for sub in topology.subtopologies()}
+        self.plan: Callable[[], PhysicalPlan | None] = lambda: None
         self._tasks: dict[str, TaskMetrics] = {}
         self._waiting: deque[tuple[int, BatchProgress]] = deque()
         self._watch = LagWatch(unix_ms)
@@ -112,7 +117,11 @@ class AppMetrics:
         """Count the batches that have come since the last call."""
         with self._lock:
             while self._waiting:
-                self._count(*self._waiting.popleft())
+                at_ms, progress = self._waiting.popleft()
+                try:
+                    self._count(at_ms, progress)
+                except Exception:  # noqa: BLE001 - logged; no application ends for its metrics
+                    _log.exception("batch %d could not be counted in the metrics", progress.batch)
             self._clients.record(counted(self._application).take())
 
     def look(self, log: TopicLog, topics: Collection[str], positions: Mapping[str, int]) -> Mapping[str, int]:
@@ -183,10 +192,15 @@ class AppMetrics:
     def _task(self, task_id: str) -> TaskMetrics:
         found = self._tasks.get(task_id)
         if found is None:
-            part = self._parts[int(task_id.partition("_")[0])]
+            part = self._part(int(task_id.partition("_")[0]))
             task = TaskOf(self._thread, task_id, part.nodes, self._physical_name, part.stores)
             found = self._tasks[task_id] = TaskMetrics(self.registry, self._topology, task)
         return found
+
+    def _part(self, subtopology: int) -> SubTopology | PlannedSubTopology:
+        plan = self.plan()
+        parts = self._topology.subtopologies() if plan is None else plan.subtopologies
+        return next(part for part in parts if part.id == subtopology)
 
     def _constants(self, config: StreamsConfig, state: Callable[[], State]) -> None:
         """Add the metrics of the client, and of its thread, that are read and not counted."""
