@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.spark.batch.progress import BatchProgress
+from penstock.runtime.global_stores import GLOBAL_TASK
+from penstock.spark.batch.progress import BatchProgress, counted_by
 
 __all__ = ["Totals"]
 
@@ -53,20 +54,12 @@ class Totals:
         nodes: Amounts = {}
         for task in progress.tasks:
             self.positions |= task.get("ends", {})
-            counts = task.get("counts", {})
-            for node, rows in counts.get("read", {}).items():
-                _add(nodes, node, [rows, rows, 0.0])
-            for node, amounts in counts.get("nodes", {}).items():
-                _add(nodes, node, amounts)
-            for node, topic, records, size in counts.get("produced", ()):
-                _add(nodes, node, [records, records, 0.0])
-                _add(self.topics, f"{node} {topic}", [records, size])
-            for node, topic, records, size in counts.get("consumed", ()):
-                _add(self.topics, f"{node} {topic}", [records, size])
-            places = {(node, why): place for node, why, *place in counts.get("places", ())}
-            self._drops(counts.get("reasons", ()), places, now_ms)
+            for counts in counted_by(task):
+                self._counts(counts, nodes, now_ms)
             for store, rows in task.get("entries", {}).items():
                 self.stores.setdefault(store, {})[task["task"]] = rows
+            for store, rows in task.get("global", {}).get("entries", {}).items():
+                self.stores[store] = {GLOBAL_TASK: rows}
         for name, offsets in progress.lost.items():
             self.lost[name] = self.lost.get(name, 0) + offsets
         for node, amounts in nodes.items():
@@ -75,6 +68,20 @@ class Totals:
         self._recent.append((now_ms, nodes, span))
         if self._began_ms is None:
             self._began_ms = now_ms - int(progress.seconds * 1000)
+
+    def _counts(self, counts: Mapping[str, Any], nodes: Amounts, now_ms: int) -> None:
+        """Add what a task has counted; the amounts of its nodes to those of the batch."""
+        for node, rows in counts.get("read", {}).items():
+            _add(nodes, node, [rows, rows, 0.0])
+        for node, amounts in counts.get("nodes", {}).items():
+            _add(nodes, node, amounts)
+        for node, topic, records, size in counts.get("produced", ()):
+            _add(nodes, node, [records, records, 0.0])
+            _add(self.topics, f"{node} {topic}", [records, size])
+        for node, topic, records, size in counts.get("consumed", ()):
+            _add(self.topics, f"{node} {topic}", [records, size])
+        places = {(node, why): place for node, why, *place in counts.get("places", ())}
+        self._drops(counts.get("reasons", ()), places, now_ms)
 
     def _drops(self, reasons: Any, places: Mapping[tuple[str, str], list[Any]], now_ms: int) -> None:
         for node, reason, count in reasons:

@@ -57,11 +57,11 @@ class ThreadFigures:
         ends: The ends of the partitions, as far as they are known.
         buffered_bytes: The size of the records that are fetched and not yet processed.
         pending_bytes: The size of the output that waits for the next commit.
-        dropped_globally: The dropped records of global tables.
         commits: The number of commits.
         seconds: The time spent, by step of the loop: poll, process, send, commit, replicas.
         began_ms: The wall-clock time since when it fetches.
         committed_ms: The wall-clock time of the last commit; 0 before the first.
+        global_sizes: Rows and bytes of the global stores, see `penstock.runtime.global_stores.GlobalViews.sizes`.
     """
 
     tasks: tuple[TaskFigures, ...]
@@ -70,8 +70,8 @@ class ThreadFigures:
     ends: Mapping[TopicPartition, int]
     buffered_bytes: int
     pending_bytes: int
-    dropped_globally: int
     commits: int
     seconds: Mapping[str, float]
     began_ms: int = 0
     committed_ms: int = 0
+    global_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -23,7 +23,8 @@ from penstock.continuous.global_filler import GlobalFiller, global_specs
 from penstock.continuous.positions import layout_of
 from penstock.continuous.restoring import OnProgress
 from penstock.log.base import TopicPartition
-from penstock.runtime.global_stores import GlobalViews
+from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
+from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.lmdb_replica import Replica, ReplicaReader
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
@@ -81,6 +82,9 @@ class GlobalCopy:
         self._ids: dict[str, str] = {}
         self._meta: dict[str, int] = {}
         self._state = BatchState(NO_BATCH, dict.fromkeys(self._specs, MemoryMap()), {})
+        if sensor.detailed:
+            count_calls(self._state)
+        self._sensor = sensor
         self._filler = GlobalFiller(app, self._state, sensor, clock)
         self.views = GlobalViews(self._specs, dict.fromkeys(self._specs, MemoryMap()), self._meta)
         _open_here.add(self._folder)
@@ -142,11 +146,6 @@ class GlobalCopy:
             for piece in _pieces([fetched.records]):
                 self._apply(place, piece, following=fetched.next_offset)
 
-    @property
-    def dropped_records(self) -> int:
-        """The number of records that this thread has dropped."""
-        return self._filler.dropped_records
-
     def close(self) -> None:
         """Close the files; another thread may become the writer."""
         self._filler.close()
@@ -199,7 +198,10 @@ class GlobalCopy:
         at = [[tp.topic, tp.partition, offset] for tp, offset in self._positions.items()]
         self._close_reader()
         notes = {"positions": at, "ids": self._ids}
+        began = time.perf_counter()
         replica.apply(list(rows), rows.__getitem__, ReplicaPosition(meta=meta, notes=notes))  # type: ignore[arg-type]
+        self._sensor.on_store_calls(GLOBAL_TASK, take_calls(self._state))
+        self._sensor.on_flushed(GLOBAL_TASK, changes, time.perf_counter() - began)
         self._show()
         self._rebase()
 

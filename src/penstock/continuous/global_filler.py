@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.runtime.context import Surroundings
+from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.record import TopicBatch
 from penstock.runtime.task import StreamTask, TaskPart
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from penstock.topology.stores import StoreSpec
 
 __all__ = ["GlobalFiller", "global_specs"]
-
-_TASK = "-1_0"
 
 
 class GlobalFiller:
@@ -38,17 +37,12 @@ class GlobalFiller:
         nodes = {name for group in topology.node_groups if topology.is_global(group) for name in group}
         self._clock = clock
         surroundings = Surroundings(sensor, clock())
-        self._task = StreamTask(topology, app.config, TaskPart(_TASK, {}, nodes), state, surroundings)
+        self._task = StreamTask(topology, app.config, TaskPart(GLOBAL_TASK, {}, nodes), state, surroundings)
 
     def apply(self, place: TopicPartition, records: pa.RecordBatch) -> None:
         """Process records of a global topic."""
         batch = TopicBatch(place.topic, place.partition, records)
         self._task.process([batch], self._clock(), depth_first=records.num_rows == 1)
-
-    @property
-    def dropped_records(self) -> int:
-        """The number of dropped records."""
-        return self._task.dropped_records
 
     def close(self) -> None:
         """Close the user's processors."""

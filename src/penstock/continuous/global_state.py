@@ -32,13 +32,9 @@ class GlobalState(Protocol):
 
     Attributes:
         views: The stores, for its tasks.
-        dropped_records: The number of records that this thread has dropped.
     """
 
     views: GlobalViews
-
-    @property
-    def dropped_records(self) -> int: ...
 
     def look(self) -> Mapping[TopicPartition, int] | None:
         """Show what others have written; return the positions to follow from now on, if this thread has to."""
@@ -107,10 +103,6 @@ class MemoryGlobals:
     def add(self, place: TopicPartition, fetched: Fetched) -> None:
         if fetched.records.num_rows:
             self._filler.apply(place, fetched.records)
-
-    @property
-    def dropped_records(self) -> int:
-        return self._filler.dropped_records
 
     def close(self) -> None:
         self._filler.close()

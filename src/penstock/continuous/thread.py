@@ -264,11 +264,11 @@ class StreamThread:
             dict(self._polling.ends()),
             sum(task.buffers.bytes for task in self._tasks.values()),
             self._sending.pending_bytes,
-            0 if self._globals is None else self._globals.dropped_records,
             self._commits,
             dict(self._times.seconds),
             self._began_ms,
             self._committed_ms,
+            {} if self._globals is None else self._globals.views.sizes(),
         )
 
     def _begin(

@@ -9,10 +9,14 @@ from typing import Any
 from penstock.errors import StateError
 from penstock.state.base import Entries
 from penstock.state.overlay import ReadableMap
+from penstock.state.stored_bytes import stored_bytes
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["GlobalViews"]
+__all__ = ["GLOBAL_TASK", "GlobalViews"]
+
+GLOBAL_TASK = "-1_-1"
+"""Kafka's id of the task that fills the global stores."""
 
 
 class GlobalViews:
@@ -34,6 +38,11 @@ class GlobalViews:
         """Show other rows, also through views that have been opened."""
         for name, shown in self._maps.items():
             shown.base = maps[name]
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Return the rows of each store (``entries``), and its bytes on disk (``store_bytes``)."""
+        entries = {name: len(rows) for name, rows in self._maps.items()}
+        return {"entries": entries, "store_bytes": stored_bytes(self._maps)}
 
     def view(self, spec: StoreSpec) -> Any:
         """Return the typed view of a store; the specification has the serdes that the reading task uses."""

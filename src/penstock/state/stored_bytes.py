@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from penstock.state.lmdb_replica import ReplicaMap
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.state.overlay import OverlayMap
+    from penstock.state.overlay import ReadableMap
 
 __all__ = ["stored_bytes"]
 
 
-def stored_bytes(stores: Mapping[str, OverlayMap]) -> dict[str, int]:
+class _Layered(Protocol):
+    @property
+    def base(self) -> ReadableMap: ...
+
+
+def stored_bytes(stores: Mapping[str, _Layered]) -> dict[str, int]:
     """Return the bytes that the committed rows of each store take on disk; stores in memory are left out."""
+    from penstock.state.lmdb_replica import ReplicaMap  # brings LMDB, which stores in memory do without
+
     return {name: overlay.base.size_bytes for name, overlay in stores.items() if isinstance(overlay.base, ReplicaMap)}

@@ -15,7 +15,7 @@ from penstock.given import check_given, check_mapping, check_whole
 from penstock.java_names import with_java_names
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
-from penstock.runtime.global_stores import GlobalViews
+from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.record import headers_of
 from penstock.runtime.row_order import Place
 from penstock.runtime.sensor import Sensor, SensorGroup
@@ -23,7 +23,7 @@ from penstock.runtime.task import StreamTask, TaskOutput, TaskPart
 from penstock.serde import Serdes
 from penstock.serde.binding import bound, configured
 from penstock.state.memory import MemoryTaskState
-from penstock.testing.metrics import GLOBAL_TASK, DriverMetrics
+from penstock.testing.metrics import DriverMetrics
 from penstock.testing.queues import PartitionQueues, RawRecord, batches_of
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
 from penstock.topology.configured.apply import with_settings

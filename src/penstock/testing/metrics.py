@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from penstock.metrics import MetricRegistry
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
+from penstock.runtime.global_stores import GLOBAL_TASK
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.runtime.task_counts import TaskCounts
     from penstock.topology.topology import Topology
 
-__all__ = ["GLOBAL_TASK", "DriverMetrics"]
-
-GLOBAL_TASK = "-1_-1"
+__all__ = ["DriverMetrics"]
 
 
 class DriverMetrics:

@@ -22,6 +22,7 @@ from penstock.continuous.global_state import MemoryGlobals
 from penstock.continuous.thread import StreamThread, ThreadHooks
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
+from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.sensor import Sensor
 from penstock.state.restore_progress import RestoreProgress
 from threads import append, new_thread, records_of, settle
@@ -37,7 +38,7 @@ class _Globals(Sensor):
         self.records = 0
 
     def on_batch_start(self, task_id: str, records: int) -> None:
-        if task_id == "-1_0":
+        if task_id == GLOBAL_TASK:
             self.records += records
 
 

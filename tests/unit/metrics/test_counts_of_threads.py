@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from penstock.continuous.thread_counts import ThreadCounts
+from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.task_counts import Spread, TaskCounts
 from penstock.spark.continuous.figures import ProgressCounter
 from penstock.spark.continuous.thread_state import ThreadState
@@ -96,10 +97,21 @@ def test_what_has_happened_before_the_first_record_is_reported_with_it():
     assert later["clients"] == []
 
 
-def test_drops_of_global_tables_count_once():
-    counts, driver = ThreadCounts("INFO"), ProgressCounter()
-    assert driver.progress(0, {"t": thread(counts, 1, 0, dropped_globally=3)}).dropped == 3
-    assert driver.progress(0, {"t": thread(counts, 2, 1, dropped_globally=4)}).dropped == 2
+def test_drops_of_global_tables_count_once_also_of_a_thread_without_tasks():
+    writer, other, driver = ThreadCounts("INFO"), ThreadCounts("INFO"), ProgressCounter()
+    sizes = {"entries": {"rows": 7}, "store_bytes": {}}
+
+    def look(records, dropped):
+        writer.sensor.on_batch_end(GLOBAL_TASK, 0.1, {"dropped": dropped, "records_in": dropped, "unread": 0})
+        writer.sensor.on_dropped(GLOBAL_TASK, "table", dropped, "null key")
+        threads = {"w": thread(writer, 0, 0, (), **{"global": sizes}), "o": thread(other, records, 0)}
+        return driver.progress(0, threads)
+
+    first, second = look(1, 3), look(2, 1)
+    assert [first.dropped, second.dropped] == [3, 1]
+    assert second.tasks[-1]["global"]["entries"] == {"rows": 7}
+    assert TaskCounts.of_document(second.tasks[-1]["global"]["counts"]).reasons == {("table", "null key"): 1}
+    assert batch_record(first, 0, ()).drops == {("table", "null key"): 3}
 
 
 def test_a_restore_beside_the_loop_counts_once_its_task_runs():

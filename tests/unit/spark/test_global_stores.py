@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from worker_support import ROWS, append, loaded, prepared, run, two_workers, written
+from worker_support import ROWS, append, loaded, prepared, report, run, two_workers, written
 
 from penstock import Materialized, StreamsBuilder
 from penstock.log.embedded.log import EmbeddedLog
+from penstock.spark.batch.progress import batch_progress
+from penstock.spark.driver.app_metrics import AppMetrics
+from penstock.states import State
 
 Prepared = tuple[bytes, EmbeddedLog]
 
@@ -101,3 +105,29 @@ def test_a_topic_that_was_made_again_makes_a_new_copy(app: Prepared) -> None:
     append(log, "names", [("w0", "nought"), ("w2", "two"), ("w3", "three")])
     run(data, 1)
     assert seen(data, 1) == {("w0", "nought"), ("w1", "?")}
+
+
+def test_dropped_records_of_global_tables_count_for_the_global_task(tmp_path: Path) -> None:
+    settings = {"metrics.recording.level": "DEBUG"}
+    topics = ["names", "words", "counts", "out"]
+    with prepared(tmp_path, topology(), topics, **settings) as (data, log):
+        append(log, "words", [("w0", "v")] * 3 * ROWS)
+        append(log, "names", [("w0", "zero"), ("w1", "one")])
+        without_key = pa.RecordBatch.from_pydict({"key": pa.nulls(1, pa.large_binary()), "value": [b"lost"]})
+        metrics = AppMetrics(loaded(data).topology, loaded(data).config, lambda: State.RUNNING)
+        everywhere = {"group": "stream-task-metrics", "task_id": "-1_-1", "thread_id": "app-GlobalStreamThread"}
+        assert metrics.registry.value("dropped-records-total", **everywhere) == 0
+        for batch in range(3):
+            if batch == 1:
+                log.append("names", 0, without_key)
+            metrics(batch_progress(batch, [report(data, batch)]))
+        metrics.catch_up()
+    assert metrics.registry.value("dropped-records-total", **everywhere) == 1
+    assert metrics.registry.total("dropped-records-total", group="stream-task-metrics") == 1
+    assert metrics.registry.value("process-total", **everywhere) == 3
+    (dropped,) = metrics.registry.find("dropped-records-total", group="penstock-metrics")
+    assert dict(dropped.metric_name.tags)["processor-node-id"] == "KTABLE-SOURCE-0000000001"
+    assert metrics.registry.value("num-keys", lmdb_state_id="names", task_id="-1_-1") == 2
+    assert metrics.registry.value("put-rate", lmdb_state_id="names", task_id="-1_-1") > 0
+    assert [batch.dropped for batch in metrics.batches] == [0, 1, 0]
+    assert metrics.batches.newest.drops == {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.terminal.html import facts_html, table_html
 
-__all__ = ["BatchProgress", "batch_progress"]
+__all__ = ["BatchProgress", "batch_progress", "counted_by"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,12 @@ class BatchProgress:
         rows = ([task.get(column) for column in columns] for task in self.tasks)
         tasks = table_html("tasks", ["task", "records in", "records out", "dropped"], rows) if self.tasks else ""
         return facts_html(f"batch {self.batch}", sums) + tasks
+
+
+def counted_by(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what a task's report has counted: the task's own counts, and those of the global stores' task."""
+    found = (report.get("counts"), report.get("global", {}).get("counts"))
+    return [counts for counts in found if counts is not None]
 
 
 def batch_progress(batch: int, reports: Iterable[bytes], seconds: float = 0.0) -> BatchProgress:

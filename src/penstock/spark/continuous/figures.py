@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.task_counts import TaskCounts
 from penstock.spark.batch.progress import BatchProgress
 
@@ -26,7 +27,7 @@ class ProgressCounter:
         self._commits: dict[tuple[int, str], int] = {}
         self._totals: dict[tuple[int, str, str], TaskCounts] = {}
         self._restored: dict[tuple[int, str], dict[tuple[str, int], tuple[int, bool]]] = {}
-        self._dropped_globally: dict[tuple[int, str], int] = {}
+        self._globally: dict[tuple[int, str], TaskCounts] = {}
         self._clients: dict[tuple[int, str], dict[tuple[Any, ...], Sequence[Any]]] = {}
 
     @property
@@ -63,7 +64,8 @@ class ProgressCounter:
                 tasks[-1] |= {each: report[each] for each in ("began_ms", "committed_ms")}
                 tasks[-1] |= {"restoring": sum(each["offset"] < each["end"] for each in report.get("restores", ()))}
                 tasks[-1] |= {"clients": self._of_clients((epoch, name), report.get("clients", ()))}
-                tasks[-1]["dropped"] += self._of_global_tables((epoch, name), report.get("dropped_globally", 0))
+        if tasks:
+            self._add_global_task(epoch, threads, tasks[-1])
         sums = {ours: sum(task[ours] for task in tasks) for ours in _COUNTS.values()}
         if not (moved or any(sums.values())):
             for counted, had in zip(self._counted(), before, strict=True):  # for the next look that has more to say
@@ -84,7 +86,7 @@ class ProgressCounter:
 
     def _counted(self) -> tuple[dict[Any, Any], ...]:
         """Return what has been counted, of which reports have the differences."""
-        return self._counts, self._totals, self._restored, self._dropped_globally, self._clients
+        return self._counts, self._totals, self._restored, self._globally, self._clients
 
     def _note_restores(
         self, thread: tuple[int, str], restores: Sequence[Mapping[str, Any]], tasks: Sequence[dict[str, Any]]
@@ -105,10 +107,20 @@ class ProgressCounter:
                 task.setdefault("restored_stores", {})[place[0]] = each["seconds"]
         self._restored[thread] = now
 
-    def _of_global_tables(self, thread: tuple[int, str], dropped: int) -> int:
-        """Return how many records of global tables a thread has dropped since the last look."""
-        before, self._dropped_globally[thread] = self._dropped_globally.get(thread, 0), dropped
-        return dropped - before
+    def _add_global_task(self, epoch: int, threads: Mapping[str, ThreadState], task: dict[str, Any]) -> None:
+        """Add to a task what the tasks of the global stores have counted since the last look, on all machines."""
+        new = TaskCounts()
+        sizes: Mapping[str, Mapping[str, int]] = {}
+        for name, thread in threads.items():
+            counted = thread.report.get("counts", {}).get(GLOBAL_TASK)
+            sizes = thread.report.get("global") or sizes
+            if counted is not None:
+                totals = TaskCounts.of_document(counted)
+                new.merge(totals.since(self._globally.get((epoch, name), TaskCounts())))
+                self._globally[epoch, name] = totals
+        task["dropped"] += new.dropped
+        if sizes:
+            task["global"] = {**sizes, "counts": new.document()}
 
     def _of_clients(self, at: tuple[int, str], counted: Sequence[Sequence[Any]]) -> list[list[Any]]:
         before = self._clients.get(at, {})

@@ -216,7 +216,7 @@ class _ThreadHost:
             "ends": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.ends.items()},
             "buffered_bytes": figures.buffered_bytes,
             "pending_bytes": figures.pending_bytes,
-            "dropped_globally": figures.dropped_globally,
+            "global": dict(figures.global_sizes),
             "counts": {} if self._counts is None else self._counts.note(),
             "clients": [] if self._counts is None else self._counts.clients(),
             "commits": figures.commits,

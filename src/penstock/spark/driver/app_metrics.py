@@ -19,6 +19,7 @@ from penstock.metrics.lag_metrics import LagMetrics
 from penstock.metrics.loop_metrics import LoopMetrics
 from penstock.metrics.task_metrics import TaskMetrics, TaskOf
 from penstock.metrics.thread_definitions import THREAD
+from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.task_counts import TaskCounts
 from penstock.spark.driver.batch_records import batch_record
 from penstock.spark.driver.figures import Meter, RunFigures
@@ -107,6 +108,7 @@ class AppMetrics:
         self._spark = SparkMetrics() if config["penstock.metrics.spark"] else None
         self._loop = LoopMetrics(self.registry, self._thread)
         self._lags = LagMetrics(self.registry, f"{self._thread}-consumer", self._watch)
+        self._global = self._global_task()
         self._constants(config, state)
 
     def __call__(self, progress: BatchProgress) -> None:
@@ -181,6 +183,9 @@ class AppMetrics:
             self._loop.record_punctuations(counts.punctuations)
             self._loop.record_moves(report.get("opened", 0), len(restored_stores) or "restored" in report)
             task.record_restored_rows(report.get("restored_rows", 0))
+            if self._global is not None and "global" in report:
+                self._global.record(TaskCounts.of_document(report["global"].get("counts", {})))
+                self._global.record_sizes(report["global"]["entries"], report["global"]["store_bytes"])
         restoring = sum(report.get("restoring", int("restored" in report)) for report in progress.tasks)
         self._loop.record_restores(restoring, sum(report.get("restored_rows", 0) for report in progress.tasks))
         counted_there = [each for report in progress.tasks for each in report.get("clients", ())]
@@ -201,6 +206,16 @@ class AppMetrics:
         plan = self.plan()
         parts = self._topology.subtopologies() if plan is None else plan.subtopologies
         return next(part for part in parts if part.id == subtopology)
+
+    def _global_task(self) -> TaskMetrics | None:
+        """Return the metrics of the task that fills the global stores; one stands for those of all machines."""
+        topology = self._topology
+        nodes = {name for group in topology.node_groups if topology.is_global(group) for name in group}
+        if not nodes:
+            return None
+        thread, stores = f"{self._client}-GlobalStreamThread", sorted(topology.global_stores)
+        task = TaskOf(thread, GLOBAL_TASK, sorted(nodes), self._physical_name, stores, is_global=True)
+        return TaskMetrics(self.registry, topology, task)
 
     def _constants(self, config: StreamsConfig, state: Callable[[], State]) -> None:
         """Add the metrics of the client, and of its thread, that are read and not counted."""

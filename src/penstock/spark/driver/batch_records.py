@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.metrics.batches import BatchRecord, skew_of
+from penstock.spark.batch.progress import counted_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +35,9 @@ def batch_record(progress: BatchProgress, ended_ms: int, lags: tuple[PartitionLa
         for step, time in seconds.items():
             steps[step] += time
             slowest[step] = max(slowest[step], time)
-        for node, why, count in task.get("counts", {}).get("reasons", ()):
-            drops[node, why] += count
+        for counts in counted_by(task):
+            for node, why, count in counts.get("reasons", ()):
+                drops[node, why] += count
     return BatchRecord(
         progress.batch,
         ended_ms,

@@ -22,6 +22,7 @@ from penstock.log_lines import Work
 from penstock.plan.plan import TaskRun
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
+from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.sensor import SensorGroup
 from penstock.runtime.task import StreamTask, TaskPart
 from penstock.spark.batch.slots import run_name
@@ -91,8 +92,7 @@ class _Attempt:
         # Without state and internal rows the transaction alone is atomic: there is nothing that a segment could add.
         needs_segment = job.plan.publishes(work.sub)
         if job.plan.global_topics:
-            ends = work.facts.global_ends or None
-            self._metrics["dropped_globally"] = global_stores(job, self._log).move_to(ends)
+            self._move_global_stores()
         outputs, changes = self._through_segment() if needs_segment else self._directly()
         self._notes.step("writing its outputs")
         started = time.perf_counter()
@@ -104,14 +104,28 @@ class _Attempt:
         self._metrics |= {"task": work.run.task_id, "level": work.level, "seconds": self._seconds}
         if work.sub.stores:
             self._metrics["replica"] = [socket.gethostname(), work.number - 1]  # the batch that the replica holds now
-        if (counts := self._counting.take().get(work.run.task_id)) is not None:
-            self._metrics["counts"] = counts.document()
+        self._report_counts()
         self._metrics["clients"] = counted().take()
         self._metrics["records_written"] = sum(
             rows.num_rows for topic, rows in outputs.items() if topic not in job.unseen_topics
         )
         self._metrics["ends"] = {name: end for name, (_, end) in work.ranges.items()}
         return handed, work.report(self._metrics)
+
+    def _move_global_stores(self) -> None:
+        """Bring the machine's copy of the global stores to where the batch sees it, and report what it then has."""
+        stores = global_stores(self._job, self._log)
+        if stores.move_to(self._work.facts.global_ends or None, self._counting):
+            self._metrics["global"] = stores.views.sizes()
+
+    def _report_counts(self) -> None:
+        """Report what the task has counted, and the task of the global stores if this batch has moved them."""
+        found = self._counting.take()
+        if (counts := found.get(self._work.run.task_id)) is not None:
+            self._metrics["counts"] = counts.document()
+        if (counts := found.get(GLOBAL_TASK)) is not None:
+            self._metrics["global"]["counts"] = counts.document()
+            self._metrics["dropped"] = self._metrics.get("dropped", 0) + counts.dropped
 
     def _mark(self, step: str, since: float) -> float:
         """Add the time since then to a step's seconds; return the present time."""
@@ -232,7 +246,6 @@ class _Attempt:
         notes.step("publishing its state")
         self._mark("process", started)
         self._metrics |= output.metrics
-        self._metrics["dropped"] += self._metrics.pop("dropped_globally", 0)
         return output
 
     def _handed_on(self, outputs: Outputs) -> Iterator[HandedRows]:

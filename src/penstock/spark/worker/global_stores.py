@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,8 +18,11 @@ from typing import TYPE_CHECKING
 
 from penstock.clock import unix_ms
 from penstock.plan.partitions import source_topics
-from penstock.runtime.global_stores import GlobalViews
+from penstock.runtime.context import Surroundings
+from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
+from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
+from penstock.state.counted_map import count_calls, take_calls
 from penstock.state.lmdb_replica import Replica, ReplicaReader
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
@@ -36,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GlobalStores", "global_stores"]
 
-_TASK = "-1_0"
 _OFFSET = "offset/"
 _TOPIC = "topic/"
 _PIECE_RECORDS = 50_000
@@ -71,14 +74,18 @@ class GlobalStores:
         specs = {name: topology.stores[name] for name in self._names}
         self.views = GlobalViews(specs, dict.fromkeys(specs, MemoryMap()), self._meta)
 
-    def move_to(self, ends: Mapping[TopicPartition, int] | None = None) -> int:
-        """Bring the copy, which `views` shows, to these offsets; None: to the present ends of its topics.
+    def move_to(self, ends: Mapping[TopicPartition, int] | None = None, sensor: Sensor | None = None) -> bool:
+        """Bring the copy, which `views` shows, to these offsets.
+
+        Args:
+            ends: The offsets; None: the present ends of its topics.
+            sensor: Its methods are called for each event of the task that fills the stores.
 
         Returns:
-            The number of records that this process has dropped on the way.
+            Whether other rows are shown than before.
         """
         if ends is not None and ends == self._ends and self._replica is not None and self._replica.is_there():
-            return 0
+            return False
         with self._locked():
             self._close_reader()
             replica = self._opened()
@@ -88,16 +95,15 @@ class GlobalStores:
                 ids = self._log.topic_ids(self.topics)
                 if any(_offset(replica, tp) > end for tp, end in ends.items()) or _has_recreated_topic(replica, ids):
                     replica.reset()
-                dropped = 0
                 for tp, end in sorted(ends.items()):
                     start = max(_offset(replica, tp), beginnings[tp])
                     for piece in _pieces(self._log.iterate(tp.topic, tp.partition, start, end)):
-                        dropped += self._apply(replica, tp, piece, ids.get(tp.topic))
+                        self._apply(replica, tp, piece, ids.get(tp.topic), sensor or Sensor())
                 self._show(replica)
             finally:
                 replica.release()
         self._ends = dict(ends)
-        return dropped
+        return True
 
     def close(self) -> None:
         """Close the files."""
@@ -122,14 +128,19 @@ class GlobalStores:
         self._replica = Replica(self._directory, self._identity, self._names)
         return self._replica
 
-    def _apply(self, replica: Replica, tp: TopicPartition, records: list[pa.RecordBatch], id_: str | None) -> int:
+    def _apply(
+        self, replica: Replica, tp: TopicPartition, records: list[pa.RecordBatch], id_: str | None, sensor: Sensor
+    ) -> None:
         reader = replica.reader()
         try:
             at = replica.position
             state = BatchState(at.batch + 1, {name: reader.map(name) for name in self._names}, at.meta)
-            task = StreamTask(self._topology, self._config, TaskPart(_TASK, {}, self._nodes), state)
+            if sensor.detailed:
+                count_calls(state)
+            part = TaskPart(GLOBAL_TASK, {}, self._nodes)
+            task = StreamTask(self._topology, self._config, part, state, Surroundings(sensor))
             batches = [TopicBatch(tp.topic, tp.partition, batch) for batch in records]
-            output = task.process(batches, unix_ms())
+            task.process(batches, unix_ms())
             task.close()
             changes = state.sorted_changes()
         finally:
@@ -137,8 +148,10 @@ class GlobalStores:
         meta = {**state.meta, _name(tp): int(records[-1].column("offset")[-1].as_py()) + 1}
         meta |= {} if id_ is None else {_TOPIC + tp.topic: _number(id_)}
         pieces = {name: [(rows.column(0).to_pylist(), rows.column(1).to_pylist())] for name, rows in changes.items()}
+        began = time.perf_counter()
         replica.apply(list(pieces), pieces.__getitem__, ReplicaPosition(at.batch + 1, meta=meta))
-        return int(output.metrics["dropped"])
+        sensor.on_store_calls(GLOBAL_TASK, take_calls(state))
+        sensor.on_flushed(GLOBAL_TASK, changes, time.perf_counter() - began)
 
     def _show(self, replica: Replica) -> None:
         self._reader = reader = replica.reader()
