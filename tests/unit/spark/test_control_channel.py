@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from contextlib import closing, suppress
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -13,6 +14,10 @@ from penstock.errors import AppFailedError
 from penstock.spark.continuous.control_client import ControlAddress, ControlClient
 from penstock.spark.continuous.control_lines import FIRST_LINE_BYTES, Lines, encode_line, mac_of
 from penstock.spark.continuous.control_server import ControlServer, Member
+from penstock.spark.continuous.thread_host import ThreadHost
+
+if TYPE_CHECKING:
+    from penstock.spark.continuous.job import ContinuousJob
 
 SECRET = b"s" * 32
 HELLO = {"thread": "thread-0", "epoch": 3, "host": "here", "pid": 1}
@@ -51,6 +56,18 @@ def test_a_thread_says_hello_reports_and_is_asked_to_stop(driver: Driver) -> Non
         assert not thread.has_to_stop
         driver.server.send(ME, {"stop": True})
         eventually(lambda: thread.has_to_stop)
+
+
+def test_no_report_of_a_running_thread_follows_its_last_one(driver: Driver) -> None:
+    host = ThreadHost(cast("ContinuousJob", None), "thread-0")
+    address = ControlAddress("127.0.0.1", driver.server.port, SECRET, 5.0, 0.005)
+    with closing(ControlClient(address, HELLO, host.report)) as thread:
+        eventually(lambda: len(driver.heard) > 3)
+        assert thread.send({"report": host.ended()}, 5.0)
+        sent = len(driver.heard)
+        eventually(lambda: len(driver.heard) > sent + 3)
+    reports = [message["report"]["state"] for _, message in driver.heard[sent - 1 :] if "report" in message]
+    assert set(reports) == {"ended"}
 
 
 def test_a_wrong_secret_is_refused_and_nothing_is_heard(driver: Driver) -> None:

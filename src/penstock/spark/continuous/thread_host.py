@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.spark.continuous.job import ContinuousJob
     from penstock.state.restore_progress import RestoreProgress
 
-__all__ = ["hosted_threads", "run_thread"]
+__all__ = ["ThreadHost", "hosted_threads", "run_thread"]
 
 _STEP_S = 0.1  # the longest wait for records, and so for a stop
 _HURRY_S = 0.01  # the same while a task is about to come
@@ -83,7 +83,7 @@ def run_thread(job: ContinuousJob, number: int, attempt: int = 0) -> Mapping[str
     held = tasks_on_disk(job.replica_root, job.plan.application_id, job.identity)
     facts["on_disk"] = [str(task) for task in held[:_MOST_ON_DISK]]
     hello = {"thread": name, "epoch": job.epoch, "attempt": attempt, **facts}
-    host = _ThreadHost(job, name)
+    host = ThreadHost(job, name)
     with closing(ControlClient(job.control, hello, host.report)) as control:
         try:
             how = host.run(control)
@@ -95,12 +95,12 @@ def run_thread(job: ContinuousJob, number: int, attempt: int = 0) -> Mapping[str
             text = str(to_worker_error(raised, job.error_key))
             control.send({"error": text}, _ANSWER_S)
             return {"thread": name, "ended": "error", "error": text}
-        report = {**host.report(), "state": "ended"}
+        report = host.ended()
         control.send({"report": report}, _ANSWER_S if how == "stopped" else 0.0)
         return {"thread": name, "ended": how, "report": report}
 
 
-class _ThreadHost:
+class ThreadHost:
     """One thread, and its present report.
 
     Args:
@@ -125,6 +125,11 @@ class _ThreadHost:
         self._taken_s = time.monotonic()
         doing = None if self._thread is None else self._thread.doing()
         return self._report if doing is None else {**self._report, "doing": doing}
+
+    def ended(self) -> dict[str, Any]:
+        """Return the last report: from now on no other one is sent, which would come after it."""
+        self._report = {**self._report, "state": "ended"}
+        return self.report()
 
     def run(self, control: ControlClient) -> str:
         """Run the thread; return "stopped" or "lost"."""
