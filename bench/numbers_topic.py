@@ -27,7 +27,7 @@ from penstock.log.open import open_log
 from penstock.plan.changelog_topics import NUMBERS_SETTINGS, numbers_topic
 from penstock.spark.checkpoint.changelog_topics import read_application, write_application
 from penstock.state.changelog.numbers import TaskNumbers
-from penstock.state.segments import NO_BATCH
+from penstock.state.segments.segment import NO_BATCH
 
 APPLICATION = "bench-numbers"
 

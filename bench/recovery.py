@@ -30,9 +30,9 @@ from penstock.log.open import open_log
 from penstock.serde.column import Column
 from penstock.state.changelog import changelog_format
 from penstock.state.changelog.restore import StoreRestorer, put_snapshot
-from penstock.state.segments import SegmentHead
+from penstock.state.segments.segment import SegmentHead
+from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.storage import open_storage
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.state.views import open_view

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from penstock.state.storage import open_storage
+from penstock.state.segments.storage import open_storage
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.stores import StoreSpec

@@ -46,7 +46,7 @@ BOTH = {
         Site(_KAFKA, "KafkaThreadProducer.commit", "after"),
         Site(_EMBEDDED, "EmbeddedThreadProducer.commit", "after"),
     ],
-    "in the replica": [Site("penstock.state.lmdb_replica", "Replica._write_position", "before")],
+    "in the replica": [Site("penstock.state.replicas.lmdb_replica", "Replica._write_position", "before")],
     "after the replica": [Site("penstock.continuous.replica", "TaskReplica.commit", "after")],
 }
 STARTING = {

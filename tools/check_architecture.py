@@ -121,7 +121,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "server",
         "testing",
     ),
-    "state": ("views", "changelog"),
+    "state": ("views", "segments", "replicas", "restores", "changelog"),
     "topology": ("operations", "description", "configured", "building"),
 }
 FLUENT = "penstock.api"  # streams make tables and tables streams

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.serde import Serdes
     from penstock.serde.windowed import Window, Windowed
-    from penstock.state.restore_listener import StateRestoreListener
+    from penstock.state.restores.listener import StateRestoreListener
     from penstock.testing import TopologyTestDriver
     from penstock.topology.operations.asynchronous import Retry
 
@@ -133,7 +133,7 @@ _MODULES = {
     "errors": ("PenstockError",),
     "serde": ("Serdes",),
     "serde.windowed": ("Window", "Windowed"),
-    "state.restore_listener": ("StateRestoreListener",),
+    "state.restores.listener": ("StateRestoreListener",),
     "testing": ("TopologyTestDriver",),
     "topology.operations.asynchronous": ("Retry",),
 }

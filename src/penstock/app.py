@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.batch.progress import BatchProgress
     from penstock.spark.driver.running import Run
-    from penstock.state.restore_listener import StateRestoreListener
+    from penstock.state.restores.listener import StateRestoreListener
     from penstock.topology.topology import Topology
 
 __all__ = ["KafkaStreams", "State", "StateListener"]

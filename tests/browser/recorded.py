@@ -30,7 +30,7 @@ from penstock.metrics import PartitionLag
 from penstock.metrics.lag import LagWatch
 from penstock.spark.batch.progress import BatchProgress
 from penstock.spark.driver.lags import beginnings_of, ends_of, time_at
-from penstock.state.restores import Restore
+from penstock.state.restores.restore import Restore
 
 APPLICATION = config["application.id"]
 PROGRESS = [BatchProgress(**each) for each in json.loads((Path(__file__).parent / "progress.json").read_text())]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from fault_app import APPLICATION, settings, topology
 from penstock import KafkaStreams
 from penstock.log.open import open_log
-from penstock.state.segments import SegmentName
+from penstock.state.segments.segment import SegmentName
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 

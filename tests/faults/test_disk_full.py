@@ -10,7 +10,7 @@ import pytest
 from harness import append, outputs, prepare, results, run_here, segments, unfinished
 from penstock.errors import LogError, PenstockError, StateError
 from penstock.log.open import open_log
-from penstock.state.segments import unpack
+from penstock.state.segments.segment import unpack
 from small_disk import fill, small_disk
 
 __all__ = ["small_disk"]

@@ -16,7 +16,7 @@ from penstock.query.committed.commits import CommitLog
 from penstock.spark.checkpoint.locations import Locations
 from penstock.spark.checkpoint.spark_files import spark_location
 from penstock.state.documents import list_documents
-from penstock.state.object_check import check_object_store
+from penstock.state.segments.object_check import check_object_store
 
 from .conftest import Bench, long
 

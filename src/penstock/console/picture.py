@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.trend import Trend, trend_of
-from penstock.state.restores import Restore
+from penstock.state.restores.restore import Restore
 
 __all__ = ["Drop", "PartitionBehind", "Picture"]
 

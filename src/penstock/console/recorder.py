@@ -61,7 +61,7 @@ class Watched:
         facts: Facts that do not change while it runs: host, mode, version, settings with secrets masked.
         describe: Returns its topology for the console; called once, in the recorder's thread.
         phase: Returns what it is doing now, in words; called when records wait and no batch ends.
-        restores: Returns the restores that are under way, see `penstock.state.restores`.
+        restores: Returns the restores that are under way, see `penstock.state.restores.restore`.
         long_steps: Returns the tasks that are in one step for more than 30 seconds: task, what, seconds.
         catch_up: Counts the batches that have ended, which takes them to `Recorder.take`.
     """

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.state.lmdb_replica import Replica
 from penstock.state.memory import MemoryMap
-from penstock.state.replica_folders import global_place
-from penstock.state.replica_position import ReplicaPosition
+from penstock.state.replicas.folders import global_place
+from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.position import ReplicaPosition
 
 if TYPE_CHECKING:
     from penstock.continuous.app import TaskId, ThreadApp
@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 class Backing(Protocol):
-    """Committed rows with the position that they stand for, see `penstock.state.lmdb_replica.Replica`."""
+    """Committed rows with the position that they stand for, see `penstock.state.replicas.lmdb_replica.Replica`."""
 
     position: ReplicaPosition
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.changelog.writing import records_of_changes, records_of_puts
-from penstock.state.segments import NO_BATCH
+from penstock.state.segments.segment import NO_BATCH
 
 if TYPE_CHECKING:
     import pyarrow as pa

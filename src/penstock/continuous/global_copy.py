@@ -25,13 +25,13 @@ from penstock.continuous.restoring import OnProgress
 from penstock.log.base import TopicPartition
 from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.state.counted_map import count_calls, take_calls
-from penstock.state.lmdb_replica import Replica, ReplicaReader
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.replica_position import ReplicaPosition
-from penstock.state.restore_progress import RestoreProgress
-from penstock.state.segments import NO_BATCH
+from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
+from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.restores.progress import RestoreProgress
+from penstock.state.segments.segment import NO_BATCH
 from penstock.state.views.frames import to_bytes_list
 
 if TYPE_CHECKING:

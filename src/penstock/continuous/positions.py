@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.clock import unix_ms
 from penstock.log.base import TopicPartition
-from penstock.state.replica_position import ReplicaPosition
+from penstock.state.replicas.position import ReplicaPosition
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["NUMBERS", "StorePosition", "TaskPosition", "layout_of"]

@@ -17,7 +17,7 @@ from penstock.continuous.restoring import OnProgress, Restorer
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
 from penstock.state.overlay import BatchState
-from penstock.state.segments import NO_BATCH
+from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
 from penstock.state.views.frames import to_bytes_list
 

@@ -26,7 +26,7 @@ from penstock.continuous.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
 from penstock.log.settings import setting
 from penstock.state.changelog.following import StoreFollower
-from penstock.state.restore_progress import RestoreProgress
+from penstock.state.restores.progress import RestoreProgress
 from penstock.state.views.frames import to_bytes_list
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from penstock.log.base import TopicPartition
 if TYPE_CHECKING:
     from penstock.continuous.app import TaskId, ThreadApp
     from penstock.continuous.hooks import ThreadLog
-    from penstock.state.restore_progress import RestoreProgress
+    from penstock.state.restores.progress import RestoreProgress
 
 __all__ = ["StateUpdater", "followed_places", "replica_lag"]
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.state.documents import local_directory, read_document, write_document
-from penstock.state.object_storage import object_store
 from penstock.state.own_folder import own_folder
+from penstock.state.segments.object_storage import object_store
 
 __all__ = ["DOCUMENTS", "PLAN", "foreign_files", "mark_removed", "own_part", "read_plan", "remove_checkpoint"]
 

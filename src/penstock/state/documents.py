@@ -35,7 +35,9 @@ def local_directory(location: str) -> Path | None:
 
 
 def _remote(location: str) -> Any:
-    from penstock.state.object_storage import object_store  # with it Polars, which a planner of batches does without
+    from penstock.state.segments.object_storage import (
+        object_store,  # with it Polars, which a planner of batches does without
+    )
 
     return object_store(location, ())
 

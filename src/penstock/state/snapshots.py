@@ -14,12 +14,12 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.state.lmdb_replica import Replica, ReplicaReader
-from penstock.state.local_storage import LocalStorage
-from penstock.state.merging import merge_deltas, uncovered
 from penstock.state.own_folder import open_lock
-from penstock.state.segments import SegmentHead, SegmentName, changes_batch, pack
-from penstock.state.storage import SegmentStorage
+from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
+from penstock.state.segments.local_storage import LocalStorage
+from penstock.state.segments.merging import merge_deltas, uncovered
+from penstock.state.segments.segment import SegmentHead, SegmentName, changes_batch, pack
+from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["SnapshotPolicy", "SnapshotWriter", "pieces_of", "remove_needless", "write_snapshot"]
 

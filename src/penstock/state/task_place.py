@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.state.lmdb_environment import MAP_BYTES
+from penstock.state.replicas.lmdb_environment import MAP_BYTES
 
 __all__ = ["StateOwner", "StatePlace"]
 
@@ -17,7 +17,7 @@ class StatePlace:
     """The place of an application's state.
 
     Attributes:
-        checkpoint: A path or URI, the same on all executors (see `penstock.state.storage.open_storage`).
+        checkpoint: A path or URI, the same on all executors (see `penstock.state.segments.storage.open_storage`).
         replica_root: A directory of this machine for replicas (``state.dir``).
         map_bytes: The size beyond which a replica's file has to be mapped anew.
         durable: Whether a segment is on the disk before it counts as published.

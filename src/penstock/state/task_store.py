@@ -39,15 +39,15 @@ from penstock.errors import (
     MissingSegmentError,
     other_inputs,
 )
-from penstock.state.lmdb_replica import Replica, ReplicaReader, replica_place
-from penstock.state.loading import read_segment
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
-from penstock.state.recovery import CaughtUp, apply_segment, catch_up
-from penstock.state.restore_documents import SegmentRestore
-from penstock.state.segments import Segment, SegmentHead, SegmentName, pack
+from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader, replica_place
+from penstock.state.restores.documents import SegmentRestore
+from penstock.state.restores.recovery import CaughtUp, apply_segment, catch_up
+from penstock.state.segments.loading import read_segment
+from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
+from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import SnapshotPolicy, SnapshotWriter
-from penstock.state.storage import open_storage
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.topology.stores import StoreSpec
 

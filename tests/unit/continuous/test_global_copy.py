@@ -24,7 +24,7 @@ from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.sensor import Sensor
-from penstock.state.restore_progress import RestoreProgress
+from penstock.state.restores.progress import RestoreProgress
 from threads import append, new_thread, records_of, settle
 
 HERE = Path(__file__).parent

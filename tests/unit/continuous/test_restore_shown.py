@@ -13,7 +13,7 @@ from penstock.clock import unix_ms
 from penstock.spark.continuous.restore_watch import RestoreWatch
 from penstock.spark.continuous.thread_phase import phase_of
 from penstock.spark.continuous.thread_state import ThreadState
-from penstock.state.restores import Restore
+from penstock.state.restores.restore import Restore
 from penstock.topology.stores import StoreSpec
 
 TABLE = StoreSpec("s", "timestamped", Serdes.string(), Serdes.string())

@@ -20,7 +20,7 @@ from penstock.spark.checkpoint.stored_plans import resumable_plan
 from penstock.spark.planning import plan_for
 from penstock.state.checkpoint import mark_removed, read_plan
 from penstock.state.documents import write_document
-from penstock.state.lmdb_replica import replica_place
+from penstock.state.replicas.lmdb_replica import replica_place
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

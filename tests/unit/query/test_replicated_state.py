@@ -30,7 +30,7 @@ from penstock.query.execute import run_query
 from penstock.query.http.service import QueryService
 from penstock.query.results import FailureReason
 from penstock.serde import Serdes
-from penstock.state.restore_progress import RestoreProgress
+from penstock.state.restores.progress import RestoreProgress
 from threads import append, new_thread, run_to_end, settle, thread_app
 
 from .thread_worker import STORE, app_in

@@ -11,8 +11,8 @@ from penstock.log.base import TopicPartition
 from penstock.spark.continuous.restore_notes import RestoreNotes
 from penstock.spark.continuous.restore_watch import RestoreWatch
 from penstock.spark.continuous.thread_state import ThreadState
-from penstock.state.restore_listener import StateRestoreListener
-from penstock.state.restore_progress import RestoreProgress
+from penstock.state.restores.listener import StateRestoreListener
+from penstock.state.restores.progress import RestoreProgress
 
 PLACE = TopicPartition("app-counts-changelog", 1)
 

@@ -11,9 +11,9 @@ import pytest
 from test_snapshots import SPECS, expected, run
 
 from penstock.clock import unix_ms
-from penstock.state import restore_documents
-from penstock.state.restore_documents import SegmentRestoreNote, forget_restores, read_restores
-from penstock.state.restores import Restore
+from penstock.state.restores import documents
+from penstock.state.restores.documents import SegmentRestoreNote, forget_restores, read_restores
+from penstock.state.restores.restore import Restore
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
@@ -43,14 +43,14 @@ def opens(tmp_path: Path, place: str) -> Iterator[Opens]:
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch, place: str) -> list[SegmentRestoreNote]:
     """What a console would have read after each note; there is one for each piece."""
-    monkeypatch.setattr(restore_documents, "_EVERY_S", 0.0)
-    write, found = restore_documents.replace_document, list[SegmentRestoreNote]()
+    monkeypatch.setattr(documents, "_EVERY_S", 0.0)
+    write, found = documents.replace_document, list[SegmentRestoreNote]()
 
     def noted(location: str, name: str, text: str) -> None:
         write(location, name, text)
         found.extend(read_restores(place))
 
-    monkeypatch.setattr(restore_documents, "replace_document", noted)
+    monkeypatch.setattr(documents, "replace_document", noted)
     return found
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.state.chain import follow_chain
-from penstock.state.segments import SegmentName
+from penstock.state.segments.chain import follow_chain
+from penstock.state.segments.segment import SegmentName
+from penstock.state.segments.storage import SegmentStorage, open_storage
 from penstock.state.snapshots import SnapshotPolicy
-from penstock.state.storage import SegmentStorage, open_storage
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 from penstock.topology.stores import StoreSpec
@@ -197,7 +197,7 @@ def test_where_addresses_are_limited_less_is_mapped(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from pathlib import Path
-from penstock.state.lmdb_replica import Replica
+from penstock.state.replicas.lmdb_replica import Replica
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 replica = Replica(Path(sys.argv[1]), "x", ["s"])
 print((replica.directory / "data.mdb").stat().st_size)

@@ -19,8 +19,8 @@ from penstock.errors import (
     MissingSegmentError,
     StateError,
 )
-from penstock.state import local_storage as storage_module
-from penstock.state.segments import SegmentHead, pack, unpack
+from penstock.state.segments import local_storage as storage_module
+from penstock.state.segments.segment import SegmentHead, pack, unpack
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
@@ -329,8 +329,8 @@ def test_other_places_for_segments(opened, tmp_path, scheme):
 def test_an_object_store_on_disk(tmp_path):
     import obstore.store
 
-    from penstock.state.object_storage import ObjectStorage
-    from penstock.state.segments import SegmentName
+    from penstock.state.segments.object_storage import ObjectStorage
+    from penstock.state.segments.segment import SegmentName
 
     storage = ObjectStorage(obstore.store.LocalStore(str(tmp_path)), "state/0_0", "x://")
     name = SegmentName(3, "delta")

@@ -12,7 +12,7 @@ from itertools import islice
 
 from penstock.state.base import Entries
 from penstock.state.overlay import ReadableMap, merged
-from penstock.state.segments import Segment
+from penstock.state.segments.segment import Segment
 
 __all__ = ["Layer", "LayeredMap"]
 

@@ -26,15 +26,15 @@ from penstock.errors import OffsetOutOfRangeError, StateError
 from penstock.log.base import TopicPartition
 from penstock.query.committed.shared_replica import SharedReplica
 from penstock.query.placement import LagInfo
-from penstock.state.lmdb_replica import Replica
-from penstock.state.watched_replicas import watch_replicas
+from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.watched import watch_replicas
 
 if TYPE_CHECKING:
     from penstock.continuous.app import TaskId, ThreadApp
     from penstock.log.base import TopicLog
     from penstock.query.committed.log_commits import LogCommit
     from penstock.state.overlay import ReadableMap
-    from penstock.state.replica_position import ReplicaPosition
+    from penstock.state.replicas.position import ReplicaPosition
 
 __all__ = ["RetiredError", "ReplicatedTask", "ReplicatedView"]
 

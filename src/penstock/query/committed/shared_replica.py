@@ -6,9 +6,9 @@ import threading
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.state.lmdb_replica import Replica
-from penstock.state.replica_position import ReplicaPosition
-from penstock.state.watched_replicas import WatchedReplica, WatchingReader
+from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.watched import WatchedReplica, WatchingReader
 
 __all__ = ["SharedReplica"]
 

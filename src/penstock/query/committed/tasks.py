@@ -21,17 +21,17 @@ import lmdb
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
 from penstock.query.committed.overlay import Layer, LayeredMap
 from penstock.query.committed.shared_replica import SharedReplica
-from penstock.state.lmdb_replica import Replica, replica_place
-from penstock.state.loading import read_segment
-from penstock.state.recovery import catch_up
-from penstock.state.restore_documents import CatchUpSteps
-from penstock.state.segments import Segment, SegmentName
-from penstock.state.storage import SegmentStorage, open_storage
-from penstock.state.watched_replicas import WatchedReplica, watch_replicas
+from penstock.state.replicas.lmdb_replica import Replica, replica_place
+from penstock.state.replicas.watched import WatchedReplica, watch_replicas
+from penstock.state.restores.documents import CatchUpSteps
+from penstock.state.restores.recovery import catch_up
+from penstock.state.segments.loading import read_segment
+from penstock.state.segments.segment import Segment, SegmentName
+from penstock.state.segments.storage import SegmentStorage, open_storage
 
 if TYPE_CHECKING:
     from penstock.state.overlay import ReadableMap
-    from penstock.state.replica_position import ReplicaPosition
+    from penstock.state.replicas.position import ReplicaPosition
 
 __all__ = ["AheadError", "ReplicaFolders", "TaskReader", "TaskView"]
 

@@ -22,19 +22,19 @@ from penstock.errors import CheckpointMismatchError
 from penstock.log.base import TopicPartition
 from penstock.spark.offsets.group_resets import MARK
 from penstock.spark.offsets.offsets import SourceOffset
-from penstock.state.chain import follow_chain
 from penstock.state.changelog import changelog_format
 from penstock.state.documents import list_documents, read_document, write_document
-from penstock.state.loading import read_segment
-from penstock.state.segments import SegmentName
-from penstock.state.storage import open_storage
+from penstock.state.segments.chain import follow_chain
+from penstock.state.segments.loading import read_segment
+from penstock.state.segments.segment import SegmentName
+from penstock.state.segments.storage import open_storage
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
     from penstock.plan.changelog_topics import Changelog
     from penstock.plan.stored import Home
     from penstock.spark.checkpoint.planned_app import PlannedApp
-    from penstock.state.segments import Segment
+    from penstock.state.segments.segment import Segment
     from penstock.topology.topology import Topology
 
 __all__ = [

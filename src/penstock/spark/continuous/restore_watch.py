@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.log.base import TopicPartition
 from penstock.spark.continuous.thread_phase import phase_of
 from penstock.spark.worker.crash_notes import LONG_STEP_S
-from penstock.state.restore_listener import StateRestoreListener
-from penstock.state.restore_progress import RestoreProgress
-from penstock.state.restores import Restore
+from penstock.state.restores.listener import StateRestoreListener
+from penstock.state.restores.progress import RestoreProgress
+from penstock.state.restores.restore import Restore
 
 if TYPE_CHECKING:
     from penstock.spark.continuous.thread_state import ThreadState

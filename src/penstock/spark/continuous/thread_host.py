@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.spark.continuous.control_client import ControlClient
     from penstock.spark.continuous.hosted_tasks import HostedTasks
     from penstock.spark.continuous.job import ContinuousJob
-    from penstock.state.restore_progress import RestoreProgress
+    from penstock.state.restores.progress import RestoreProgress
 
 __all__ = ["ThreadHost", "hosted_threads", "run_thread"]
 

@@ -33,7 +33,7 @@ from penstock.spark.recovery.lost_checkpoint import LostCheckpoint
 from penstock.spark.recovery.rebuild import Rebuilder
 from penstock.spark.session.spark_log import QUERY, forget_batches
 from penstock.state.documents import list_documents
-from penstock.state.replica_folders import own_replicas, remove_replica
+from penstock.state.replicas.folders import own_replicas, remove_replica
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

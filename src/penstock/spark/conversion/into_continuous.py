@@ -34,7 +34,7 @@ from penstock.spark.planning import plan_for
 from penstock.spark.recovery.taken_over import is_takeover_unfinished
 from penstock.state.checkpoint import read_plan, remove_checkpoint
 from penstock.state.documents import list_documents, read_document
-from penstock.state.replica_folders import own_replicas, remove_replica
+from penstock.state.replicas.folders import own_replicas, remove_replica
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -13,7 +13,7 @@ from penstock.spark.checkpoint.changelog_topics import complete_changelogs, writ
 from penstock.spark.checkpoint.takeovers import note_changelog_ends
 from penstock.state.changelog import changelog_format
 from penstock.state.changelog.numbers import TaskNumbers
-from penstock.state.segments import NO_BATCH, changes_batch
+from penstock.state.segments.segment import NO_BATCH, changes_batch
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 

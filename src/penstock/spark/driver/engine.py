@@ -32,8 +32,8 @@ from penstock.spark.session.spark_log import QUERY, drop_damaged
 from penstock.spark.worker.crash_notes import LONG_STEP_S, notes_of_dead_workers, notes_of_workers
 from penstock.spark.worker.stage import run_stage
 from penstock.state.documents import local_directory
-from penstock.state.restore_documents import forget_restores, read_restores
-from penstock.state.restores import Restore
+from penstock.state.restores.documents import forget_restores, read_restores
+from penstock.state.restores.restore import Restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

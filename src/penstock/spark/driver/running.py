@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.spark.batch.progress import BatchProgress
     from penstock.spark.continuous.job import ContinuousJob
     from penstock.spark.driver.app_metrics import AppMetrics
-    from penstock.state.restore_listener import StateRestoreListener
+    from penstock.state.restores.listener import StateRestoreListener
     from penstock.topology.topology import Topology
 
 __all__ = ["LEASE_TTL_MS", "Run"]

@@ -22,9 +22,9 @@ from penstock.spark.checkpoint.stored_plans import reserve_ids
 from penstock.spark.recovery.rebuild import Rebuilder
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.documents import list_documents, read_document
-from penstock.state.segments import NO_BATCH, SegmentHead
+from penstock.state.segments.segment import NO_BATCH, SegmentHead
+from penstock.state.segments.storage import open_storage
 from penstock.state.snapshots import pieces_of, write_snapshot
-from penstock.state.storage import open_storage
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
 

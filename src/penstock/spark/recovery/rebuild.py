@@ -24,12 +24,12 @@ from penstock.spark.checkpoint.stored_plans import note_lost, read_stored_plan
 from penstock.spark.planning import plan_for
 from penstock.spark.recovery.changelog_rows import ChangelogRows
 from penstock.spark.recovery.reports import TaskInspection, TaskReport, lost_rows, no_numbers, rebuilt, require_unmoved
-from penstock.state.chain import follow_chain
 from penstock.state.changelog.numbers import APPLICATION, TaskNumbers
 from penstock.state.changelog.restore import in_pieces, put_snapshot
-from penstock.state.loading import read_segment
-from penstock.state.segments import NO_BATCH, Segment, SegmentHead, SegmentName, pack
-from penstock.state.storage import SegmentStorage, open_storage
+from penstock.state.segments.chain import follow_chain
+from penstock.state.segments.loading import read_segment
+from penstock.state.segments.segment import NO_BATCH, Segment, SegmentHead, SegmentName, pack
+from penstock.state.segments.storage import SegmentStorage, open_storage
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from penstock.errors import CheckpointMismatchError, StateError
 from penstock.plan.changelog_topics import numbers_topic
 from penstock.spark.recovery.changelog_rows import Restored
-from penstock.state.chain import Chain
 from penstock.state.changelog.numbers import TaskNumbers
+from penstock.state.segments.chain import Chain
 
 if TYPE_CHECKING:
     from penstock.plan.plan import PhysicalPlan

@@ -16,7 +16,7 @@ from penstock.plan.changelog_topics import changelog_topic, numbers_topic
 from penstock.spark.checkpoint.locations import Locations
 from penstock.spark.offsets.group_resets import MARK
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint
-from penstock.state.replica_folders import own_replicas, remove_replica
+from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.dataframes import for_application
 
 if TYPE_CHECKING:

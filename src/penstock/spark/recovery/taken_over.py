@@ -22,7 +22,7 @@ from penstock.spark.recovery.rebuild import Rebuilder
 from penstock.spark.session.spark_log import QUERY, forget_batches
 from penstock.state.checkpoint import mark_removed, read_plan, remove_checkpoint
 from penstock.state.documents import delete_document, list_documents, read_document, write_document
-from penstock.state.replica_folders import own_replicas, remove_replica
+from penstock.state.replicas.folders import own_replicas, remove_replica
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.plan.plan import TaskRun
     from penstock.spark.batch.job import SparkJob
     from penstock.state.overlay import BatchState
-    from penstock.state.segments import Segment
+    from penstock.state.segments.segment import Segment
 
 __all__ = ["changelog_records", "noted_puts"]
 

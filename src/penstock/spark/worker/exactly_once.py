@@ -34,7 +34,7 @@ from penstock.spark.worker.open_tasks import OpenTask, acquire_task, release_tas
 from penstock.spark.worker.task_input import topic_batches
 from penstock.spark.worker.writing import write_outputs
 from penstock.state.counted_map import count_calls, take_calls
-from penstock.state.segments import NO_BATCH
+from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from penstock.spark.batch.envelope import Envelope
     from penstock.spark.batch.job import SparkJob
     from penstock.spark.worker.task_batch import TaskBatch
-    from penstock.state.segments import Segment
+    from penstock.state.segments.segment import Segment
     from penstock.state.task_store import TaskStore
 
 __all__ = ["log_of", "run_task"]

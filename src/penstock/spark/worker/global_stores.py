@@ -23,12 +23,12 @@ from penstock.runtime.global_stores import GLOBAL_TASK, GlobalViews
 from penstock.runtime.sensor import Sensor
 from penstock.runtime.task import StreamTask, TaskPart, TopicBatch
 from penstock.state.counted_map import count_calls, take_calls
-from penstock.state.lmdb_replica import Replica, ReplicaReader
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.replica_folders import global_place
-from penstock.state.replica_position import ReplicaPosition
+from penstock.state.replicas.folders import global_place
+from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
+from penstock.state.replicas.position import ReplicaPosition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,16 +22,16 @@ from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.spark.machine_limits import open_task_limit
 from penstock.spark.worker_process import map_large_blocks
 from penstock.state.memory import MemoryTaskState
+from penstock.state.replicas.unused import remove_unused
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
-from penstock.state.unused_replicas import remove_unused
 
 if TYPE_CHECKING:
     from penstock.plan.plan import TaskRun
     from penstock.runtime.task import StreamTask
     from penstock.spark.batch.job import SparkJob
-    from penstock.state.segments import Segment
+    from penstock.state.segments.segment import Segment
 
 __all__ = ["OpenTask", "close_open_tasks", "release_task", "acquire_task"]
 

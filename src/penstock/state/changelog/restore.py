@@ -10,9 +10,9 @@ import pyarrow as pa
 from penstock.state.base import CHANGES_SCHEMA
 from penstock.state.changelog import RECORDS_SCHEMA, changelog_format
 from penstock.state.changelog.following import reading_changelog
-from penstock.state.segments import SegmentHead, SegmentName
+from penstock.state.segments.segment import SegmentHead, SegmentName
+from penstock.state.segments.storage import SegmentStorage
 from penstock.state.snapshots import write_snapshot
-from penstock.state.storage import SegmentStorage
 from penstock.topology.stores import StoreSpec
 
 __all__ = ["StoreRestorer", "put_snapshot", "in_pieces"]

@@ -281,7 +281,7 @@ class ObjectSinkConnector(AlikeTasksSink):
 def _open_store(url: str, options: Sequence[str]) -> Any:
     import obstore.store
 
-    from penstock.state.object_storage import new_object_store, object_store
+    from penstock.state.segments.object_storage import new_object_store, object_store
 
     scheme = urlsplit(url).scheme
     if scheme == "file":

@@ -16,10 +16,10 @@ from typing import Any
 
 import lmdb
 
-from penstock.state.lmdb_replica import ABOUT, NUMBERS, STORE, ReplicaMap, replica_description
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import ReadableMap
-from penstock.state.replica_position import ReplicaPosition
+from penstock.state.replicas.lmdb_replica import ABOUT, NUMBERS, STORE, ReplicaMap, replica_description
+from penstock.state.replicas.position import ReplicaPosition
 
 __all__ = ["WatchedReplica", "WatchingReader", "watch_replicas"]
 

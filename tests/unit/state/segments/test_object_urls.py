@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from penstock.errors import EnvironmentProblemError, StateError
-from penstock.state.object_check import check_object_store
-from penstock.state.object_storage import OBJECT_SCHEMES, ObjectStorage, new_object_store
-from penstock.state.segments import SegmentName
+from penstock.state.segments.object_check import check_object_store
+from penstock.state.segments.object_storage import OBJECT_SCHEMES, ObjectStorage, new_object_store
+from penstock.state.segments.segment import SegmentName
 
 ACCOUNT = {"AZURE_STORAGE_ACCOUNT_NAME": "acc", "AZURE_STORAGE_ACCOUNT_KEY": "a2V5"}
 KEYS = {"AWS_ACCESS_KEY_ID": "anyone", "AWS_SECRET_ACCESS_KEY": "anything", "AWS_REGION": "us-east-1"}

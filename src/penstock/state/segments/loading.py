@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.state.segments import Segment, SegmentName, damaged, unpack
-from penstock.state.storage import SegmentStorage
+from penstock.state.segments.segment import Segment, SegmentName, damaged, unpack
+from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["check_parts", "read_segment"]
 

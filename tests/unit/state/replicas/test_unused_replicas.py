@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from penstock.state.lmdb_replica import replica_place
+from penstock.state.replicas.lmdb_replica import replica_place
+from penstock.state.replicas.unused import remove_unused
 from penstock.state.snapshots import SnapshotPolicy
 from penstock.state.task_place import StateOwner, StatePlace
 from penstock.state.task_store import TaskStore
-from penstock.state.unused_replicas import remove_unused
 from penstock.topology.stores import StoreSpec
 
 SPECS = [StoreSpec("s", "key_value", None, None)]

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.state.local_storage import PARTS, write_failed
-from penstock.state.segments import SegmentName
+from penstock.state.segments.local_storage import PARTS, write_failed
+from penstock.state.segments.segment import SegmentName
 
 __all__ = ["OBJECT_SCHEMES", "ObjectStorage", "new_object_store", "object_store"]
 

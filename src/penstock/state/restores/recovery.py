@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import CorruptSegmentError, MissingSegmentError
-from penstock.state.lmdb_replica import Replica
-from penstock.state.merging import uncovered
-from penstock.state.replica_position import ReplicaPosition
-from penstock.state.restore_documents import CatchUpSteps, Changes
-from penstock.state.segments import NO_BATCH, Segment, SegmentName
-from penstock.state.storage import SegmentStorage
+from penstock.state.replicas.lmdb_replica import Replica
+from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.restores.documents import CatchUpSteps, Changes
+from penstock.state.segments.merging import uncovered
+from penstock.state.segments.segment import NO_BATCH, Segment, SegmentName
+from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["CaughtUp", "apply_segment", "catch_up"]
 

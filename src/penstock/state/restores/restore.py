@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.state.restore_documents import SegmentRestoreNote
-from penstock.state.restore_progress import RestoreProgress
+from penstock.state.restores.documents import SegmentRestoreNote
+from penstock.state.restores.progress import RestoreProgress
 
 __all__ = ["Restore"]
 

@@ -18,13 +18,13 @@ from pathlib import Path
 import lmdb
 
 from penstock.errors import StateError
-from penstock.state.lmdb_replica import replica_place
-from penstock.state.loading import read_segment
 from penstock.state.own_folder import open_lock
-from penstock.state.replica_folders import own_replicas, task_of
-from penstock.state.replica_position import ReplicaPosition
-from penstock.state.storage import open_storage
-from penstock.state.watched_replicas import WatchedReplica
+from penstock.state.replicas.folders import own_replicas, task_of
+from penstock.state.replicas.lmdb_replica import replica_place
+from penstock.state.replicas.position import ReplicaPosition
+from penstock.state.replicas.watched import WatchedReplica
+from penstock.state.segments.loading import read_segment
+from penstock.state.segments.storage import open_storage
 
 __all__ = ["remove_unused"]
 

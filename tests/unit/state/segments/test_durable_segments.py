@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.state import local_storage as storage_module
-from penstock.state.local_storage import LocalStorage
-from penstock.state.segments import SegmentName
+from penstock.state.segments import local_storage as storage_module
+from penstock.state.segments.local_storage import LocalStorage
+from penstock.state.segments.segment import SegmentName
 
 
 @pytest.mark.parametrize("is_late", [False, True])

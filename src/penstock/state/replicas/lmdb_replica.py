@@ -27,10 +27,10 @@ import lmdb
 
 from penstock.errors import StateError
 from penstock.state.base import Entries
-from penstock.state.lmdb_environment import MAP_BYTES, open_environment
-from penstock.state.long_keys import are_plain, fold, fold_entry, read_folded, scan_folded, scan_plain, unfold
 from penstock.state.own_folder import open_lock, own_folder
-from penstock.state.replica_position import ReplicaPosition
+from penstock.state.replicas.lmdb_environment import MAP_BYTES, open_environment
+from penstock.state.replicas.long_keys import are_plain, fold, fold_entry, read_folded, scan_folded, scan_plain, unfold
+from penstock.state.replicas.position import ReplicaPosition
 
 __all__ = [
     "ABOUT",

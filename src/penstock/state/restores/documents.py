@@ -24,8 +24,8 @@ from penstock.state.documents import (
     read_document,
     replace_document,
 )
-from penstock.state.segments import Segment, SegmentName
-from penstock.state.storage import SegmentStorage
+from penstock.state.segments.segment import Segment, SegmentName
+from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["Changes", "CatchUpSteps", "SegmentRestore", "SegmentRestoreNote", "forget_restores", "read_restores"]
 

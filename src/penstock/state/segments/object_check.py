@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.errors import EnvironmentProblemError
-from penstock.state.object_storage import OBJECT_SCHEMES, new_object_store
+from penstock.state.segments.object_storage import OBJECT_SCHEMES, new_object_store
 
 __all__ = ["check_object_store"]
 

@@ -16,9 +16,9 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.state.base import CHANGES_SCHEMA
-from penstock.state.loading import read_segment
-from penstock.state.segments import Segment, SegmentHead, SegmentName, pack
-from penstock.state.storage import SegmentStorage
+from penstock.state.segments.loading import read_segment
+from penstock.state.segments.segment import Segment, SegmentHead, SegmentName, pack
+from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["merge_deltas", "uncovered"]
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.errors import StateError
 from penstock.state.durable import sync, sync_directory, sync_path
 from penstock.state.own_folder import create_file, open_lock, own_folder
-from penstock.state.segments import SegmentName
+from penstock.state.segments.segment import SegmentName
 
 __all__ = ["LocalStorage", "PARTS", "write_failed"]
 

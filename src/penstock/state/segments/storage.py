@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from penstock.errors import StateError
-from penstock.state.local_storage import LocalStorage
-from penstock.state.object_storage import OBJECT_SCHEMES, ObjectStorage, object_store
-from penstock.state.segments import SegmentName
+from penstock.state.segments.local_storage import LocalStorage
+from penstock.state.segments.object_storage import OBJECT_SCHEMES, ObjectStorage, object_store
+from penstock.state.segments.segment import SegmentName
 
 __all__ = ["SegmentStorage", "open_storage"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.errors import CorruptSegmentError
-from penstock.state.loading import check_parts, read_segment
-from penstock.state.merging import uncovered
-from penstock.state.segments import NO_BATCH, Segment, SegmentName
-from penstock.state.storage import SegmentStorage
+from penstock.state.segments.loading import check_parts, read_segment
+from penstock.state.segments.merging import uncovered
+from penstock.state.segments.segment import NO_BATCH, Segment, SegmentName
+from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["Chain", "follow_chain", "read_segment"]
 

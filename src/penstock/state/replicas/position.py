@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.state.segments import NO_BATCH
+from penstock.state.segments.segment import NO_BATCH
 
 __all__ = ["ReplicaPosition"]
 

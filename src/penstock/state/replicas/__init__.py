@@ -1,0 +1,3 @@
+"""Replicas: copies of stores in LMDB, which a machine can lose at any time."""
+
+__all__: list[str] = []
