@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from penstock.config.console_settings import CONSOLE
 from penstock.config.continuous_settings import CONTINUOUS
 from penstock.config.kinds import (
     ANY,
@@ -256,21 +257,7 @@ _PENSTOCK = (
     ),
     ("penstock.http.port", integer(0), None, "Port for queries, metrics and `/ui`; 0: a free one. Not set: no server."),
     ("penstock.http.host", STRING, "127.0.0.1", "Address that it listens on. Queries need no authentication."),
-    (
-        "penstock.console.enabled",
-        BOOLEAN,
-        True,
-        "Whether it keeps figures for `penstock ui` and serves `/ui`.",
-    ),
-    ("penstock.console.token", STRING, None, "Token of the console at the HTTP port; by default one that is kept."),
-    (
-        "penstock.console.allow.writes",
-        BOOLEAN,
-        False,
-        "Whether visitors of `/ui` may change something, too.",
-    ),
-    ("penstock.metrics.spark", BOOLEAN, False, "Whether Spark's listeners and metric sinks get the totals."),
-    ("penstock.alerts.webhook", STRING, None, "URL that alerts are posted to as JSON, and that they are over."),
+    *CONSOLE,
     (
         "penstock.snapshot.interval.batches",
         integer(1),

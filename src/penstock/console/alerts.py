@@ -23,6 +23,9 @@ NAMES = (
     "skew",
     "slow batches",
     "clock",
+    "state grows",
+    "restarts",
+    "new errors",
 )
 _STUCK_MS = 60_000
 _STUCK_BATCHES = 10
@@ -34,6 +37,9 @@ _DROPPED = 0.01
 _LONG_TASK = 3.0
 _AHEAD_MS = 3_600_000
 _SILENT_MS = 30_000
+_LEAST_ROWS = 1_000  # more than before: small stores grow fast
+_GROWTH_PERCENT = 20
+_HOLD_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +233,59 @@ def _clock(picture: Picture, now_ms: int) -> list[Alert]:
     ]
 
 
+def _state_grows(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
+    percent = _set(picture, "state.growth.percent", _GROWTH_PERCENT)
+    return [
+        Alert(
+            "state grows",
+            store,
+            f"{now:,} rows, {(now - before) / max(before, 1):.0%} more than an hour ago, and no row was removed",
+            "Look whether its keys are unbounded, or whether stream time stands still, so that no window closes; a "
+            "store with a time to live, windows or a shorter retention bound it.",
+        )
+        for store, before, now in picture.get("growth", ())
+        if percent and now - before >= max(_LEAST_ROWS, before * percent / 100)
+    ]
+
+
+def _restarts(picture: Picture, now_ms: int) -> list[Alert]:
+    recent = [each for each in picture.get("restarts", ()) if each[0] > now_ms - _set(picture, "hold.ms", _HOLD_MS)]
+    if not recent:
+        return []
+    times = "once" if len(recent) == 1 else f"{len(recent):,} times"
+    return [
+        Alert(
+            "restarts",
+            "",
+            f"it has begun again {times}, the last time at {time_of(recent[-1][0], short=True)}: {recent[-1][1]}",
+            "Nothing is lost by that, but it costs time: look in the application's log and in the machine's for a "
+            "process that was killed, often for its memory.",
+        )
+    ]
+
+
+def _new_errors(picture: Picture, now_ms: int) -> list[Alert]:
+    since = now_ms - _set(picture, "hold.ms", _HOLD_MS)
+    return [
+        Alert(
+            "new errors",
+            f"{node} {kind}",
+            f"{count:,} records failed in {node} with {kind}, for the first time at {time_of(first, short=True)}",
+            "The page of errors has the newest such record; the handler has let it pass, so the application goes on.",
+        )
+        for node, kind, count, first, _ in picture.get("error_kinds", ())
+        if first > since
+    ]
+
+
+def _set(picture: Picture, name: str, default: int) -> int:
+    """Return a setting ``penstock.alerts.<name>`` of the application."""
+    return int(picture.get("facts", {}).get("alerts", {}).get(name, default))
+
+
 RULES: tuple[Rule, ...] = (
     _stuck, _stuck_tasks, _silent, _retention, _lag_grows, _drops, _skew, _slow_batches, _clock,
+    _state_grows, _restarts, _new_errors,
 )  # fmt: skip
 
 

@@ -36,6 +36,10 @@ def watched(run: Run) -> Watched:
         "epoch": None if lease is None else lease.epoch,
         "guarantee": str(run.config["processing.guarantee"]),
         "interval_ms": run.config["commit.interval.ms"],
+        "alerts": {
+            "state.growth.percent": run.config["penstock.alerts.state.growth.percent"],
+            "hold.ms": run.config["penstock.alerts.hold.ms"],
+        },
         "log": log.url,
         "settings": {name: str(value) for name, value in sorted(run.config.masked().items())},
         "tasks": {str(sub.id): sub.tasks for sub in plan.subtopologies},
@@ -50,6 +54,7 @@ def watched(run: Run) -> Watched:
         lambda: [each.document() for each in run.doing.under_way()] if run.doing else [],
         lambda: run.doing.long_steps() if run.doing else [],
         metrics.catch_up,
+        lambda: metrics.restarts,
     )
 
 

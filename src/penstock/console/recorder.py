@@ -21,6 +21,7 @@ from penstock.console.alert_log import AlertLog
 from penstock.console.alerts import alerts_of
 from penstock.console.batch_line import BatchLine, Minute
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts, write_facts
+from penstock.console.past import Past
 from penstock.console.picture import Picture
 from penstock.console.totals import Totals
 from penstock.errors import PenstockError
@@ -64,6 +65,7 @@ class Watched:
         restores: Returns the restores that are under way, see `penstock.state.restores.restore`.
         long_steps: Returns the tasks that are in one step for more than 30 seconds: task, what, seconds.
         catch_up: Counts the batches that have ended, which takes them to `Recorder.take`.
+        restarts: Returns how often it has begun again after the loss of a process.
     """
 
     checkpoint: str
@@ -75,6 +77,7 @@ class Watched:
     restores: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     long_steps: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     catch_up: Callable[[], object] = tuple
+    restarts: Callable[[], int] = int
 
 
 class Recorder:
@@ -97,7 +100,7 @@ class Recorder:
         self._application, self._state = application, state
         self.batches = BatchHistory()
         self._queue: queue.SimpleQueue[tuple[BatchProgress, BatchRecord] | None] = queue.SimpleQueue()
-        self._totals = Totals()
+        self._totals, self._past = Totals(), Past()
         self._lines: dict[int, tuple[BatchRecord, BatchLine]] = {}
         self._minutes: deque[Minute] = deque(maxlen=_MINUTES)
         self._behind: dict[str, Any] = {"lag": {}, "seconds": {}, "beginnings": {}, "as_of_ms": 0}
@@ -208,6 +211,7 @@ class Recorder:
 
     def _add(self, progress: BatchProgress, record: BatchRecord) -> None:
         self._totals.add(progress, record.ended_ms)
+        self._past.add(progress, record.ended_ms)
         start = record.ended_ms - record.ended_ms % 60_000
         if not self._minutes or self._minutes[-1].start_ms != start:
             self._minutes.append(Minute(start))
@@ -247,6 +251,7 @@ class Recorder:
         waiting, is_moving = sum(behind["lag"].values()), bool(self._totals.rates(now_ms)["in"])
         restores = [] if self._watched is None else list(self._watched.restores())
         seen = (newest, self._totals.sums["batches"], waiting, is_moving, restores)
+        self._past.look(self._totals.stores, 0 if self._watched is None else self._watched.restarts(), now_ms)
         is_new = force or seen != self._document.get("seen")
         document = {
             "seen": seen,
@@ -256,6 +261,7 @@ class Recorder:
             "written_ms": now_ms,
             "facts": {} if self._watched is None else dict(self._watched.facts),
             **self._totals.document(now_ms),
+            **self._past.document(),
             "behind": self._behind,
             "restores": restores,
             "long_steps": [] if self._watched is None else list(self._watched.long_steps()),
@@ -287,6 +293,9 @@ class Recorder:
     def _recall(self, checkpoint: str) -> None:
         before = read_facts(checkpoint, HISTORY) or {}
         now = read_facts(checkpoint, NOW) or {}
+        self._past.recall(before.get("past", {}))
+        if now.get("state") in ("RUNNING", "REBALANCING"):
+            self._past.ended_without_a_word(unix_ms())
         try:
             self._minutes.extend(Minute(*row) for row in before.get("minutes", ()))
             self.batches.earlier = tuple(BatchLine.of_row(row).record() for row in now.get("lines", ()))
@@ -304,7 +313,7 @@ class Recorder:
 
     def _write_history(self) -> None:
         assert self._watched is not None  # noqa: S101 - begin() sets it
-        write_facts(self._watched.checkpoint, HISTORY, {"minutes": [minute.row() for minute in self._minutes]})
+        write_facts(self._watched.checkpoint, HISTORY, {"past": self._past.kept(), "minutes": self.minutes()})
 
     def _finish(self) -> None:
         self._renew(force=True)

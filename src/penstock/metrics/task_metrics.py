@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["TaskMetrics", "TaskOf"]
 
 _NANOSECONDS = 1e9
+_DROPPED, _OF_DROPS = "Records that were dropped for this reason.", ("processor-node-id", "reason")
+_ERRORS, _OF_ERRORS = "Errors of this class that a handler has judged.", ("processor-node-id", "kind", "action")
 _OF_NODES = (
     ("node-rows-in-total", "Rows that the node has taken."),
     ("node-rows-out-total", "Rows that the node has sent."),
@@ -101,7 +103,7 @@ class TaskMetrics:
         self._emitting: dict[str, Meter | None] = {}
         self._reported: dict[str, Meter | None] = {}
         self._topics: dict[tuple[MeterDefinition, str, str], Meter | None] = {}
-        self._reasons: dict[tuple[str, str], int] = {}
+        self._totals: dict[MetricName, int] = {}
         self._nodes: dict[str, list[float]] = {}
         for name in task.nodes:
             self._add_node(topology, name)
@@ -136,7 +138,9 @@ class TaskMetrics:
             _spread(self._emitting.get(node), spread, 1000.0)
 
         for at, count in counts.reasons.items():
-            self._drop(at, count)
+            self._add_total("dropped-records-total", _DROPPED, count, dict(zip(_OF_DROPS, at, strict=True)))
+        for failed, count in counts.errors.items():
+            self._add_total("errors-total", _ERRORS, count, dict(zip(_OF_ERRORS, failed, strict=True)))
         for name, numbers in counts.nodes.items():
             self._work(name, numbers)
         for (store, call), numbers in counts.stores.items():
@@ -175,12 +179,12 @@ class TaskMetrics:
         if store in self._stores:
             self._stores[store].record_restore(seconds)
 
-    def _drop(self, at: tuple[str, str], count: int) -> None:
-        if at not in self._reasons:
-            tags = {"task-id": self._task.task_id, "processor-node-id": at[0], "reason": at[1]}
-            name = MetricName.of("dropped-records-total", OWN, tags, "Records that were dropped for this reason.")
-            self._registry.gauge(name, lambda: self._reasons[at])
-        self._reasons[at] = self._reasons.get(at, 0) + count
+    def _add_total(self, metric: str, what: str, count: int, tags: Mapping[str, str]) -> None:
+        """Add to a total of Penstock's own; made at the first call, as nobody knows the reasons before."""
+        name = MetricName.of(metric, OWN, {"task-id": self._task.task_id, **tags}, what)
+        if name not in self._totals:
+            self._registry.gauge(name, lambda: self._totals[name])
+        self._totals[name] = self._totals.get(name, 0) + count
 
     def _work(self, node: str, numbers: Sequence[float]) -> None:
         """Add the rows and the time of a node."""

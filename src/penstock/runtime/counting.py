@@ -111,6 +111,10 @@ class CountingSensor(Sensor):
     def on_dropped_record(self, task_id: str, node: str, why: str, place: tuple[str, int, int]) -> None:
         self._of(task_id).places[node, why] = place
 
+    def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
+        errors, at = self._of(task_id).errors, (node, type(error).__name__, action)
+        errors[at] = errors.get(at, 0) + 1
+
     def on_reported(self, task_id: str, where: str, count: int) -> None:
         reported = self._of(task_id).reported
         reported[where] = reported.get(where, 0) + count

@@ -18,7 +18,7 @@ FLUSH = "flush"  # the call whose numbers are flushes, rows, bytes and seconds
 _SPREADS = ("seconds", "lateness_ms", "punctuations")
 _BY_TOPIC = ("consumed", "produced")
 _BY_NODE = ("emitted", "emit_seconds", "e2e_latency_ms")
-_NUMBERS = ("read", "reasons", "reported")
+_NUMBERS = ("read", "reasons", "reported", "errors")
 _LISTS = (*_BY_TOPIC, "nodes", "stores")
 
 
@@ -86,6 +86,7 @@ class TaskCounts:
         reasons: (node, reason) -> dropped records.
         places: (node, reason) -> topic, partition and offset of the newest record that was dropped for it, if known.
         reported: Function or column -> errors that were reported and not raised.
+        errors: (node, class of the exception, what its handler said) -> errors.
         nodes: Operator -> rows in, rows out, its own seconds.
         stores: (store, call such as ``get``) -> its keys and seconds; of `FLUSH` flushes, rows, bytes, seconds.
     """
@@ -104,6 +105,7 @@ class TaskCounts:
     reasons: dict[tuple[str, str], int] = field(default_factory=dict)
     places: dict[tuple[str, str], tuple[str, int, int]] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
+    errors: dict[tuple[str, str, str], int] = field(default_factory=dict)
     nodes: dict[str, list[float]] = field(default_factory=dict)
     stores: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
@@ -168,6 +170,7 @@ class TaskCounts:
         found |= {name: [[*at, *counts] for at, counts in getattr(self, name).items()] for name in _BY_TOPIC}
         found |= {name: {node: one.document() for node, one in getattr(self, name).items()} for name in _BY_NODE}
         found["reasons"] = [[*at, count] for at, count in self.reasons.items()]
+        found["errors"] = [[*at, count] for at, count in self.errors.items()]
         found["places"] = [[*at, *place] for at, place in self.places.items()]
         found["stores"] = [[*at, *counts] for at, counts in self.stores.items()]
         return {name: value for name, value in found.items() if value}
@@ -178,6 +181,7 @@ class TaskCounts:
 
         >>> counts = TaskCounts(3, consumed={("source", "in"): [3, 90]}, reasons={("source", "late"): 1})
         >>> counts.places["source", "late"] = ("in", 0, 7)
+        >>> counts.errors["source", "ValueError", "continue"] = 2
         >>> counts.e2e_latency_ms["source"] = Spread(3, 30.0, 5.0, 15.0)
         >>> TaskCounts.of_document(counts.document()) == counts
         True
@@ -194,6 +198,7 @@ class TaskCounts:
             spreads = {node: Spread.of_document(one) for node, one in document.get(name, {}).items()}
             setattr(counts, name, spreads)
         counts.reasons = {(node, why): count for node, why, count in document.get("reasons", ())}
+        counts.errors = {(node, kind, action): count for node, kind, action, count in document.get("errors", ())}
         counts.places = {
             (node, why): (topic, partition, offset)
             for node, why, topic, partition, offset in document.get("places", ())

@@ -38,6 +38,7 @@ class Watch:
     lags: list[PartitionLag] = field(default_factory=list)
     beginnings: dict[str, int] = field(default_factory=dict)
     long_steps: list[dict[str, Any]] = field(default_factory=list)
+    restarts: int = 0
     ahead_ms: int = 0  # of the recorder's clock
     batches: int = 0
 
@@ -54,12 +55,14 @@ class Watch:
                 self.lag(waiting, given.pop("behind", 90.0))
             took = given.pop("took", (0.1, 0.1, 0.1))
             ends = {f"{lag.topic}-{lag.partition}": lag.position for lag in self.lags}
-            tasks = tuple(
-                {"task": f"0_{n}", "seconds": {"process": s}, "ends": ends, "began_ms": 0} for n, s in enumerate(took)
-            )
+            of_each = {"ends": ends, "began_ms": 0, "entries": given.pop("rows", {}), "counts": given.pop("counts", {})}
+            tasks = tuple({"task": f"0_{n}", "seconds": {"process": s}, **of_each} for n, s in enumerate(took))
             whole = {"records_in": 100, "records_out": 0, "dropped": 0, "stream_time_ms": 0, "seconds": 0.1, **given}
             self.recorder(BatchProgress(self.batches, tasks=tasks, **whole))
             self.batches += 1
+
+    def rows(self, store: str) -> int:
+        return int(sum(self.recorder.document().get("stores", {}).get(store, {}).values()))
 
     def wait(self, is_met: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + 20
@@ -89,6 +92,8 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     thread = threading.Thread(target=hook.serve_forever, daemon=True)
     thread.start()
     monkeypatch.setattr(alert_log, "_FIRST_MS", 0)  # else the first line comes after two minutes
+    monkeypatch.setattr(recorder, "_LOOK_S", 0.1)
+    monkeypatch.setattr(recorder, "_RENEW_S", 0.05)
     made = Recorder("shop", lambda: "RUNNING", f"http://127.0.0.1:{hook.server_port}/")
     own = OwnApplication("shop", made, lambda: None)  # type: ignore[arg-type,return-value]
     server = ConsoleServer(Site(Applications(None, own=own), None), ConsoleAddress(port=0, token=None))
@@ -96,11 +101,12 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=20) as http:
         found = Watch(made, http, posted)
         monkeypatch.setattr(recorder, "unix_ms", lambda: unix_ms() + found.ahead_ms)
-        facts = {"mode": "micro_batch", "interval_ms": 100, "settings": {}}
+        facts = {"mode": "micro_batch", "interval_ms": 100, "alerts": {"hold.ms": HOUR_MS, "state.growth.percent": 25}}
         made.begin(
             Watched(
                 str(tmp_path), lambda: found.lags, lambda: found.beginnings, facts, dict,
                 lambda: "batch 7 runs for 94 s: task 0_1 is processing", long_steps=lambda: found.long_steps,
+                restarts=lambda: found.restarts,
             )
         )  # fmt: skip
         yield found
@@ -133,6 +139,14 @@ def overtaken(watch: Watch) -> None:
     watch.batch()
 
 
+def grown(watch: Watch) -> None:
+    """Over an hour, rows come every five minutes and none goes."""
+    for count in range(13):
+        watch.batch(rows={"carts": 10_000 + 300 * count})
+        watch.wait(lambda at=count: watch.rows("carts") == 3 * (10_000 + 300 * at), "the rows are not noted")  # type: ignore[misc]
+        watch.ahead_ms += 5 * 60_000
+
+
 CASES: dict[str, tuple[Callable[[Watch], None], Callable[[Watch], None], str]] = {
     "stuck": (stuck, free, "task 0_1 is processing"),
     "stuck task": (
@@ -152,6 +166,13 @@ CASES: dict[str, tuple[Callable[[Watch], None], Callable[[Watch], None], str]] =
         lambda watch: watch.batch(stream_time_ms=unix_ms() + 3 * HOUR_MS),
         lambda watch: setattr(watch, "ahead_ms", watch.ahead_ms + 4 * HOUR_MS),
         "ahead of the clock",
+    ),
+    "state grows": (grown, lambda watch: watch.batch(rows={"carts": 10_000}), "more than an hour ago, and no row was removed"),
+    "restarts": (lambda watch: setattr(watch, "restarts", 2), calm, "begun again 2 times"),
+    "new errors": (
+        lambda watch: watch.batch(counts={"errors": [["KSTREAM-SOURCE-0", "SerializationError", "continue", 2]]}),
+        calm,
+        "in KSTREAM-SOURCE-0 with SerializationError",
     ),
 }  # fmt: skip
 

@@ -154,6 +154,11 @@ class AppMetrics:
             self._spark.show(self.registry)
         return {f"{lag.topic}-{lag.partition}": lag.records for lag in lags}
 
+    @property
+    def restarts(self) -> int:
+        """How often the application has begun again after the loss of a process."""
+        return self._clients.restarts
+
     def lags(self) -> tuple[PartitionLag, ...]:
         """Return the lag of each partition as of the last look."""
         return self._watch.lags()
