@@ -36,11 +36,14 @@ class Application:
         name: The ``application.id``.
         checkpoint: Its checkpoint location.
         log: The console's log.
+        open_log: Opens the log once more, for the stores of an application in continuous mode.
     """
 
-    def __init__(self, name: str, checkpoint: str, log: TopicLog | None) -> None:
+    def __init__(
+        self, name: str, checkpoint: str, log: TopicLog | None, open_log: Callable[[], TopicLog] | None = None
+    ) -> None:
         self.name, self.checkpoint = name, checkpoint
-        self._log = log
+        self._log, self._open_log = log, open_log
         self._read: dict[str, tuple[int | None, dict[str, Any] | None]] = {}
         self._lock = threading.Lock()
         self._looked = float("-inf")
@@ -78,13 +81,13 @@ class Application:
     def _queries(self) -> QueryService:
         from penstock.query.committed.from_plan import state_of_checkpoint
 
-        return QueryService(state_of_checkpoint(self.checkpoint))
+        return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._open_log))
 
     def queries(self) -> QueryService:
         """Return the service that answers queries of its stores.
 
         Raises:
-            StateError: It has no checkpoint, or runs in continuous mode.
+            StateError: It has no checkpoint; or it runs in continuous mode, and there is no log.
         """
         with self._lock:
             return self._queries
@@ -155,7 +158,12 @@ class Applications:
         settings: Settings that say where checkpoints are: ``bootstrap.servers``, ``state.dir``.
         checkpoints: Further checkpoint locations.
         own: The application of this process.
+
+    Attributes:
+        open_log: Opens the log once more, for the stores of applications in continuous mode.
     """
+
+    open_log: Callable[[], TopicLog] | None = None
 
     def __init__(
         self,
@@ -197,7 +205,7 @@ class Applications:
             )
         with self._lock:
             if name not in self._known:
-                self._known[name] = Application(name, self._checkpoint(name), self._log)
+                self._known[name] = Application(name, self._checkpoint(name), self._log, self.open_log)
             return self._known[name]
 
     def _checkpoint(self, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,12 +11,22 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli.option_groups import AppOptions, grouped
-from penstock.cli.options import Bootstrap, CommandConfig, ConfigFile, ConfigPairs, Json, instant_ms
+from penstock.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    ConfigFile,
+    ConfigPairs,
+    Json,
+    instant_ms,
+    open_log_at,
+    read_command_config,
+)
 from penstock.cli.output import console, print_json, print_table, waiting
 from penstock.errors import ConfigError
 from penstock.terminal.words import time_of
 
 if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
     from penstock.query.http.client import QueryClient
     from penstock.query.http.service import QueryService
 
@@ -57,6 +68,12 @@ class StateOptions:
     bootstrap: Bootstrap = ""
     command_config: CommandConfig = None
 
+    def _log(self) -> Callable[[], TopicLog] | None:
+        """Return what opens the log, if it is named: of an application in continuous mode it has the state."""
+        if not self.bootstrap:
+            return None
+        return lambda: open_log_at(self.bootstrap, settings=read_command_config(self.command_config))
+
     def service(self, target: str) -> QueryService:
         """Open the state in this process."""
         from penstock.query.http.service import QueryService
@@ -69,7 +86,7 @@ class StateOptions:
         if not target:
             from penstock.query.committed.from_plan import state_of_checkpoint
 
-            return QueryService(state_of_checkpoint(self.checkpoint))
+            return QueryService(state_of_checkpoint(self.checkpoint, open_log=self._log()))
         from penstock.config import StreamsConfig
         from penstock.spark.queries.committed import lag_of, open_committed
 

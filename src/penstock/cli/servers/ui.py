@@ -114,6 +114,7 @@ def ui(
             open_ones.enter_context(log)
         settings = {"bootstrap.servers": where.bootstrap, **({"state.dir": str(state_dir)} if state_dir else {})}
         applications = Applications(log, settings, checkpoint)
+        applications.open_log = where.open if log is not None else None
         open_ones.callback(applications.close)
         site = Site(applications, log, serving.permissions())
         site.connectors, site.statements = _worker(connect, user, open_ones), _server_of_sql(sql, user, open_ones)

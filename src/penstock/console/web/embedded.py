@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.config.secrets import resolved
@@ -34,9 +35,11 @@ class EmbeddedConsole:
 
     def __init__(self, own: OwnApplication, config: StreamsConfig) -> None:
         url = str(config["bootstrap.servers"])
-        self._log = open_log(url, log_settings(config))
+        opened = partial(open_log, url, log_settings(config))
+        self._log = opened()
         places = {name: config.given[name] for name in ("bootstrap.servers", "state.dir") if name in config.given}
         self._applications = Applications(self._log, places, own=own)
+        self._applications.open_log = opened
         permissions = Permissions(writes=config["penstock.console.allow.writes"])
         self._site = Site(self._applications, self._log, permissions, root=_PREFIX)
         token = config["penstock.console.token"]

@@ -14,7 +14,7 @@ from penstock.errors import (
 from penstock.plan.evolution import require_compatible
 from penstock.plan.plan import PhysicalPlan
 from penstock.plan.stored import StoredPlan
-from penstock.query.committed.from_plan import stores_for_plan
+from penstock.query.committed.specs import stores_for_plan
 from penstock.spark.checkpoint.locations import former_checkpoint
 from penstock.state.checkpoint import PLAN, read_plan
 from penstock.state.documents import write_document

@@ -6,10 +6,12 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.continuous.app import ThreadApp
 from penstock.errors import CheckpointMismatchError, ConfigError
 from penstock.plan.continuous import continuous_refusal
 from penstock.plan.evolution import require_compatible
 from penstock.plan.stored import StoredPlan
+from penstock.query.committed.noted_app import write_noted_app
 from penstock.spark.app_log import log_settings
 from penstock.spark.batch.topology_bytes import pickle_app
 from penstock.spark.checkpoint.stored_plans import write_stored_plan
@@ -18,6 +20,7 @@ from penstock.spark.continuous.log_notes import LogNotes, read_notes, write_note
 from penstock.spark.continuous.positions import commit_start_positions
 from penstock.spark.continuous.topics import create_internal_topics
 from penstock.spark.offsets.reading_settings import read_settings_of
+from penstock.topology.configured.apply import with_settings
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
@@ -168,6 +171,8 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
         acceptable_lag=int(config["acceptable.recovery.lag"]),
         probing_s=int(config["probing.rebalance.interval.ms"]) / 1000,
     )
+    typed = with_settings(app.topology, config)
+    write_noted_app(app.checkpoint, ThreadApp(typed, config, plan, job.changelogs, job.numbers_topic))
     notes = LogNotes(stored, ids, job.thread_names, -1 if before is None else before.batch)
     if notes != before:
         write_stored_plan(app.checkpoint, stored, app.topology, config)
