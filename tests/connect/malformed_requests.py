@@ -82,12 +82,12 @@ def of_bodies():
     yield Wrong("POST", CONNECTORS, {"config": {"connector.class": SOURCE, "topic": "t"}}, 400, "configuration name")
     yield Wrong("POST", CONNECTORS, {"name": "x", "config": {}}, 400, "no connector type")
     yield Wrong("PUT", CONFIG, {"name": "g", "connector.class": SOURCE, "topic": "t"}, 400, "(g) doesn't match")
-    yield Wrong("PUT", CONFIG, {"connector.class": None}, 400, "connector.class=null} contains no connector type")
+    yield Wrong("PUT", CONFIG, {"connector.class": None}, 400, "contains no connector type")
     yield Wrong("PATCH", CONFIG, {"topic": None}, 400, '"topic"')
     yield Wrong("PUT", VALIDATE, {"connector.class": SINK}, 400, "does not match request type")
     for body, status, message in (
         ({"level": 5}, 404, "'5'"), ({"level": "LOUD"}, 404, "'LOUD'"), ({"level": None}, 400, "'level'"),
-        ({}, 400, "'level'"), ({"x": 1}, 500, '"x"'), ([], 400, "'level'"), (b"5", 500, "a level from a number"),
+        ({}, 400, "'level'"), ({"x": 1}, 400, "'level'"), ({"level": " "}, 500, "empty"), ([], 500, "a level from an array"), (b"5", 500, "a level from a number"),
     ):  # fmt: skip
         yield Wrong("PUT", LOGGER, body, status, message)
 
@@ -253,7 +253,7 @@ def of_offsets():
         ({"offsets": [{"partition": 5}]}, 500, "each is an object"), ([], 500, "offsets from an array"),
         ({"offsets": [{"partition": here, "offset": {"position": "x"}}]}, 500, "Long value"),
         ({"offsets": [{"partition": here, "offset": {"position": -1}}]}, 500, "non-negative"),
-        ({"offsets": [{"partition": here, "offset": {"position": 1 << 70}}]}, 500, "Long value"),
+        ({"offsets": [{"partition": here, "offset": {"position": 1 << 70}}]}, 500, "class java.math.BigInteger"),
         ({"offsets": [{"partition": {}, "offset": {"position": 1}}]}, 500, "'filename'"),
         ({"offsets": [{"partition": here, "offset": {"position": 1}, "x": 1}]}, 500, '"x"'),
     ):  # fmt: skip
@@ -262,7 +262,7 @@ def of_offsets():
     for changed, offset, message in (
         ({}, {}, "'kafka_offset'"), ({}, {"kafka_offset": "x"}, "'x'"), ({}, {"kafka_offset": -5}, "-5"),
         ({}, {"kafka_offset": 1.5}, "'1.5'"), ({}, {"kafka_offset": 1 << 80}, "integers"), ({}, {"kafka_offset": None}, "'null'"),
-        ({}, {"kafka_offset": "1_0"}, "'1_0'"), ({}, {"kafka_offset": [1]}, "'[1]'"), ({}, {"kafka_offset": True}, "True"),
+        ({}, {"kafka_offset": "1_0"}, "'1_0'"), ({}, {"kafka_offset": [1]}, "'[1]'"), ({}, {"kafka_offset": True}, "'true'"),
         ({"kafka_partition": "x"}, {"kafka_offset": 1}, "'x'"), ({"kafka_partition": -1}, {"kafka_offset": 1}, "-1"),
         ({"kafka_partition": 99}, {"kafka_offset": 1}, "no partition 99"),
         ({"kafka_partition": 1 << 40}, {"kafka_offset": 1}, "integers"), ({"kafka_topic": None}, {"kafka_offset": 1}, "null"),
@@ -285,10 +285,12 @@ def of_headers():
     yield Wrong("POST", CONNECTORS, b"x" * (17 << 20), 413, "16,777,216 bytes")
     yield Wrong("POST", "/connectors/f/tasks", [{}], 400, "signature")
     signed = {**JSON, "X-Connect-Request-Signature-Algorithm": "HmacSHA256"}
-    for text in ("AAAA", "no base64", "\xe9"):
-        yield Wrong(
-            "POST", "/connectors/f/tasks", [{}], 403, "invalid signature", {**signed, "X-Connect-Authorization": text}
-        )
+    for text, status, message in (
+        ("AAAA", 403, "invalid signature"), ("no base64", 400, "base64"), ("\xe9", 400, "base64"),
+    ):  # fmt: skip
+        yield Wrong("POST", "/connectors/f/tasks", [{}], status, message, {**signed, "X-Connect-Authorization": text})
+    other = {"X-Connect-Request-Signature-Algorithm": "Foo", "X-Connect-Authorization": "AAAA"}
+    yield Wrong("POST", "/connectors/f/tasks", [{}], 400, "Algorithm Foo not available", {**JSON, **other})
     yield Wrong("POST", "/connectors/f/tasks", b"5", 500, "they are an array")
     yield Wrong("PUT", "/connectors/f/fence", None, 400, "signature")
 

@@ -9,6 +9,7 @@ from penstock.connect.config.kinds import (
     Password,
     Width,
     class_name,
+    java_class,
     parse_kind,
     setting_text,
 )
@@ -26,6 +27,7 @@ from penstock.connect.config.validators import (
     Range,
     UniqueList,
     Validator,
+    no_alias_twice,
 )
 
 __all__ = [
@@ -56,6 +58,8 @@ __all__ = [
     "WebUrl",
     "Width",
     "class_name",
+    "java_class",
+    "no_alias_twice",
     "parse_kind",
     "setting_text",
     "validate",

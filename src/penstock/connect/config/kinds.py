@@ -12,9 +12,20 @@ from penstock.java_text.blanks import trim
 from penstock.java_text.errors import JavaTextError
 from penstock.java_text.numbers import double_text, parse_double, parse_integer
 
-__all__ = ["FindClass", "Importance", "Kind", "Password", "Width", "class_name", "parse_kind", "setting_text"]
+__all__ = [
+    "FindClass",
+    "Importance",
+    "Kind",
+    "Password",
+    "Width",
+    "class_name",
+    "java_class",
+    "parse_kind",
+    "setting_text",
+]
 
 FindClass = Callable[[str], Any]
+_JAVA = re.compile(r"(java\.(io|lang|math|net|nio|text|time|util)|org\.apache\.kafka)\.([a-z]\w*\.)*[A-Z][\w$]*")
 COMMA = re.compile(r"\s*,\s*", re.ASCII)
 
 
@@ -168,3 +179,17 @@ def class_name(value: Any) -> str:
     if isinstance(value, str):
         return value
     return str(getattr(value, "java_class", None) or f"{value.__module__}.{value.__qualname__}")
+
+
+def java_class(name: str) -> str:
+    """The name of a class that Java or Kafka itself has, as far as its package tells.
+
+    Raises:
+        LookupError: It is another one: no class of other Java libraries can be loaded here.
+
+    >>> java_class("org.apache.kafka.common.serialization.StringSerializer")
+    'org.apache.kafka.common.serialization.StringSerializer'
+    """
+    if not _JAVA.fullmatch(name):
+        raise LookupError(name)
+    return name

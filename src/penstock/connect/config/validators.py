@@ -24,6 +24,7 @@ __all__ = [
     "Range",
     "UniqueList",
     "Validator",
+    "no_alias_twice",
 ]
 
 
@@ -190,6 +191,16 @@ class UniqueList:
 
     def __str__(self) -> str:
         return str(OneOf(self.texts)) if self.texts else "any non-duplicate values"
+
+
+def no_alias_twice(name: str, value: list[str]) -> None:
+    """Refuse a list of aliases that has one twice.
+
+    Raises:
+        SettingError: It has.
+    """
+    if len(set(value)) != len(value):
+        raise SettingError.invalid(name, value, "Duplicate alias provided.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.connect.api import SourceConnector, SourceTask
-from penstock.connect.config import ConfigValue
+from penstock.connect.config import ConfigValue, java_class, validate
 from penstock.connect.mirror.flows import Cluster, Flow, connector_flow
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError, PenstockError
@@ -61,6 +61,10 @@ class MirrorConnector(SourceConnector):
     only_zero: ClassVar[bool] = True
     _logs: ClusterLogs | None = None
     _threads: tuple[threading.Thread, ...] = ()
+
+    def validate(self, settings: Mapping[str, str | None]) -> dict[str, ConfigValue]:
+        """Validate a config by the definition, in which classes are those of Kafka."""
+        return validate(self.config, settings, java_class)
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Open the clusters, and create what is missing in the target.

@@ -72,10 +72,13 @@ def connector_definition(
     return ConfigDef([*first, *tasks, *converters, *lists, *common.values(), *own])
 
 
-def plain_settings() -> list[Setting]:
+def plain_settings(version: str | None = None) -> list[Setting]:
     """The settings of all connectors without a worker and its plugins: nothing is the default, nothing is offered.
 
     Some of Kafka's connectors have them in their own definitions, which count. Kafka's ``ConnectorConfig.configDef()``.
+
+    Args:
+        version: The connector's version, which is offered; None: of no connector.
     """
     plugin = Plugin("", (PluginKind.SOURCE,), object, ConfigDef())
     definition = connector_definition(plugin, {}, standard_plugins(), WorkerSettings())
@@ -83,7 +86,10 @@ def plain_settings() -> list[Setting]:
     hidden = Recommender(lambda _name, _parsed: [], lambda _name, _parsed: False)
     made = []
     for setting in definition:
-        if setting.name == "connector.plugin.version" or setting.name in CONVERTER_KINDS:
+        if setting.name == "connector.plugin.version":
+            offered = None if version is None else Recommender(lambda _name, _parsed: [version])
+            made.append(replace(setting, default=version, recommender=offered))
+        elif setting.name in CONVERTER_KINDS:
             made.append(replace(setting, default=None, recommender=None))
         elif setting.name.removesuffix(".plugin.version") in CONVERTER_KINDS:
             made.append(replace(setting, default=None, recommender=hidden))
@@ -103,7 +109,8 @@ def _converter(
     chosen: Plugin | None = None
     is_known = True
     try:
-        chosen = plugins.find(str(given.get(name) or worker.converter(name))).require(kind)
+        asked = given.get(name)
+        chosen = plugins.find(worker.converter(name) if asked is None else str(asked)).require(kind)
     except LookupError:
         is_known = False
     except SettingError:

@@ -16,21 +16,18 @@ from penstock.connect.config import (
     Recommender,
     Setting,
     Width,
+    no_alias_twice,
     parse_kind,
 )
 from penstock.connect.data import SettingError
 from penstock.connect.plugins.registry import INTERFACES, Plugin, PluginKind, Plugins
+from penstock.connect.plugins.versions import in_range, version_error
 
-__all__ = ["PREDICATES_SETTING", "TRANSFORMS_SETTING", "enriched"]
-
-
-def _no_duplicates(name: str, value: list[str]) -> None:
-    if len(set(value)) != len(value):
-        raise SettingError.invalid(name, value, "Duplicate alias provided.")
+__all__ = ["PREDICATES_SETTING", "TRANSFORMS_SETTING", "enriched", "plugin_settings_of"]
 
 
 def _aliases(name: str, label: str, doc: str, order: int) -> Setting:
-    rule = AllOf((NonNull(), Check(_no_duplicates, f"unique {label.lower().removesuffix('s')} aliases")))
+    rule = AllOf((NonNull(), Check(no_alias_twice, f"unique {label.lower().removesuffix('s')} aliases")))
     return Setting(
         name=name,
         kind=Kind.LIST,
@@ -98,6 +95,15 @@ def enriched(base: ConfigDef, given: Mapping[str, Any], plugins: Plugins, *, str
     return definition
 
 
+def plugin_settings_of(given: Mapping[str, Any]) -> list[str]:
+    """The names of settings that name a plugin of a list: ``transforms.a.type``, ``predicates.p.type``."""
+    found = []
+    for part in PARTS:
+        aliases = dict.fromkeys(parse_kind(part.list_name, given.get(part.list_name), Kind.LIST) or ())
+        found += [f"{part.list_name}.{alias}.type" for alias in aliases]
+    return found
+
+
 def _add(definition: ConfigDef, part: _Part, alias: str, given: Mapping[str, Any], where: tuple[Plugins, bool]) -> None:
     plugins, strict = where
     prefix = f"{part.list_name}.{alias}."
@@ -133,6 +139,11 @@ def _add(definition: ConfigDef, part: _Part, alias: str, given: Mapping[str, Any
         plugin = None
     definition.define(_version(prefix, group, word, alias, plugin))
     if plugin is None:
+        return
+    wanted = given.get(f"{prefix}plugin.version")
+    if wanted is not None and not in_range(plugin.version, wanted):
+        if strict:
+            raise SettingError(version_error(plugin, wanted))
         return
     settings = [s for s in plugin.config if s.name not in {c.name for c in CONDITIONS}]
     conditions = CONDITIONS if part.kind is PluginKind.TRANSFORMATION else ()

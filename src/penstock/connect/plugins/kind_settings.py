@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.connect.config import (
+    AllOf,
     AnyCase,
     Check,
     Importance,
     JavaRegex,
     Kind,
     NonEmptyText,
+    NonNull,
     Range,
     Setting,
     UniqueList,
     Width,
+    no_alias_twice,
 )
 
 __all__ = ["SINK", "SOURCE"]
@@ -35,7 +38,7 @@ SOURCE: tuple[Setting, ...] = (
         name="topic.creation.groups",
         kind=Kind.LIST,
         default=(),
-        rule=UniqueList(allow_empty=True),
+        rule=AllOf((NonNull(), Check(no_alias_twice, "unique topic creation groups"))),
         importance=Importance.LOW,
         doc=("Groups of configurations for topics created by source connectors"),
         group="Topic Creation",

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.connect.api import Connector, SinkConnector
-from penstock.connect.config import ConfigDef
+from penstock.connect.config import ConfigDef, java_class
 from penstock.connect.converters import CONVERTERS, SimpleHeaderConverter
 from penstock.connect.data import SettingError
 from penstock.connect.predicates import PREDICATES
@@ -58,6 +58,7 @@ class Plugin:
         make: Makes an instance.
         config: The definition of its settings.
         version: Its version.
+        stands_for: The classes that an abstract one stands for; None: it is not abstract.
     """
 
     java_class: str
@@ -65,6 +66,7 @@ class Plugin:
     make: Callable[[], Any]
     config: ConfigDef
     version: str = KAFKA_VERSION
+    stands_for: tuple[str, ...] | None = None
 
     @property
     def simple_name(self) -> str:
@@ -85,8 +87,9 @@ class Plugin:
         Raises:
             SettingError: It is of another, or an interface.
         """
-        if not self.kinds:
-            raise SettingError("This class is abstract and cannot be created.")
+        if self.stands_for is not None:
+            meant = f" Did you mean {', '.join(self.stands_for)}?" if self.stands_for else ""
+            raise SettingError(f"This class is abstract and cannot be created.{meant}")
         if kind not in self.kinds:
             raise SettingError(f"Class class {self.java_class} does not implement the {INTERFACES[kind]} interface")
         return self
@@ -106,10 +109,9 @@ class Plugins:
         ['HasHeaderKey', 'RecordIsTombstone', 'TopicNameMatches']
     """
 
-    def __init__(self, plugins: Iterable[Plugin] = (), abstract: dict[str, tuple[str, str]] | None = None) -> None:
+    def __init__(self, plugins: Iterable[Plugin] = ()) -> None:
         self._plugins: dict[str, Plugin] = {}
         self._aliases: dict[str, str | None] = {}
-        self._abstract = dict(abstract or {})
         self.references: Callable[[str], Plugin | None] = lambda _name: None
         for plugin in plugins:
             self.add(plugin)
@@ -126,19 +128,13 @@ class Plugins:
             self._aliases[alias] = None if alias in self._aliases else plugin.java_class  # None: of two
 
     def find(self, name: str) -> Plugin:
-        """The plugin of a name or alias.
+        """The plugin of a name or alias; a class of Java's own is one that can be used as nothing.
 
         Raises:
             LookupError: There is none, or the alias stands for two.
-            SettingError: It is one of Kafka's classes that stand for two, of keys and of values.
         """
-        if name in self._abstract:
-            both = ", ".join(self._abstract[name])
-            raise SettingError(f"This class is abstract and cannot be created. Did you mean {both}?")
         found = self._plugins.get(name) or self._plugins.get(self._aliases.get(name) or "") or self.references(name)
-        if found is None:
-            raise LookupError(name)
-        return found
+        return Plugin(java_class(name), (), object, ConfigDef()) if found is None else found
 
     def of_kind(self, *kinds: PluginKind) -> list[Plugin]:
         """All plugins of these types, by name."""
@@ -184,5 +180,6 @@ def standard_plugins() -> Plugins:
     )
     transforms = (Plugin(t.java_class, (PluginKind.TRANSFORMATION,), t, t.config) for t in TRANSFORMS)
     predicates = (Plugin(p.java_class, (PluginKind.PREDICATE,), p, p.config) for p in PREDICATES)
-    interfaces = (Plugin(name, (), object, ConfigDef()) for name in ABSTRACT_INTERFACES)
-    return Plugins((*converters, *transforms, *predicates, *interfaces), ABSTRACT)
+    stand_ins = {**ABSTRACT, **dict.fromkeys(ABSTRACT_INTERFACES, ())}
+    abstract = (Plugin(name, (), object, ConfigDef(), stands_for=both) for name, both in stand_ins.items())
+    return Plugins((*converters, *transforms, *predicates, *abstract))

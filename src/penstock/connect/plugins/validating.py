@@ -9,11 +9,17 @@ from penstock.config.prefixes import behind_prefix
 from penstock.connect.api import Boundaries, Connector, ExactlyOnce, SourceConnector
 from penstock.connect.config import ConfigDef, ConfigValue, validate
 from penstock.connect.data import SettingError
-from penstock.connect.plugins.connector_definition import CONVERTER_KINDS, WorkerSettings, connector_definition
-from penstock.connect.plugins.enriching import enriched
+from penstock.connect.plugins.connector_definition import (
+    CONVERTER_KINDS,
+    WorkerSettings,
+    connector_definition,
+    plain_settings,
+)
+from penstock.connect.plugins.enriching import enriched, plugin_settings_of
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
 from penstock.connect.plugins.versions import in_range, version_error
 from penstock.java_text.errors import JavaTextError
+from penstock.java_text.hashing import hash_order
 from penstock.java_text.regex import compile_java
 
 __all__ = ["plugin_settings", "validate_connector"]
@@ -66,6 +72,9 @@ def validate_connector(
     where = worker or WorkerSettings()
     given = {name: value if value is None else str(value) for name, value in config.items()}
     plugin = plugins.connector(given.get("connector.class") or "")
+    wanted = given.get("connector.plugin.version")
+    if wanted is not None and not in_range(plugin.version, wanted):
+        return _of_no_version(plugin, given, wanted)
     base = connector_definition(plugin, given, plugins, where)
     common = enriched(base, given, plugins, strict=False)
     values = validate(common, given, plugins.find)
@@ -74,7 +83,8 @@ def validate_connector(
     else:
         _check_sink(given, values)
     _report_nulls(given, values)
-    _check_converter_versions(given, values, plugins)
+    for name in (*CONVERTER_KINDS, *plugin_settings_of(given)):
+        _check_version(name, given, values, plugins)
     own = _own_values(plugin, given, plugins)
     values |= {name: value for name, value in own.items() if name not in plugin.config.settings}
     for name in plugin.config.settings.keys() & common.settings.keys():
@@ -90,6 +100,16 @@ def validate_connector(
         groups += [group for group in inner if group not in groups]
     count = sum(len(entry["value"]["errors"]) for entry in entries)
     return {"name": given["connector.class"], "error_count": count, "groups": groups, "configs": entries}
+
+
+def _of_no_version(plugin: Plugin, given: Mapping[str, Any], wanted: str) -> dict[str, Any]:
+    """The body for a version that the connector does not have: only what all connectors share is known."""
+    definition = ConfigDef(plain_settings(plugin.version))
+    values = validate(definition, given)
+    _both(values["connector.class"], values["connector.plugin.version"], version_error(plugin, wanted))
+    entries = _entries(definition, values)
+    count = sum(len(entry["value"]["errors"]) for entry in entries)
+    return {"name": given["connector.class"], "error_count": count, "groups": definition.groups, "configs": entries}
 
 
 def _own_values(plugin: Plugin, given: Mapping[str, Any], plugins: Plugins) -> dict[str, ConfigValue]:
@@ -144,15 +164,15 @@ def _support_errors(support: ExactlyOnce | None) -> list[str]:
     return [_NO_API]
 
 
-def _check_converter_versions(given: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins) -> None:
-    """Report a converter that is not there in the version that is asked for."""
-    for name in CONVERTER_KINDS:
-        wanted, chosen = given.get(f"{name}.plugin.version"), given.get(name)
-        if wanted is None or chosen is None or values[name].errors:
-            continue
-        plugin = plugins.find(str(chosen))
-        if not in_range(plugin.version, wanted):
-            _both(values[name], values[f"{name}.plugin.version"], version_error(plugin, wanted))
+def _check_version(name: str, given: Mapping[str, Any], values: dict[str, ConfigValue], plugins: Plugins) -> None:
+    """Report a plugin that is not there in the version that is asked for."""
+    version = f"{name.removesuffix('.type')}.plugin.version"
+    wanted, chosen = given.get(version), given.get(name)
+    if wanted is None or chosen is None or values[name].errors:
+        return
+    plugin = plugins.find(str(chosen))
+    if not in_range(plugin.version, wanted):
+        _both(values[name], values[version], version_error(plugin, wanted))
 
 
 def _check_sink(given: Mapping[str, Any], values: dict[str, ConfigValue]) -> None:
@@ -209,12 +229,4 @@ def _converter_entries(
     for entry in entries:
         for part in ("definition", "value"):
             entry[part]["name"] = prefix + entry[part]["name"]
-    return entries, sorted(plugin.config.groups, key=_java_order)
-
-
-def _java_order(text: str) -> int:
-    """The place of a text in a small ``HashSet`` of Java's, in which the groups of converters come."""
-    code = 0
-    for character in text:
-        code = (code * 31 + ord(character)) & 0xFFFFFFFF
-    return (code ^ (code >> 16)) & 15
+    return entries, hash_order(plugin.config.groups)

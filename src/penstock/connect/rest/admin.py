@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.connect.plugins import KAFKA_VERSION
-from penstock.connect.rest.messages import Answer, Call, fields_of, json_of
+from penstock.connect.rest.messages import Answer, Call, config_of, json_of
 from penstock.connect.worker.loggers import known_level
 from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.worker import Worker
@@ -44,18 +44,21 @@ class AdminEndpoints:
 
     def set_logger(self, call: Call) -> Answer:
         """Set the level of a logger, of this worker or of all."""
-        level = fields_of(json_of(call.body) or {}, ("level",), "a level").get("level")
+        level = config_of(json_of(call.body), "a level").get("level")
         if level is None:
             raise RequestError(400, "Desired 'level' parameter was not specified in request.")
-        if not known_level(str(level)):
+        level = level.strip()
+        if not level:
+            raise RequestError(500, "The level is empty")
+        if not known_level(level):
             raise RequestError(404, f"invalid log level '{level}'.")
         name = call.names["logger"]
         if call.query.get("scope", "worker").strip().lower() != "cluster":
-            return Answer(body=self._worker.loggers.set(name, str(level)))
+            return Answer(body=self._worker.loggers.set(name, level))
         if self._worker.config.distributed:
-            self._worker.herder.stores.configs.put_logger(name, str(level).upper())
+            self._worker.herder.stores.configs.put_logger(name, level.upper())
         else:
-            self._worker.loggers.set(name, str(level))
+            self._worker.loggers.set(name, level)
         return Answer.empty(204)
 
     def progress(self, call: Call) -> Answer:  # noqa: ARG002

@@ -154,8 +154,8 @@ def _refusal(route: Route, request: Request, body: bytes) -> Response | None:
 
 
 def _accepts_json(headers: Mapping[str, str]) -> bool:
-    kinds = [part.partition(";")[0].strip().lower() for part in headers.get("accept", "*/*").split(",")]
-    return any(kind in ("*/*", "application/*", JSON) for kind in kinds)
+    kinds = [part.partition(";")[0].strip().lower() for part in (headers.get("accept") or "*/*").split(",")]
+    return any(kind in ("*", "*/*", "application/*", JSON) for kind in kinds)
 
 
 def _error(status: int, message: str) -> Answer:

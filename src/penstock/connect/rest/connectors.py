@@ -17,6 +17,12 @@ from penstock.connect.worker.worker import Worker
 __all__ = ["SIGNATURE", "SIGNATURE_ALGORITHM", "ConnectorEndpoints", "location_of", "signature"]
 
 SIGNATURE, SIGNATURE_ALGORITHM = "x-connect-authorization", "x-connect-request-signature-algorithm"
+_HMAC, _ALGORITHM = re.compile("Hmac(MD5|SHA(1|224|256|384|512))", re.IGNORECASE), "HmacSHA256"
+_OTHER_ALGORITHM = (
+    "This worker does not support the '{}' key signing algorithm used by other workers. This worker is currently "
+    "configured to use: [{}]. Check that all workers' configuration files permit the same set of signature algorithms, "
+    "and correct any misconfigured worker and restart it."
+)
 _KEPT = "/;:@&=+$,-_.!~*'()%"
 _BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _STATES = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
@@ -47,9 +53,9 @@ class ConnectorEndpoints:
     def listing(self, call: Call) -> Answer:
         """All connectors: their names, or what ``expand`` asks for."""
         names = self._operations.connectors()
-        wanted = [part for part in ("status", "info") if part in call.query.get("expand", "").split("\0")]
-        if not wanted:
+        if "expand" not in call.query:
             return Answer(body=names)
+        wanted = [part for part in ("status", "info") if part in call.query["expand"].split("\0")]
         looks = {"status": self._operations.status, "info": self._operations.info}
         found: dict[str, Any] = {}
         for name in names:
@@ -93,7 +99,10 @@ class ConnectorEndpoints:
 
     def patch_config(self, call: Call) -> Answer:
         """Change some settings of a connector."""
-        return Answer(body=self._operations.patch_config(call.names["connector"], config_of(json_of(call.body))))
+        name, document = call.names["connector"], json_of(call.body)
+        if document is None:
+            self._operations.config(name)  # that it is not there goes first
+        return Answer(body=self._operations.patch_config(name, config_of(document)))
 
     def delete(self, call: Call) -> Answer:
         """Delete a connector."""
@@ -200,19 +209,27 @@ class ConnectorEndpoints:
         given, algorithm = call.headers.get(SIGNATURE), call.headers.get(SIGNATURE_ALGORITHM)
         if given is None or algorithm is None:
             raise RequestError(400, "Internal request missing required signature")
-        key = self._worker.herder.stores.configs.state.session_key
+        if not _HMAC.fullmatch(algorithm):
+            raise RequestError(400, f"Algorithm {algorithm} not available")
         try:
             sent = base64.b64decode(given, validate=True)
-        except ValueError:  # no base64, or no ASCII
-            sent = b""
+        except ValueError as error:  # no base64, or no ASCII
+            raise RequestError(400, f"{SIGNATURE} is no base64: {error}") from error
+        if algorithm != _ALGORITHM:
+            raise RequestError(400, _OTHER_ALGORITHM.format(algorithm, _ALGORITHM))
+        key = self._worker.herder.stores.configs.state.session_key
         wanted = b"" if key is None else hmac.new(key, call.body, hashlib.sha256).digest()
-        if algorithm != "HmacSHA256" or not wanted or not hmac.compare_digest(sent, wanted):
+        if not wanted or not hmac.compare_digest(sent, wanted):
             raise RequestError(403, "Internal request contained invalid signature.")
 
 
 def _check_name(name: str, config: dict[str, str | None]) -> None:
-    own = config.get("name")
-    if "name" in config and own != name:
+    """Refuse a config of another name; a name that is null is that of the URL."""
+    if config.get("name") is None:
+        config.pop("name", None)
+        return
+    own = config["name"]
+    if own != name:
         raise RequestError(
             400, f"Connector name configuration ({own}) doesn't match connector name in the URL ({name})"
         )

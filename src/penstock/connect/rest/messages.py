@@ -7,10 +7,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from penstock.connect.worker.refusals import RequestError
-from penstock.java_text.numbers import double_text
 from penstock.json_depth import depth_of
 
 __all__ = ["JSON", "Answer", "Call", "config_of", "fields_of", "json_of", "text_of"]
@@ -118,8 +117,23 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+class Fraction(float):
+    """A number with a fraction or an exponent that knows how it was written.
+
+    >>> Fraction("1.50").text, Fraction("1.50") == 1.5
+    ('1.50', True)
+    """
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
 def _fraction(text: str) -> float:
-    number = float(text)
+    number = Fraction(text)
     if math.isinf(number):
         raise ValueError(f"the number {text[:40]} is too large")
     return number
@@ -166,8 +180,8 @@ def text_of(name: str, value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, float):
-        return double_text(value)
+    if isinstance(value, Fraction):
+        return value.text
     raise RequestError(500, f"Cannot deserialize a text of {name} from {_shown(value)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from penstock.connect.data import SettingError, java_name
@@ -16,9 +17,20 @@ __all__ = ["PluginEndpoints"]
 
 _CONNECTORS = (PluginKind.SINK, PluginKind.SOURCE)
 _KINDS = tuple(PluginKind)
+_LISTED = (
+    *_CONNECTORS,
+    PluginKind.TRANSFORMATION,
+    PluginKind.PREDICATE,
+    PluginKind.CONVERTER,
+    PluginKind.HEADER_CONVERTER,
+)
 _BAD_REQUEST = "org.apache.kafka.connect.runtime.rest.errors.BadRequestException"
-_OTHER = ("org.apache.kafka.common.config.provider.",)
-_JAVA_OWN = ("java.lang.",)
+# Plugins of Kafka's whose settings it does not show: config providers and override policies, by class or short name.
+_OTHER = re.compile(
+    r"(org\.apache\.kafka\.(common\.config\.provider|connect\.connector\.policy)\.)?"
+    r"((Directory|EnvVar|File)(ConfigProvider)?"
+    r"|(All|Allowlist|None|Principal)(ConnectorClientConfigOverridePolicy)?)"
+)
 
 
 class PluginEndpoints:
@@ -30,9 +42,12 @@ class PluginEndpoints:
 
     def listing(self, call: Call) -> Answer:
         """The connectors, or all plugins with ``connectorsOnly=false``."""
-        only = call.query.get("connectorsOnly", "true").strip().lower() != "false"
-        kinds = _CONNECTORS if only else (*_CONNECTORS, *(kind for kind in _KINDS if kind not in _CONNECTORS))
-        found = [self._described(plugin, kind) for kind in kinds for plugin in self._plugins.of_kind(kind)]
+        only = (call.query.get("connectorsOnly") or "true").strip().lower() == "true"
+        found = [
+            self._described(plugin, kind)
+            for kind in (_CONNECTORS if only else _LISTED)
+            for plugin in self._plugins.of_kind(kind)
+        ]
         return Answer(body=found)
 
     def settings(self, call: Call) -> Answer:
@@ -65,11 +80,9 @@ class PluginEndpoints:
         return {"class": plugin.java_class, "type": kind.value, "version": plugin.version}
 
     def _find(self, name: str) -> Plugin:
-        if name.startswith(_OTHER):
+        if _OTHER.fullmatch(name):
             kinds = ", ".join(kind.value for kind in _KINDS)
             raise RequestError(400, f"Invalid plugin class {name}. Valid types are {kinds}.")
-        if name.startswith(_JAVA_OWN):
-            raise RequestError(500, "Instantiation error")
         try:
             return self._plugins.find(name).require_any()
         except LookupError as error:

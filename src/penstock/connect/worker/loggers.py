@@ -52,6 +52,7 @@ class Loggers:
         Raises:
             RequestError: There is none of this name (404).
         """
+        name = _own_name(name)
         with self._lock:
             if name not in self._levels and name not in _known_names():
                 raise RequestError(404, f"Logger {name} not found.")
@@ -63,7 +64,7 @@ class Loggers:
         Raises:
             RequestError: There is no such level (404).
         """
-        wanted = level.upper()
+        namespace, wanted = _own_name(namespace), level.upper()
         if wanted not in _LEVELS:
             raise RequestError(404, f"invalid log level '{level}'.")
         with self._lock:
@@ -95,6 +96,11 @@ class Loggers:
 def known_level(level: str) -> bool:
     """Whether there is such a level."""
     return level.upper() in _LEVELS
+
+
+def _own_name(name: str) -> str:
+    """The name of a logger; that of the root is written in any case."""
+    return _ROOT if name.lower() == _ROOT else name
 
 
 def _known_names() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,9 @@ class OffsetOperations:
         if self._is_sink(config):
             checked = self._alter_sink(name, config, sink_offsets(pairs), delete_group=False)
         else:
+            for partition, offset in pairs:
+                _check_values(partition)
+                _check_values(offset)
             unique = {_key(partition): (partition, offset) for partition, offset in pairs}
             checked = self._alter_source(name, config, list(unique.values()))
         return _done(checked, "altered")
@@ -165,6 +169,21 @@ class OffsetOperations:
             time.sleep(0.05)
 
 
+def _check_values(part: Mapping[str, Any] | None) -> None:
+    """Refuse what cannot be stored in a source partition or offset.
+
+    Raises:
+        RequestError: A value is no text, number or boolean (500).
+    """
+    for name, value in (part or {}).items():
+        kind = "MAP" if isinstance(value, dict) else "ARRAY" if isinstance(value, list) else None
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            kind = "class java.math.BigInteger"
+        if kind is not None:
+            text = f"Offsets may only contain primitive types as values, but field {name} contains {kind}"
+            raise RequestError(500, text)
+
+
 def _key(partition: Mapping[str, Any] | None) -> str:
     return "" if partition is None else repr(sorted(partition.items()))
 
@@ -200,7 +219,7 @@ def sink_offsets(pairs: Sequence[Pair]) -> dict[TopicPartition, int | None]:
 
 
 def _whole(value: object, name: str, word: str, bits: int) -> int:
-    shown = "null" if value is None else str(value)
+    shown = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
     number = int(shown) if _NUMBER.fullmatch(shown) else None
     if number is None or not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise RequestError(

@@ -192,8 +192,10 @@ class Operations:
             restarting = self._restarting(status, request)
             after = {n: self._restarting(each, request) if request.include_tasks else each for n, each in tasks.items()}
             if restarting is not status:
-                self._statuses.put_connector(name, restarting)
-            self._statuses.put_tasks(((name, n), each) for n, each in after.items() if each is not tasks[n])
+                self._statuses.put_connector(name, replace(restarting, trace=None))
+            self._statuses.put_tasks(
+                ((name, n), replace(each, trace=None)) for n, each in after.items() if each is not tasks[n]
+            )
             self._configs.put_restart(request)
             self.herder.wake()
             return self._described(name, restarting, after)
@@ -210,8 +212,10 @@ class Operations:
                         500, f"Failed to start task {shown} since it is not a recognizable type (source or sink)"
                     )
                 raise RequestError(404, f"Unknown connector: {name}")
-            if task not in state.task_ids(name):
-                raise RequestError(404, f"Task {shown} not found" if self.standalone else f"Unknown task: {shown}")
+            if self.standalone and task not in state.task_ids(name):
+                raise RequestError(404, f"Task {shown} not found")
+            if task not in state.tasks:  # one that a connector has had is known, and nobody has it
+                raise RequestError(404, f"Unknown task: {shown}")
             if task not in self.herder.view.tasks:
                 raise ElsewhereError(self.herder.membership.owner(task) or "")
             self.herder.restart_task(task)
@@ -303,4 +307,4 @@ class Operations:
     def _restarting(self, status: Status, request: RestartRequest) -> Status:
         if request.only_failed and status.state != "FAILED":
             return status
-        return replace(status, state="RESTARTING", trace=None)
+        return replace(status, state="RESTARTING")  # the answer shows why it has failed

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from penstock.connect.config import ConfigValue, Importance, Kind, Setting, parse_kind
+from penstock.connect.config import ConfigValue, Importance, Kind, Setting, java_class, parse_kind
 from penstock.connect.config.definition import NO_DEFAULT
 from penstock.connect.plugins import PluginKind
 from penstock.connect.worker.herder import Herder
@@ -38,11 +38,11 @@ def override_errors(herder: Herder, config: Mapping[str, str | None]) -> list[di
     for client in _clients(PluginKind.SINK in plugin.kinds, config):
         prefix = f"{client}.override."
         for name, value in config.items():
-            if not name.startswith(prefix):
+            if not name.startswith(prefix) or name == prefix:
                 continue
             bare = name.removeprefix(prefix)
             setting = client_setting(client, bare)
-            shown = value if setting is None else parse_kind(bare, value, setting.kind)
+            shown = value if setting is None else parse_kind(bare, value, setting.kind, java_class)
             errors = [] if allows(bare) else [_refused(policy, bare)]
             described = ConfigValue(name, shown, errors=errors).described(None if setting is None else setting.kind)
             definition = None if setting is None else {**setting.described(), "name": name}
