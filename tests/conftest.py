@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -11,15 +12,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from swallowed_errors import SwallowedErrors
+
 settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("any machine")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ["PENSTOCK_JAVA_ARCHIVE"] = "off"  # none is made in the background: tools/setup_venv has made it
 HERE = Path(__file__).parent
 collect_ignore_glob = ["*/run.py"]  # programs of one name, which --doctest-modules would import as one module
-# Folders in which every test starts Spark, and by which of two processes they are run: the tests of one share Spark's
-# session and the broker, and one Spark has seldom work for two processors.
-ON_SPARK = {"integration": "integration", "soak": "integration", "faults": "faults"}
+# Folders in which every test starts Spark, and what of them one process runs: tests that share Spark's session and the
+# broker, as one Spark has seldom work for two processors.
+ON_SPARK = {"integration": "integration", "soak": "soak", "faults": "faults"}
+# Folders and files whose tests share what takes seconds to start: a browser, brokers, workers, an installed wheel.
+TOGETHER = frozenset({"browser"})
+BY_FILE = frozenset({"connect", "packaging"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,16 +42,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``-n 2``: first each process gets a group of tests on Spark, then whoever is free takes the next other one."""
+    """With ``-n 2``: the largest groups of tests that share something are first, then each takes the next other test."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            top, _, rest = nodeid.partition("/")
+            top, _, rest = nodeid.partition("::")[0].partition("/")
             folder = rest.partition("/")[0]
-            return ON_SPARK[folder] if top == HERE.name and folder in ON_SPARK else nodeid
+            if top != HERE.name:
+                return nodeid
+            if folder in BY_FILE:
+                return rest
+            return folder if folder in TOGETHER else ON_SPARK.get(folder, nodeid)
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def _swallowed_errors() -> Iterator[SwallowedErrors]:
+    handler = SwallowedErrors()
+    logging.getLogger("penstock").addHandler(handler)
+    yield handler
+    logging.getLogger("penstock").removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
+def _errors_are_not_swallowed(request: pytest.FixtureRequest, _swallowed_errors: SwallowedErrors) -> Iterator[None]:
+    """A test fails when Penstock logs an exception and goes on, unless ``logs_error`` declares it."""
+    yield
+    declared = [pattern for mark in request.node.iter_markers("logs_error") for pattern in mark.args]
+    if found := _swallowed_errors.take(declared):
+        pytest.fail("Penstock logged exceptions that the test does not declare:\n" + "\n".join(found), pytrace=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

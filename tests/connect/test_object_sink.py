@@ -209,8 +209,8 @@ def test_wrong_settings_and_values_say_what_to_do(tmp_path):
 
 @pytest.fixture(scope="module")
 def bucket():
-    boto3 = pytest.importorskip("boto3", reason="moto[server] is not installed")
-    moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    boto3 = pytest.importorskip("boto3", reason="moto[s3] and flask are not installed")
+    moto = pytest.importorskip("moto.server", reason="moto[s3] and flask are not installed")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -20,8 +20,8 @@ from penstock.state.segments.object_check import check_object_store
 
 from .conftest import Bench, long
 
-boto3 = pytest.importorskip("boto3", reason="moto[server] is not installed")
-moto = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+boto3 = pytest.importorskip("boto3", reason="moto[s3] and flask are not installed")
+moto = pytest.importorskip("moto.server", reason="moto[s3] and flask are not installed")
 APP = Path(__file__).with_name("counting_app.py")
 BUCKET = "penstock-tests"
 

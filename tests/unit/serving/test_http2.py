@@ -143,6 +143,7 @@ def test_a_client_that_takes_its_request_back_ends_the_response(raw: Raw, echo: 
     assert echo.left.wait(5)
 
 
+@pytest.mark.logs_error("GET /error could not be answered")
 def test_half_a_response_is_an_error_of_the_client(http: httpx.Client) -> None:
     with pytest.raises(httpx.RemoteProtocolError):
         http.get("/error")

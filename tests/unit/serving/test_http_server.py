@@ -180,6 +180,7 @@ def test_requests_of_other_sites(http, headers, status):
     assert http.post("/", content=b"{}", headers=headers).status_code == status
 
 
+@pytest.mark.logs_error("GET /fail could not be answered")
 def test_a_mistake_of_the_application_is_answered_and_noted(http, caplog):
     answer = http.get("/fail")
     assert answer.status_code == 500

@@ -84,6 +84,7 @@ def test_the_rest_that_a_loop_restores_is_a_restore_of_its_own() -> None:
     assert calls.made[3:] == [("start", PLACE, "counts", 100, 120), ("batch", 120, 20), ("end", 20)]
 
 
+@pytest.mark.logs_error("the restore listener raised")
 def test_what_a_listener_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(StateRestoreListener):
         def on_restore_end(self, place: TopicPartition, store: str, total: int) -> None:
