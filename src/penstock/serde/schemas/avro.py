@@ -18,6 +18,7 @@ from penstock.errors import ConfigError, SerializationError
 from penstock.given import check_given
 from penstock.serde.buffers import from_ends
 from penstock.serde.schemas.avro_columns import Unsupported, compiled
+from penstock.serde.schemas.avro_bytes import is_plain, plain_bytes, plain_value
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
 from penstock.serde.schemas.avro_types import Parsed, column_schema, column_type, parse
 from penstock.serde.schemas.base import SchemaSerde
@@ -99,9 +100,7 @@ class AvroSerde(SchemaSerde):
     def write(self, value: Any, registered: Registered | None) -> bytes:
         plan = self._plan(registered)
         if plan.is_bytes:
-            if not isinstance(value, bytes):
-                self.refuse(value, "bytes")
-            return value
+            return self._plain(value, plan.writer.schema)
         out = BytesIO()
         try:
             plan.write(out, plan.writer.schema, value)
@@ -127,7 +126,15 @@ class AvroSerde(SchemaSerde):
 
     def read(self, data: bytes, start: int, registered: Registered | None) -> Any:
         plan = self._plan(registered)
-        return data[start:] if plan.is_bytes else self._read_row(data, start, plan)
+        if not plan.is_bytes:
+            return self._read_row(data, start, plan)
+        return plain_value(data[start:], plan.writer.schema)
+
+    def _plain(self, value: Any, schema: Any) -> bytes:
+        try:
+            return plain_bytes(value, schema)
+        except _ERRORS as error:
+            self.refuse(value, f"bytes or decimals of its schema ({error})", error)
 
     def _read_row(self, data: bytes, start: int, plan: _Plan) -> Any:
         stream = BytesIO(data)
@@ -182,7 +189,7 @@ class AvroSerde(SchemaSerde):
             )
         writer = parsed(text)
         reader = None if registered is None or self._text in (None, text) else parsed(self._text)
-        is_bytes = registered is not None and _is_bytes(writer.schema)
+        is_bytes = registered is not None and is_plain(writer.schema)
         kind = column_type(reader or writer)
         return _Plan(
             writer, reader, is_bytes, is_bounded(writer), kind, schemaless_reader, schemaless_writer, registered
@@ -209,11 +216,6 @@ class _Plan:
 
 def _shown(registered: Registered | None) -> str:
     return "" if registered is None else str(registered.guid or registered.schema_id)
-
-
-def _is_bytes(schema: Any) -> bool:
-    """Return whether Kafka's serializers write a value as it is, without Avro's length: plain bytes."""
-    return schema == "bytes" or (isinstance(schema, dict) and schema.get("type") == "bytes")
 
 
 def _schema_text(schema: str | Mapping[str, Any] | list[Any] | Path) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-from penstock.errors import SqlError
 from penstock.sql.formats.interface import Columns
 from penstock.sql.types import (
     BIGINT,
@@ -25,10 +23,9 @@ from penstock.sql.types import (
     StructType,
 )
 
-__all__ = ["DEFAULT_NAME", "avro_columns", "avro_schema", "check_avro_name", "parsed_avro"]
+__all__ = ["DEFAULT_NAME", "avro_columns", "avro_schema", "parsed_avro"]
 
 DEFAULT_NAME = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLAIN: dict[SqlType, Any] = {
     BOOLEAN: "boolean",
     INTEGER: "int",
@@ -59,18 +56,6 @@ LOGICAL: dict[tuple[str, str], SqlType] = {
     ("int", "time-millis"): TIME,
     ("long", "timestamp-millis"): TIMESTAMP,
 }
-
-
-def check_avro_name(name: str) -> None:
-    """Refuse a name that Avro does not allow.
-
-    Raises:
-        SqlError: It begins with a digit, or has other characters than letters, digits and underscores.
-    """
-    if NAME.fullmatch(name):
-        return
-    kind = "initial character" if not NAME.match(name) else "character in"
-    raise SqlError(f"The Avro schema takes no field of this name, for its {kind}: {name}", hint="Rename it with AS.")
 
 
 def avro_schema(columns: Columns, full_name: str | None, *, unwrapped: bool) -> str:
@@ -166,7 +151,7 @@ def avro_kind(schema: Any, named: dict[str, Any]) -> SqlType | None:
         return StructType.of([(field, kind) for field, kind in found if kind is not None])
     if name == "array":
         entry, _ = resolved(given["items"], named)
-        if isinstance(entry, dict) and entry.get("connect.internal.type") == "MapEntry":
+        if isinstance(entry, dict) and entry["type"] == "record" and entry.get("connect.internal.type") == "MapEntry":
             return _map(avro_kind(entry["fields"][1]["type"], named))
         kind = avro_kind(given["items"], named)
         return None if kind is None else ArrayType(kind)

@@ -53,7 +53,7 @@ def _reader(kind: SqlType) -> Read:
             return lambda value: exact(to_decimal(value), kind)
         case ArrayType(element):
             item = foreign_reader(element)
-            return lambda value: [item(each) for each in _of(_unboxed(value), list, kind)]
+            return lambda value: [item(each) for each in _of(value, list, kind)]
         case MapType(key, inner):
             left, right = foreign_reader(key), foreign_reader(inner)
             return lambda value: {left(k): right(v) for k, v in _entries(value, kind)}
@@ -67,11 +67,6 @@ def _reader(kind: SqlType) -> Read:
     if kind not in PLAIN:
         raise SqlTypeError(f"{kind} has no form in schemas")
     return PLAIN[kind]
-
-
-def _unboxed(value: Any) -> Any:
-    """A list within lists, which Protobuf has in a message of one field."""
-    return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else value
 
 
 def _entries(value: Any, kind: SqlType) -> list[tuple[Any, Any]]:

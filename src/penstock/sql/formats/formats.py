@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from penstock.errors import SqlError
-from penstock.sql.formats.avro_schema import check_avro_name
 from penstock.sql.formats.delimited_rows import DelimitedRows
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde
 from penstock.sql.formats.json_rows import JsonRows
@@ -43,6 +43,9 @@ FORMATS = {
         ),
     )
 }
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAMED = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "PROTOBUF_NOSR": "Protobuf"}
+RENAME = "Rename it with AS."
 NESTED = (ArrayType, MapType, StructType)
 STRING_KEYS = {
     "JSON": "JSON needs STRING as the key type of a MAP",
@@ -82,8 +85,7 @@ def check_columns(name: str, columns: Columns, part: str = "value") -> None:
         return
     for column, kind in columns:
         _check_type(info.name, kind)
-        if info.name == "AVRO":
-            check_avro_name(column)
+        _check_name(info.name, column)
     if info.name == "KAFKA" and len(columns) > 1:
         raise SqlError(f"The format 'KAFKA' holds a single field, and these are declared: [{shown}]")
 
@@ -102,6 +104,15 @@ def _check_type(name: str, kind: SqlType) -> None:
         case StructType(fields):
             for field in fields:
                 _check_type(name, field.type)
+                _check_name(name, field.name)
+
+
+def _check_name(form: str, name: str) -> None:
+    """Refuse the name of a field that the schemas of a format do not allow."""
+    if form not in NAMED or NAME.fullmatch(name):
+        return
+    kind = "initial character" if not NAME.match(name) else "character in"
+    raise SqlError(f"The {NAMED[form]} schema takes no field of this name, for its {kind}: {name}", hint=RENAME)
 
 
 KAFKA_LACKS = frozenset({"BOOLEAN", "DECIMAL", "DATE", "TIME", "TIMESTAMP"})

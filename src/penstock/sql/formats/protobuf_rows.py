@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -15,8 +16,10 @@ from penstock.serde.schemas.protobuf_path import index_bytes, indexes_of, read_i
 from penstock.sql.formats.foreign import foreign_reader
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_values import pick
+from penstock.sql.formats.protobuf_boxes import boxing, unboxing
 from penstock.sql.formats.protobuf_schema import proto_schema
 from penstock.sql.formats.protobuf_values import fill_message, message_values
+from penstock.sql.types import SqlType
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema
@@ -101,7 +104,8 @@ class ProtobufRows(RowSerde):
 
     def _prepare(self) -> None:
         self._names = tuple(name for name, _ in self.columns)
-        self._read = [foreign_reader(kind) for _, kind in self.columns]
+        self._box = [boxing(kind) for _, kind in self.columns]
+        self._read = [_reader(kind) for _, kind in self.columns]
 
     @property
     def schema_serde(self) -> SchemaSerde:
@@ -111,7 +115,8 @@ class ProtobufRows(RowSerde):
         if value is None:
             return None
         try:
-            return self.messages.serialize(dict(zip(self._names, value, strict=True)))
+            boxed = [item if box is None else box(item) for item, box in zip(value, self._box, strict=True)]
+            return self.messages.serialize(dict(zip(self._names, boxed, strict=True)))
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             self.refuse(value, f"rows of its schema ({error})", error)
 
@@ -125,8 +130,13 @@ class ProtobufRows(RowSerde):
             self.reject(data, f"Protobuf of its columns ({error})", error)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_read"}
+        return {name: value for name, value in vars(self).items() if name not in ("_read", "_box")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._prepare()
+
+
+def _reader(kind: SqlType) -> Callable[[Any], Any]:
+    read, unbox = foreign_reader(kind), unboxing(kind)
+    return read if unbox is None else lambda value: read(unbox(value))

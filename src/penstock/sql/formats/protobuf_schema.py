@@ -7,6 +7,7 @@ from typing import Any
 from penstock.serde.schemas.client import SchemaText
 from penstock.serde.schemas.proto_classes import message_class
 from penstock.sql.formats.interface import Columns
+from penstock.sql.formats.protobuf_boxes import BOX
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -27,6 +28,7 @@ from penstock.sql.types import (
 __all__ = ["DEFAULT_MESSAGE", "WRAPPERS", "message_columns", "proto_schema"]
 
 DEFAULT_MESSAGE = "ConnectDefault1"
+BOX_MESSAGE = "Collection"
 PLAIN: dict[SqlType, str] = {
     BOOLEAN: "bool",
     INTEGER: "int32",
@@ -146,10 +148,10 @@ class _Writer:
                 name = f"ConnectDefault{self._messages}"
                 inner += self.message(tuple((field.name, field.type) for field in fields), name, indent)
                 return "", name, ""
-            case ArrayType() | MapType():  # Protobuf cannot repeat what is repeated: a message of one field does
+            case ArrayType() | MapType():
                 self._messages += 1
-                name = f"ConnectDefault{self._messages}"
-                inner += self.message((("value", kind),), name, indent)
+                name = f"{BOX_MESSAGE}{self._messages}"
+                inner += self.message(((BOX, kind),), name, indent)
                 return "", name, ""
         shown = PLAIN[kind]
         if shown in IMPORTS:
@@ -183,5 +185,13 @@ def _kind(field: Any, parameters: dict[tuple[str, str], dict[str, str]], depth: 
         kind = DecimalType(int(given.get("precision", 64)), int(given.get("scale", 0)))
     else:
         known = WRAPPERS.get(message.full_name) or MESSAGES.get(message.full_name)
-        kind = known or StructType.of(_columns(message, parameters, depth + 1))
+        kind = known or _message(message, parameters, depth + 1)
     return ArrayType(kind) if field.is_repeated else kind
+
+
+def _message(message: Any, parameters: dict[tuple[str, str], dict[str, str]], depth: int) -> SqlType:
+    """The struct of a message, or the array or map that it holds as a box."""
+    columns = _columns(message, parameters, depth)
+    if message.name.startswith(BOX_MESSAGE) and [name for name, _ in columns] == [BOX]:
+        return columns[0][1]
+    return StructType.of(columns)

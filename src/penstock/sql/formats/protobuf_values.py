@@ -39,6 +39,8 @@ def _set(message: Any, field: Any, value: Any) -> None:
         for item in value:
             if field.message_type is not None:
                 _fill(held.add(), field.message_type.full_name, item)
+            elif item is None:
+                raise ValueError(f"a null within the array {field.name}, where Protobuf has none")
             else:
                 held.append(_scalar(field, item))
     elif field.message_type is not None:
@@ -73,10 +75,8 @@ def _fill(message: Any, name: str, value: Any) -> None:
         message.nanos = value.microsecond * 1000
     elif name == "google.protobuf.Timestamp":
         message.FromMilliseconds(value)
-    elif isinstance(value, dict):
-        fill_message(message, value)
     else:
-        fill_message(message, {"value": value})
+        fill_message(message, value)
 
 
 def message_values(message: Any) -> dict[str, Any]:
