@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 from test_sql_formats import columns
 
-from penstock.errors import SerializationError
+from penstock.errors import SerializationError, SqlError
 from penstock.serde.binding import bound
 from penstock.sql.formats import FormatProperties, inferred_columns, row_format
 from penstock.testing import EmbeddedRegistry
@@ -203,3 +203,43 @@ def test_bytes_that_are_no_rows(registry, name):
     for data in (b"", b"\0", b"x" + good[1:], good[:5] + b"\xff" * 3):
         with pytest.raises(SerializationError):
             one.deserialize(data)
+
+
+@pytest.mark.parametrize("text", ["12.30", "0.00", "-0.01", "-99.99", "1.28"])
+def test_a_decimal_alone_is_its_number_in_avro(registry, text):
+    one = serde(registry, "AVRO", "K DECIMAL(4, 2)", part="key", wrapped=False)
+    data = one.serialize((Decimal(text),))
+    assert int.from_bytes(data[5:], "big", signed=True) == int(Decimal(text) * 100)
+    assert one.deserialize(data) == (Decimal(text),)
+
+
+def test_a_decimal_alone_that_its_schema_cannot_hold_is_refused(registry):
+    one = serde(registry, "AVRO", "K DECIMAL(4, 2)", part="key", wrapped=False)
+    with pytest.raises(SerializationError, match="no decimal of 4 digits"):
+        one.serialize((Decimal("123.45"),))
+
+
+NESTED = (
+    "A ARRAY<ARRAY<STRING>>, B ARRAY<MAP<STRING, INT>>, C MAP<STRING, MAP<STRING, INT>>, D STRUCT<X ARRAY<ARRAY<INT>>>"
+)
+COLLECTIONS = ([["a", "b"], []], [{"k": 1}], {"x": {"value": 2, "z": 3}}, {"X": [[1], [2, 3]]})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_collections_within_collections(registry, name):
+    one = serde(registry, name, NESTED)
+    assert one.deserialize(one.serialize(COLLECTIONS)) == COLLECTIONS
+    assert inferred_columns(name, "t", FormatProperties(registry={"url": registry.url})) == tuple(columns(NESTED))
+    assert pickle.loads(pickle.dumps(one)).deserialize(one.serialize(COLLECTIONS)) == COLLECTIONS
+
+
+def test_a_null_in_an_array_of_protobuf_says_so(registry):
+    with pytest.raises(SerializationError, match="a null within the array A"):
+        serde(registry, "PROTOBUF", "A ARRAY<INT>").serialize(([1, None],))
+
+
+@pytest.mark.parametrize("name", ["AVRO", "PROTOBUF"])
+@pytest.mark.parametrize("declared", ["`1a` INT", "`a.b` INT", "A STRUCT<`a b` INT>"])
+def test_names_that_schemas_lack_are_refused_at_once(registry, name, declared):
+    with pytest.raises(SqlError, match="takes no field of this name"):
+        serde(registry, name, declared)

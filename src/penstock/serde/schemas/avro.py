@@ -17,8 +17,8 @@ import pyarrow as pa
 from penstock.errors import ConfigError, SerializationError
 from penstock.given import check_given
 from penstock.serde.buffers import from_ends
-from penstock.serde.schemas.avro_columns import Unsupported, compiled
 from penstock.serde.schemas.avro_bytes import is_plain, plain_bytes, plain_value
+from penstock.serde.schemas.avro_columns import Unsupported, compiled
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
 from penstock.serde.schemas.avro_types import Parsed, column_schema, column_type, parse
 from penstock.serde.schemas.base import SchemaSerde

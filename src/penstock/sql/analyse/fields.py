@@ -12,17 +12,13 @@ from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.evaluate import typed
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.nodes import Node
+from penstock.sql.parse.query_nodes import UNIT_WORDS, UNITS
 from penstock.sql.parse.tokens import Position
 from penstock.sql.types import SqlType
 
-__all__ = ["UNITS", "Field", "Names", "qualified"]
+__all__ = ["Field", "Names", "qualified"]
 
-# The words that stand for units of time as arguments of some functions, where they are no columns.
-UNITS = frozenset(
-    f"{unit}{s}"
-    for unit in ("MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "YEAR")
-    for s in ("", "S")
-)
+# The functions whose first argument is a unit of time, where its words are no columns.
 WITH_UNITS = frozenset({"DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"})
 FieldRole = Literal["KEY", "VALUE", "HEADER", "PSEUDO", "BOUND", "COMPUTED"]
 
@@ -116,7 +112,25 @@ def qualified(node: Any, names: Names, bound: frozenset[str] = frozenset()) -> A
         return x.Column(field.name, field.source, at=node.at)
     if isinstance(node, x.Lambda):
         bound = bound | set(node.parameters)
-    if isinstance(node, x.Call) and node.name.upper() in WITH_UNITS:
-        bound = bound | UNITS
+    if isinstance(node, x.Call) and node.name.upper() in WITH_UNITS and node.arguments:
+        unit, *rest = node.arguments
+        return replace(node, arguments=(_unit(unit, names, bound), *qualified(tuple(rest), names, bound)))
     old = {part.name: getattr(node, part.name) for part in parts_of(node) if part.name != "at"}
     return replace(node, **{name: qualified(value, names, bound) for name, value in old.items()})
+
+
+def _unit(node: Any, names: Names, bound: frozenset[str]) -> Any:
+    """The word of a unit of time as it is; another column of that place is refused by its type.
+
+    Raises:
+        SqlError: The word is neither a unit nor a column.
+    """
+    if not isinstance(node, x.Column) or node.source is not None:
+        return qualified(node, names, bound)
+    if node.name in UNIT_WORDS:
+        return node
+    if all(field.name != node.name for field in names.fields):
+        raise refusal(
+            node.at, f"'{node.name}' is no unit of time", f"Units are {named([f'{unit}S' for unit in UNITS])}."
+        )
+    return qualified(node, names, bound)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.sql.analyse.expressions import Library, constant_value, typed_expression
-from penstock.sql.analyse.fields import UNITS, Field, Names, qualified
+from penstock.sql.analyse.fields import Field, Names, qualified
 from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Step, WindowTimes
 from penstock.sql.analyse.reads import milliseconds
 from penstock.sql.analyse.refusals import named, refusal
@@ -18,6 +18,7 @@ from penstock.sql.evaluate.refusals import meant
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
 from penstock.sql.parse.format_expressions import format_expression
+from penstock.sql.parse.query_nodes import UNIT_WORDS
 from penstock.sql.types import SqlTypeError
 
 __all__ = ["Groups", "grouped", "window_times"]
@@ -46,7 +47,7 @@ class Groups:
         """
         found = substitute(node, self.replaced)
         known = {field.name for field in self.step.fields}
-        loose = [c for c in columns_in(found) if c.source is not None or c.name not in known | UNITS]
+        loose = [c for c in columns_in(found) if c.source is not None or c.name not in known | UNIT_WORDS]
         if loose:
             raise refusal(
                 loose[0].at,
@@ -71,6 +72,8 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
         library: The functions.
     """
     assert query.group_by is not None, "only for queries with GROUP BY"  # noqa: S101
+    if query.window is not None and step.is_table:
+        raise refusal(query.window.at, "WINDOW groups the rows of streams; the rows of a table have no windows.")
     bounds = "{name} is a window bounds column, and is read in SELECT of a windowed aggregation alone"
     names = Names(step.fields, "GROUP BY", bounds=bounds)
     nodes = [_grouping(node, names, library) for node in query.group_by.expressions]

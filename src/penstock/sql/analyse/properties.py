@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import SqlError
-from penstock.sql.analyse.refusals import refusal
+from penstock.errors import PenstockError, SqlError
+from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow, TimestampColumn
 from penstock.sql.evaluate.refusals import meant
 from penstock.sql.formats import format_info
+from penstock.sql.functions.java_dates import date_pattern
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.statement_nodes import Property
 from penstock.sql.parse.tokens import NOWHERE, Position
+from penstock.sql.types import SqlValueError
+from penstock.topology.building.names import check_name
 
 __all__ = ["Properties", "duration_text_ms"]
 
@@ -45,7 +48,8 @@ COMMON = frozenset(
 OF_SOURCES = COMMON | {"WINDOW_TYPE", "WINDOW_SIZE", "SOURCED_BY_CONNECTOR"}
 OF_FORMATS = ("DELIMITER", "SCHEMA_ID", "SCHEMA_FULL_NAME", "PROTOBUF_NULLABLE_REPRESENTATION")
 UNIT_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
-LEAST = {"PARTITIONS": 1}
+LEAST = {"PARTITIONS": 1, "REPLICAS": -1, "RETENTION_MS": -1}
+NULLABLE = ("OPTIONAL", "WRAPPER")
 DELIMITERS = {"TAB": "\t", "SPACE": " "}
 _DURATION = re.compile(r"\s*(\d+)\s*([A-Za-z]+)\s*")
 
@@ -77,6 +81,7 @@ class Properties:
             places[name] = item.at
         found = cls(values, places)
         found._check_formats()
+        found._check_values()
         return found
 
     def at(self, name: str) -> Position:
@@ -208,6 +213,29 @@ class Properties:
                     "Use either FORMAT, or KEY_FORMAT and VALUE_FORMAT.",
                 )
             self.format_name(part)
+
+    def _check_values(self) -> None:
+        for name in LEAST:
+            self.number(name)
+        if (topic := self.text("KAFKA_TOPIC")) is not None:
+            self._checked("KAFKA_TOPIC", lambda: check_name(topic, "topic"))
+        if (pattern := self.text("TIMESTAMP_FORMAT")) is not None:
+            self._checked("TIMESTAMP_FORMAT", lambda: date_pattern(pattern))
+        for name, value in self.values.items():
+            if name.endswith("SCHEMA_FULL_NAME") and not str(value).strip():
+                raise refusal(self.at(name), f"{name} is empty: a schema needs a name")
+            if name.endswith("NULLABLE_REPRESENTATION") and str(value).upper() not in NULLABLE:
+                raise refusal(
+                    self.at(name), f"Invalid value {value} for property {name}: it must be {named(NULLABLE, 'or')}"
+                )
+
+    def _checked(self, name: str, check: Callable[[], object]) -> None:
+        try:
+            check()
+        except SqlValueError as error:
+            raise refusal(self.at(name), f"Invalid value for property {name}: {error}") from None
+        except PenstockError as error:
+            raise refusal(self.at(name), f"Invalid value for property {name}: {error.message}", error.hint) from None
 
     def default_formats(self, catalog: Catalog) -> tuple[str, str | None]:
         """The names of the default formats of keys and values."""

@@ -21,7 +21,8 @@ from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.evaluate import columns_in, substitute
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
-from penstock.sql.types import NULL, SqlTypeError
+from penstock.sql.types import SqlTypeError
+from penstock.sql.types.sql_type import is_open
 
 __all__ = ["Analysed", "QueryAnalysis", "analyse_query"]
 
@@ -246,7 +247,7 @@ class QueryAnalysis:
 
     def _value(self, item: Item, node: Any, names: Names) -> Expression:
         found = typed_expression(node, names, self.library)
-        if found.type == NULL:
+        if is_open(found.type):
             raise refusal(
                 item.at, "The type of a null is open.", "Name the type by CAST, for example CAST(NULL AS VARCHAR)."
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.errors import TopologyError
 from penstock.sql.analyse.definitions import check_timestamp
 from penstock.sql.analyse.formats import check_formats, wrapping
 from penstock.sql.analyse.properties import Properties
@@ -12,6 +13,7 @@ from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Catalog, DataFormat, Source, SourceColumn
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.types.sql_type import quoted
+from penstock.topology.building.names import check_name
 
 __all__ = ["partitions_of", "sink_of"]
 
@@ -52,12 +54,12 @@ def sink_of(statement: s.CreateAs, given: Properties, found: Analysed, catalog: 
     partitions = given.number("PARTITIONS")
     if partitions is not None and partitions < 1:
         raise refusal(given.at("PARTITIONS"), f"Invalid number of partitions: {partitions}")
-    prefix = catalog.setting("ksql.output.topic.name.prefix")
+    topic = given.text("KAFKA_TOPIC") or _topic_of(statement, catalog)
     return Source(
         name=statement.name,
         kind=statement.kind,
         columns=columns,
-        topic=given.text("KAFKA_TOPIC") or f"{prefix}{statement.name}",
+        topic=topic,
         key_format=key,
         value_format=value,
         window=found.step.window,
@@ -65,6 +67,17 @@ def sink_of(statement: s.CreateAs, given: Properties, found: Analysed, catalog: 
         partitions=partitions or _number(catalog, "ksql.sink.partitions"),
         replicas=given.number("REPLICAS") or _number(catalog, "ksql.sink.replicas"),
     )
+
+
+def _topic_of(statement: s.CreateAs, catalog: Catalog) -> str:
+    """The topic that has the name of its stream or table."""
+    topic = f"{catalog.setting('ksql.output.topic.name.prefix')}{statement.name}"
+    try:
+        return check_name(topic, "topic")
+    except TopologyError as error:
+        raise refusal(
+            statement.at, f"{statement.name} cannot be a topic's name: {error.message}", "Add WITH (KAFKA_TOPIC='...')."
+        ) from None
 
 
 def _check_schema(

@@ -14,6 +14,7 @@ from penstock.sql.functions import LambdaArgument
 from penstock.sql.functions.patterns import Argument
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse.format_expressions import format_expression
+from penstock.sql.parse.query_nodes import UNIT_WORDS
 from penstock.sql.parse.tokens import NOWHERE, Position
 from penstock.sql.types import (
     BIGINT,
@@ -42,11 +43,6 @@ from penstock.sql.types.times import parse_timestamp
 
 __all__ = ["type_expression"]
 
-UNITS = frozenset(
-    f"{unit}{plural}"
-    for unit in ("YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
-    for plural in ("", "S")
-)
 # Columns of milliseconds that a text of a date compares with.
 TIME_COLUMNS = frozenset({"ROWTIME", "WINDOWSTART", "WINDOWEND"})
 TIMES = (DATE, TIME, TIMESTAMP)
@@ -325,7 +321,7 @@ def _text(node: Any) -> str:
 
 
 def _is_unit(node: Any) -> bool:
-    return isinstance(node, x.Column) and node.source is None and node.name in UNITS
+    return isinstance(node, x.Column) and node.source is None and node.name in UNIT_WORDS
 
 
 def _unit(node: Any) -> n.Typed:

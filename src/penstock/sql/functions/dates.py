@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from datetime import UTC, date, datetime, time, tzinfo
+from datetime import UTC, date, time, tzinfo
 
 from penstock.sql.functions.java_dates import date_pattern
 from penstock.sql.functions.registry import Family
@@ -149,7 +149,7 @@ def convert_tz(timestamp: int, source: str, target: str) -> int:
 )
 def format_date(day: date, pattern: str) -> str:
     """A date as text by a pattern."""
-    return date_pattern(pattern).format(datetime(day.year, day.month, day.day, tzinfo=UTC))
+    return date_pattern(pattern).format_date(day)
 
 
 @DATES.scalar(
@@ -158,7 +158,7 @@ def format_date(day: date, pattern: str) -> str:
 )
 def format_time(moment: time, pattern: str) -> str:
     """A time of day as text by a pattern."""
-    return date_pattern(pattern).format(datetime.combine(date(1970, 1, 1), moment, UTC))
+    return date_pattern(pattern).format_time(moment)
 
 
 @DATES.scalar(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 
 from penstock.sql.types import SqlValueError
@@ -42,6 +43,8 @@ SHORT_ZONES = {
     "CEST": "Europe/Paris",
     "JST": "Asia/Tokyo",
 }
+DATE_LETTERS = frozenset("GyuYMLdDEewWQq")
+CLOCK_LETTERS = frozenset("aHhKkmsSAnN")
 NUMBERS = {"y": 4, "u": 4, "M": 2, "L": 2, "d": 2, "D": 3, "H": 2, "h": 2, "K": 2, "k": 2, "m": 2, "s": 2, "A": 8}
 
 
@@ -58,6 +61,29 @@ class DatePattern:
         return "".join(
             literal if not letter else _written(letter, count, moment) for letter, count, literal in self.parts
         )
+
+    def format_date(self, day: date) -> str:
+        """Write a date.
+
+        Raises:
+            SqlValueError: The pattern has letters of a time of day or a zone.
+        """
+        self._only(DATE_LETTERS, "a date")
+        return self.format(datetime(day.year, day.month, day.day, tzinfo=UTC))
+
+    def format_time(self, moment: time) -> str:
+        """Write a time of day.
+
+        Raises:
+            SqlValueError: The pattern has letters of a date or a zone.
+        """
+        self._only(CLOCK_LETTERS, "a time of day")
+        return self.format(datetime.combine(date(1970, 1, 1), moment, UTC))
+
+    def _only(self, letters: frozenset[str], what: str) -> None:
+        for letter, _, _ in self.parts:
+            if letter.isalpha() and letter not in letters:
+                raise SqlValueError(f"{what} has nothing for the letter {letter} of the pattern {self.text!r}")
 
     def parse(self, text: str, where: tzinfo = UTC, *, whole: bool = True) -> datetime:
         """Read a text; fields that the pattern lacks are those of 1970-01-01T00:00 in a time zone.
@@ -111,7 +137,7 @@ def _split(text: str) -> Iterator[tuple[str, int, str]]:
         if found[1] is not None:
             yield "", 0, found[1].replace("''", "'") or "'"
         elif found[2]:
-            if found[2] not in "GyuMLdDEeahHKkmsSnNAVzXxZOQq":
+            if found[2] not in "GyuYMLwWdDEeahHKkmsSnNAVzXxZOQq":
                 raise SqlValueError(f"the pattern {text!r} has the letter {found[2]}, which is not supported")
             yield found[2], len(found[0]), ""
         elif found[3]:
@@ -153,12 +179,17 @@ def _moment(values: dict[str, str], where: tzinfo) -> datetime:
     if hour < 0:
         half = number.get("K", number.get("h", 0) % 12)
         hour = half + (12 if values.get("a", "").upper() == "PM" else 0)
+    if values.keys() & {"Y", "w", "W"}:
+        raise ValueError("years and weeks of weeks say no date: use y, M and d")
     micros = int(values.get("S", "0").ljust(6, "0")[:6])
     if "n" in number:
         micros = number["n"] // 1000
     place = next((_zone(values[letter]) for letter in "XxZOVz" if letter in values), where)
     clock = (hour, number.get("m", 0), number.get("s", 0), micros)
-    moment = datetime(year, month, number.get("d", 1), *clock, tzinfo=place)
+    day = number.get("d", 1)
+    if 1 <= month <= 12 and 1 <= year <= 9999 and 28 < day <= 31:  # a day that its month lacks is the month's last
+        day = min(day, monthrange(year, month)[1])
+    moment = datetime(year, month, day, *clock, tzinfo=place)
     if "D" in number:
         moment = moment.replace(month=1, day=1) + timedelta(days=number["D"] - 1)
     return moment + timedelta(milliseconds=number.get("A", 0), microseconds=number.get("N", 0) // 1000)
@@ -175,8 +206,9 @@ def _zone(name: str) -> tzinfo:
 
 def _written(letter: str, count: int, moment: datetime) -> str:
     match letter:
-        case "y" | "u":
-            return f"{moment.year % 100:02}" if count == 2 else f"{moment.year:0{count}}"
+        case "y" | "u" | "Y":
+            year = _week(moment)[0] if letter == "Y" else moment.year
+            return f"{year % 100:02}" if count == 2 else f"{year:0{count}}"
         case "M" | "L":
             name = MONTHS[moment.month - 1]
             return (
@@ -224,12 +256,20 @@ def _number(letter: str, moment: datetime) -> int:
         "h": moment.hour % 12 or 12,
         "m": moment.minute,
         "s": moment.second,
+        "w": _week(moment)[1],
+        "W": (moment.day + (moment.replace(day=1).isoweekday() % 7) - 1) // 7 + 1,
         "n": moment.microsecond * 1000,
         "N": micros * 1000,
         "A": micros // 1000,
         "Q": (moment.month + 2) // 3,
         "q": (moment.month + 2) // 3,
     }[letter]
+
+
+def _week(moment: datetime) -> tuple[int, int]:
+    """The year and week of a date: weeks begin on Sundays, the first is that with January 1."""
+    saturday = moment + timedelta(days=6 - moment.isoweekday() % 7)
+    return saturday.year, (saturday.timetuple().tm_yday + 6) // 7
 
 
 def _offset(letter: str, count: int, moment: datetime) -> str:

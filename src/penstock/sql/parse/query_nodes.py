@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from penstock.sql.parse.expression_nodes import Expression
 from penstock.sql.parse.nodes import Node
@@ -22,6 +22,8 @@ __all__ = [
     "SelectItem",
     "Selected",
     "Subquery",
+    "UNITS",
+    "UNIT_WORDS",
     "Unit",
     "Window",
     "WindowKind",
@@ -30,6 +32,9 @@ __all__ = [
 ]
 
 Unit = Literal["DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+# The words that stand for units of time, in durations and as the first arguments of some functions.
+UNIT_WORDS = frozenset(f"{unit}{plural}" for unit in UNITS for plural in ("", "S"))
 JoinKind = Literal["INNER", "LEFT", "RIGHT", "FULL"]
 WindowKind = Literal["TUMBLING", "HOPPING", "SESSION", "SLIDING"]
 

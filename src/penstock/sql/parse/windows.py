@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from penstock.sql.parse.cursor import Cursor
-from penstock.sql.parse.query_nodes import Duration, Unit, Window, WindowKind, Within
+from penstock.sql.parse.query_nodes import UNITS, Duration, Window, WindowKind, Within
 
 __all__ = ["duration", "window", "within"]
 
-_UNITS: tuple[Unit, ...] = ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
 _KINDS: tuple[WindowKind, ...] = ("TUMBLING", "HOPPING", "SESSION", "SLIDING")
 
 
@@ -15,7 +14,7 @@ def duration(cursor: Cursor) -> Duration:
     """Read a number with a unit of time."""
     at = cursor.token.at
     amount = cursor.whole_number()
-    for unit in _UNITS:
+    for unit in UNITS:
         if cursor.accept(unit) or cursor.accept(f"{unit}S"):
             return Duration(amount, unit, at=at)
     raise cursor.unexpected()

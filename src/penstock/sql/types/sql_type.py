@@ -28,6 +28,7 @@ __all__ = [
     "INTERVAL_UNIT",
     "base_name",
     "is_numeric",
+    "is_open",
     "quoted",
 ]
 
@@ -156,6 +157,22 @@ class StructType(SqlType):
 
     def __str__(self) -> str:
         return f"STRUCT<{', '.join(map(str, self.fields))}>"
+
+
+def is_open(kind: SqlType) -> bool:
+    """Whether a type is that of a null without a type, or holds one.
+
+    >>> is_open(ArrayType(NULL)), is_open(ArrayType(STRING))
+    (True, False)
+    """
+    match kind:
+        case ArrayType(element):
+            return is_open(element)
+        case MapType(key, value):
+            return is_open(key) or is_open(value)
+        case StructType(fields):
+            return any(is_open(field.type) for field in fields)
+    return kind == NULL
 
 
 def quoted(name: str) -> str:
