@@ -43,7 +43,8 @@ __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 
 _PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
 _PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as the writes to stores are in memory
-_LOOK_S = 0.005  # the least between two looks for records while outputs wait for a commit
+_SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.02  # between two looks for records while outputs wait for a commit
+_LOOKS = 10  # of one commit interval
 _MANY_RECORDS = 500  # of a look, after which the next one follows at once
 
 
@@ -73,6 +74,7 @@ class StreamThread:
         self._hooks = hooks or ThreadHooks()
         config = app.config
         self._interval_s = int(config["commit.interval.ms"]) / 1000
+        self._look_s = min(max(self._interval_s / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
         self._most_buffered = int(config["buffered.records.per.partition"])
         self._most_bytes = int(config["input.buffer.max.bytes"])
         self._purger = Purger(log, app.repartition_topics, int(config["repartition.purge.interval.ms"]))
@@ -313,7 +315,7 @@ class StreamThread:
         Exactly once nobody sees an output before the commit: to process each record by itself would only cost.
         """
         if self._writer.exactly_once and self._touched and not self._loaded and self._arrived < _MANY_RECORDS:
-            pause = min(self._looked_s + _LOOK_S, self._committed_s + self._interval_s) - time.monotonic()
+            pause = min(self._looked_s + self._look_s, self._committed_s + self._interval_s) - time.monotonic()
             if pause > 0:
                 time.sleep(pause)
 

@@ -20,7 +20,7 @@ from penstock.log.kafka.transactions.ledger import Ledger
 from penstock.log.kafka.transactions.presence import Presence
 from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.wire.stored_batches import fetch_stored
-from penstock.log.kafka.writing import AnyPart, placed
+from penstock.log.kafka.writing import AnyPart, joined
 from penstock.log.stored import StoredRecords
 
 __all__ = ["KafkaCore"]
@@ -62,7 +62,7 @@ class KafkaCore:
             persist(action, doing, self.patience_s, self.clients.access, cluster.forget, operation="WRITE")
 
         with self.producers.plain() as writer:
-            return writer.write([placed(part) for part in parts], patiently).offsets
+            return writer.write(joined(parts), patiently).offsets
 
     def stored(self, positions: Mapping[TopicPartition, int], most_bytes: int) -> dict[TopicPartition, StoredRecords]:
         """Read the committed record batches behind these positions, as they are stored.

@@ -19,12 +19,10 @@ from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.offsets import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import Batches, NotWrittenError
 from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
-from penstock.log.kafka.writing import AnyPart, checked, placed
+from penstock.log.kafka.writing import AnyPart, Placed, checked, joined
 from penstock.log.thread_clients import Part, Writer
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.log.kafka.transactions.core import KafkaCore
     from penstock.log.stored import StoredRecords
 
@@ -33,7 +31,6 @@ __all__ = ["KafkaThreadProducer", "fence"]
 _log = logging.getLogger(__name__)
 _LOST = (ErrorCategory.ABORTABLE, ErrorCategory.FENCED)
 _WORTH_ANOTHER = (ErrorCategory.PASSES, ErrorCategory.SETTLES, *_LOST)
-_Placed = tuple[TopicPartition, "pa.RecordBatch | StoredRecords"]
 
 
 class KafkaThreadProducer:
@@ -125,7 +122,7 @@ class KafkaThreadProducer:
                 failed, the next start may find it committed.
         """
         self._settle()
-        parts = [placed(part) for part in self.collected() if part[2].num_rows]
+        parts = joined(self.collected())
         if not parts and not offsets:
             self.replace(())
             following, self._following = self._following, {}
@@ -160,7 +157,7 @@ class KafkaThreadProducer:
         self._cluster.close()
 
     def _commit(
-        self, parts: Sequence[_Placed], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self, parts: Sequence[Placed], offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int]:
         """Retry until it is committed or fails for good; each attempt commits all or nothing."""
         attempts = Attempts(self._log.patience_s)
@@ -177,7 +174,7 @@ class KafkaThreadProducer:
                 time.sleep(attempts.pause_s())
 
     def _attempt(
-        self, parts: Sequence[_Placed], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self, parts: Sequence[Placed], offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int]:
         needed = self._timeouts.needed(self.pending_bytes + sum(part[2].nbytes for part in self._changes))
         if needed > self._transactions.timeout_ms:
@@ -243,7 +240,7 @@ class KafkaThreadProducer:
         """Send parts at least once, without waiting."""
         assert self._plain is not None  # noqa: S101 - at least once
         try:
-            return self._plain.begin([placed(part) for part in parts if part[2].num_rows], self._patiently)
+            return self._plain.begin(joined(parts), self._patiently)
         except NotWrittenError as error:  # larger than any broker would take
             refused = refusal(self._log, parts, error)
             raise (self._failure(error) if refused is None else refused) from error

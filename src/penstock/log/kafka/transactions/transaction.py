@@ -24,7 +24,7 @@ from penstock.log.kafka.transactions.ledger import LEASE, Entry, Ledger, entry_p
 from penstock.log.kafka.transactions.refusals import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
-from penstock.log.kafka.writing import AnyPart, checked, placed
+from penstock.log.kafka.writing import AnyPart, checked, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,7 +173,7 @@ class KafkaTransaction:
                 topic, partition, record = entry_part(application, task, entry.pack())
                 parts = [*parts, (topic, partition, checked(topic, partition, record))]
             self._attempts += 1
-            batches = own.writer.write([placed(part) for part in parts])
+            batches = own.writer.write(joined(parts))
             self.first_offsets, self.following = batches.offsets, batches.following
         except TransactionTimedOutError:
             self._log.producers.drop(self._id)
