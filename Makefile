@@ -54,6 +54,7 @@ test-all: test  ## and the whole sets of which `make test` takes samples: record
 	$(BIN)/python tests/connect/connect_soak.py --rounds 5
 	$(BIN)/python tests/fuzz/serde_fuzz.py 10000
 	$(BIN)/python tests/fuzz/wire_fuzz.py 1000000
+	PENSTOCK_EXAMPLES=100 $(BIN)/pytest -n 2 tests/property tests/sql tests/unit/runtime tests/unit/state/test_views.py
 	$(BIN)/pytest -m whole tests
 
 bench: $(READY) java  ## the workloads of docs/benchmarks.md, results to bench/results/

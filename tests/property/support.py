@@ -1,6 +1,7 @@
 """How the tests of random topologies search, and how a case that they have found is run again.
 
-``PENSTOCK_EXAMPLES=2000`` searches long, each time elsewhere; without it the search is short and always the same.
+``PENSTOCK_EXAMPLES=2000`` searches long, each time elsewhere; without it the search is short and always the same
+(`make test-all` searches 100).
 ``PENSTOCK_CASE=file.json`` runs that one case, at every split from 0 to 9.
 """
 
@@ -23,7 +24,7 @@ from random_cases import random_case
 __all__ = ["cases", "searching"]
 
 Case = dict[str, Any]
-_USUAL = 100
+_USUAL = 40
 
 
 def searching(

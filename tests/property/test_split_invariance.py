@@ -9,6 +9,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock.api.processing.processor import Processor, Record
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
@@ -142,7 +143,7 @@ def check(topology, records, split):
 
 
 @given(st.lists(st.sampled_from(range(len(STATELESS))), max_size=5), RECORDS, SPLITS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_stateless_chains(verbs, records, split):
     built = Built()
     for verb in verbs:
@@ -152,7 +153,7 @@ def test_stateless_chains(verbs, records, split):
 
 
 @given(st.lists(st.sampled_from(range(len(STATELESS))), max_size=3), RECORDS, SPLITS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_forks_that_merge_again(verbs, records, split):
     built = Built()
     for verb in verbs:
@@ -167,7 +168,7 @@ def test_forks_that_merge_again(verbs, records, split):
 
 
 @given(st.sampled_from(range(len(STATELESS))), RECORDS, SPLITS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_counts_and_reduces(verb, records, split):
     built = Built()
     start = built.add(STATELESS[verb]())
@@ -184,7 +185,7 @@ def test_counts_and_reduces(verb, records, split):
 
 
 @given(st.sampled_from([100, 40]), st.sampled_from([0, 30, 200]), RECORDS, SPLITS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_windows(advance, grace, records, split):
     built = Built()
     store = StoreSpec(
@@ -205,7 +206,7 @@ def test_windows(advance, grace, records, split):
 
 
 @given(st.booleans(), st.booleans(), RECORDS, SPLITS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_stream_joins_a_table_of_itself(left, join_first, records, split):
     built = Built()
     spec = StoreSpec("table", "timestamped", STRING, STRING, timestamped=True)
@@ -226,7 +227,7 @@ def test_a_stream_joins_a_table_of_itself(left, join_first, records, split):
 
 
 @given(st.booleans(), RECORDS, SPLITS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_processors_with_stores_and_punctuation(shared, records, split):
     built = Built()
     one = StoreSpec("one", "key_value", STRING, LONG)

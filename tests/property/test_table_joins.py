@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock import Materialized, StreamsBuilder, Topology, ValueTransformerWithKey
 from penstock.config import StreamsConfig
 from penstock.log.base import RECORD_SCHEMA
@@ -70,7 +71,7 @@ def outcome(topology: Topology, records: list[Any], batch_size: int, cache: int 
         return [outputs, list(driver.store("all").all()), driver.dropped_records]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(VERBS),
     st.sampled_from(VERBS),
@@ -87,7 +88,7 @@ def test_batches_give_what_single_records_give(
     assert outcome(topology, records, batch_size) == outcome(topology, records, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(VERBS), st.sampled_from(VERBS), st.booleans(), RECORDS, st.integers(2, 40))
 def test_with_caching_the_last_results_are_the_same(
     verb: str, again: str, stored: bool, records: list[Any], batch_size: int
@@ -189,7 +190,7 @@ def by_foreign_key(*, left: bool) -> Topology:
     return builder.build()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.booleans(), st.integers(0, 1 << 32).map(random.Random), st.integers(1, 30), st.sampled_from([0, 10_000_000]))
 def test_a_foreign_key_join_is_right_after_every_batch(
     left: bool, chance: random.Random, size: int, cache: int

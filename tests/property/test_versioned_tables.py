@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock import Joined, Materialized, Processor, Stores, StreamsBuilder, TopologyTestDriver
 
 CONFIG = {"statestore.cache.max.bytes": 0, "default.key.serde": "string", "default.value.serde": "string"}
@@ -95,7 +96,7 @@ def run(build: Callable[[StreamsBuilder], None], records: list[Any], batch_size:
 
 
 @pytest.mark.parametrize("build", TOPOLOGIES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(RECORDS, st.integers(2, 12))
 def test_batches_give_what_single_records_give(build: Any, records: list[Any], batch_size: int) -> None:
     assert run(build, records, batch_size) == run(build, records, 1)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock import (
     Consumed,
     Grouped,
@@ -105,7 +106,7 @@ def test_unlimited_windows_hold_all_from_their_start(start, time):
 
 
 @given(DISORDER, st.integers(1, 12), SPLITS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_sessions_are_the_clusters_of_a_keys_times(records, gap, batch):
     expected = []
     for key in {key for key, _, _ in records}:
@@ -120,7 +121,7 @@ def test_sessions_are_the_clusters_of_a_keys_times(records, gap, batch):
 
 
 @given(DISORDER, st.integers(1, 12), SPLITS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_sliding_windows_hold_every_set_of_near_records(records, difference, batch):
     expected = set()
     for key in {key for key, _, _ in records}:
@@ -163,7 +164,7 @@ def _merger(grouped, merger):
 
 @pytest.mark.parametrize("kind", WINDOWS)
 @given(st.sampled_from(sorted(PAIRS)), STEPS, SPLITS, st.sampled_from([None, "in_memory"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_columns_give_what_the_row_loop_gives(kind, name, steps, batch, store_type):
     records = in_steps(steps)
     known, unknown = PAIRS[name]
@@ -175,7 +176,7 @@ def test_columns_give_what_the_row_loop_gives(kind, name, steps, batch, store_ty
 
 @pytest.mark.parametrize("kind", WINDOWS)
 @given(st.sampled_from(sorted(PAIRS)), STEPS, SPLITS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_windows_close_at_the_same_rows_in_any_batches(kind, name, steps, batch):
     records = in_steps(steps)
     known, unknown = PAIRS[name]
@@ -186,7 +187,7 @@ def test_windows_close_at_the_same_rows_in_any_batches(kind, name, steps, batch)
 
 @pytest.mark.parametrize("kind", WINDOWS)
 @given(st.sampled_from(sorted(PAIRS)), STEPS, SPLITS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_cache_merges_the_same_changes_over_columns(kind, name, steps, batch):
     records = in_steps(steps)
     known, unknown = PAIRS[name]

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sql_rows import Rows
 
+from examples import examples
 from penstock.errors import SqlError
 from penstock.serde.column import Column
 from penstock.serde.row_column import RowColumn
@@ -92,7 +93,7 @@ TEXTS_OF_NUMBERS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(PARTS | CASES | NUMBERS_IN_TEXT, ROWS, st.lists(st.none() | TEXTS_OF_NUMBERS, min_size=8, max_size=8))
 def test_parts_of_texts_numbers_in_them_and_case_equal_the_generated_code(text, rows, numbers):
     scope = Rows(f"{DECLARED}, U STRING")
@@ -122,7 +123,7 @@ def test_parts_of_texts_and_case_run_in_polars(text):
     assert back_end(Rows(DECLARED).typed(text)) == "Polars"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(EXPRESSIONS, ROWS)
 def test_both_back_ends_are_equal(text, rows):
     scope = Rows(DECLARED)
@@ -223,7 +224,7 @@ ANY_TEXT = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(ANY_NUMBER | ANY_CONDITION | ANY_TEXT | EXPRESSIONS, min_size=1, max_size=3), ROWS)
 def test_columns_equal_rows_whatever_the_back_end(texts, rows):
     scope = Rows(DECLARED)
@@ -243,7 +244,7 @@ def test_columns_equal_rows_whatever_the_back_end(texts, rows):
     assert polars.counts == python.counts
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(ANY_CONDITION | CONDITIONS, ROWS)
 def test_a_condition_keeps_the_rows_that_it_is_true_for(text, rows):
     scope = Rows(DECLARED)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock.errors import SerializationError
 from penstock.serde.column import Column
 from penstock.serde.row_column import RowColumn
@@ -91,7 +92,7 @@ def same_decoded(serde: BaseSerde, data: pa.Array) -> None:
     assert outcome(lambda: serde.decode(data)) == outcome(lambda: BaseSerde.decode(serde, data))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     st.lists(st.sampled_from(KINDS + NESTED), min_size=1, max_size=3),
     st.lists(st.none() | OBJECTS, min_size=1, max_size=5),
@@ -100,13 +101,13 @@ def test_json_is_read_alike(kinds, texts):
     same_decoded(row_format("JSON", declared(kinds)), data_of(texts))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(KINDS + NESTED), st.lists(st.none() | JSON_SCALARS, min_size=1, max_size=5))
 def test_single_json_values_are_read_alike(kind, texts):
     same_decoded(row_format("JSON", declared([kind]), UNWRAPPED), data_of(texts))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.sampled_from(KINDS), min_size=1, max_size=3),
     st.sampled_from([",", "|", "\t", " "]),
@@ -117,7 +118,7 @@ def test_delimited_lines_are_read_alike(kinds, delimiter, texts):
     same_decoded(row_format("DELIMITED", declared(kinds), FormatProperties(delimiter=delimiter)), data_of(lines))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(["INT", "BIGINT", "DOUBLE", "STRING", "BYTES"]),
     st.lists(st.none() | st.binary(max_size=9) | st.binary(min_size=4, max_size=4), min_size=1, max_size=4),
@@ -134,7 +135,7 @@ def test_kafka_s_primitives_are_read_alike(kind, rows):
         assert repr(found.items()) == repr(BaseSerde.decode(serde, data).items())
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.data(), st.sampled_from(["JSON", "JSON alone", "DELIMITED", "DELIMITED key", "KAFKA", "rows", "states"]))
 def test_rows_are_written_alike_and_read_back(data, form):
     single = form in ("JSON alone", "DELIMITED key", "KAFKA")

@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sql_trees import expressions, types
 
+from examples import examples
 from penstock.errors import SqlSyntaxError
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import (
@@ -145,7 +146,7 @@ SOUP = [
 soup = st.lists(st.sampled_from(SOUP), max_size=25).map(" ".join)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(expressions)
 @example(x.Unary("-", x.IntegerLiteral(1)))
 @example(x.Unary("-", x.Unary("-", x.Column("A"))))
@@ -178,14 +179,14 @@ def outcome(text):
     return None
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(soup)
 def test_token_soup_is_read_or_refused_with_a_place(text):
     if script := outcome(text):
         assert [p.statement for p in parse_script(format_script(script), tests=True)] == [p.statement for p in script]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused_with_a_place(text):
     outcome(text)
@@ -198,7 +199,7 @@ WHERE CASE WHEN x IS NOT NULL THEN y IN (1, -2.5) ELSE NOT z LIKE 'a%' ESCAPE '!
 """
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_a_statement_with_a_token_missing_or_doubled_is_read_or_refused(data):
     words = WHOLE.split()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables_support import LONG, STRING, OneTask, function, node, plain, rows_of, run_splits, store
 
+from examples import examples
 from penstock.api.groups import agg
 from penstock.runtime.aggregate import operators as aggregate
 from penstock.runtime.fold.recognise import recognise
@@ -75,7 +76,7 @@ def make(fold, *, caching=False, send_old=True):
 
 @pytest.mark.parametrize("fold", FOLDS)
 @pytest.mark.parametrize("columnar", [True, False])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records=RECORDS, splits=SPLITS, send_old=st.booleans())
 def test_every_way_of_aggregating_gives_what_kafka_gives(fold, columnar, records, splits, send_old):
     out, task = run_splits(make(fold, send_old=send_old), "agg", records, splits, columnar=columnar)
@@ -86,7 +87,7 @@ def test_every_way_of_aggregating_gives_what_kafka_gives(fold, columnar, records
 
 
 @pytest.mark.parametrize("fold", FOLDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records=RECORDS, splits=SPLITS)
 def test_with_caching_each_key_gives_its_last_change_per_batch(fold, records, splits):
     out, task = run_splits(make(fold, caching=True), "agg", records, splits)
@@ -165,7 +166,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records=CHANGES, splits=SPLITS)
 def test_a_grouped_table_takes_old_values_out_and_new_ones_in(records, splits):
     fold = Aggregation(
@@ -209,7 +210,7 @@ def make_one(operation, *, caching):
 
 @pytest.mark.parametrize("kind", ["count", "sum", "min", "max", "first", "last"])
 @pytest.mark.parametrize("caching", [True, False])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(records=RECORDS, splits=SPLITS, columnar=st.booleans())
 def test_built_in_aggregators_do_by_column_what_they_do_by_row(kind, caching, records, splits, columnar):
     built_in = getattr(agg, kind)()

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_join_model import Model, Windows
 
+from examples import examples
 from penstock import JoinWindows, StreamJoined, StreamsBuilder, TopologyTestDriver
 from penstock.runtime.joins.unmatched import EMIT_INTERVAL
 
@@ -60,7 +61,7 @@ def results(topology, config, records, *, batch_size, ticks=()):
         return [(r.key, r.value, r.timestamp) for r in out], driver.dropped_records
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     records=RECORDS,
     kind=KINDS,
@@ -83,7 +84,7 @@ def test_joins_are_those_of_one_record_at_a_time(records, kind, windows, persist
     assert dropped == model.total_dropped()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records=RECORDS, windows=WINDOWS, step=st.integers(0, 30), batch_size=st.sampled_from([1, 7, 1000]))
 def test_a_self_join_over_one_store_gives_what_two_stores_give(records, windows, step, batch_size):
     # Java's one-store form lets a record match itself even where the window leaves that out.

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock.errors import StateError
 from penstock.serde.column import Column
 from penstock.serde.numbers import NumberSerde
@@ -32,7 +33,7 @@ def in_order(model):
     return [(key, model[key]) for key in sorted(model, key=str.encode)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(KEYS, VALUES)), KEYS, KEYS)
 def test_key_value_view_is_an_ordered_dict(writes, low, high):
     view, model = view_of("key_value"), {}
@@ -64,7 +65,7 @@ def test_key_value_view_is_an_ordered_dict(writes, low, high):
     assert view.get(low) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.lists(st.tuples(KEYS, VALUES, TIMES), min_size=1, max_size=8), max_size=5))
 def test_timestamped_view_by_row_and_by_column_agree(batches):
     rows, columns, model = view_of("timestamped"), view_of("timestamped"), {}
@@ -98,7 +99,7 @@ STARTS = st.integers(0, 40).map(lambda n: n * 10_000)
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 def test_window_view_against_a_model(data, persistent):
     retention, segment = 150_000, 75_000
@@ -176,7 +177,7 @@ def test_duplicates_are_kept_in_the_order_of_their_puts():
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 def test_session_view_against_a_model(data, persistent):
     retention, segment = 150_000, 75_000
