@@ -96,14 +96,6 @@ def test_a_connector_that_is_not_there_goes_before_a_patch_without_body(worker):
     assert ask(worker, "PATCH", "/connectors/f/config")[0] == 500
 
 
-def test_a_connector_of_another_version_has_only_what_all_connectors_share(worker):
-    found, body = validated(worker, SOURCE, **{"connector.plugin.version": "9"})
-    text = f"Plugin org.apache.kafka.connect.file.FileStreamSourceConnector {AT_FAULT}"
-    assert found["connector.class"] == found["connector.plugin.version"] == [text]
-    assert body["groups"] == ["Common", "Transforms", "Predicates", "Error Handling"]
-    assert "topic" not in found
-
-
 @pytest.mark.parametrize(
     ("kind", "java_class"),
     [("transforms", f"{TRANSFORMS}Filter"), ("predicates", f"{TRANSFORMS}predicates.RecordIsTombstone")],

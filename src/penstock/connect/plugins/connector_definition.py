@@ -72,13 +72,10 @@ def connector_definition(
     return ConfigDef([*first, *tasks, *converters, *lists, *common.values(), *own])
 
 
-def plain_settings(version: str | None = None) -> list[Setting]:
+def plain_settings() -> list[Setting]:
     """The settings of all connectors without a worker and its plugins: nothing is the default, nothing is offered.
 
     Some of Kafka's connectors have them in their own definitions, which count. Kafka's ``ConnectorConfig.configDef()``.
-
-    Args:
-        version: The connector's version, which is offered; None: of no connector.
     """
     plugin = Plugin("", (PluginKind.SOURCE,), object, ConfigDef())
     definition = connector_definition(plugin, {}, standard_plugins(), WorkerSettings())
@@ -86,10 +83,7 @@ def plain_settings(version: str | None = None) -> list[Setting]:
     hidden = Recommender(lambda _name, _parsed: [], lambda _name, _parsed: False)
     made = []
     for setting in definition:
-        if setting.name == "connector.plugin.version":
-            offered = None if version is None else Recommender(lambda _name, _parsed: [version])
-            made.append(replace(setting, default=version, recommender=offered))
-        elif setting.name in CONVERTER_KINDS:
+        if setting.name == "connector.plugin.version" or setting.name in CONVERTER_KINDS:
             made.append(replace(setting, default=None, recommender=None))
         elif setting.name.removesuffix(".plugin.version") in CONVERTER_KINDS:
             made.append(replace(setting, default=None, recommender=hidden))

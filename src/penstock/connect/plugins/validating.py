@@ -9,12 +9,7 @@ from penstock.config.prefixes import behind_prefix
 from penstock.connect.api import Boundaries, Connector, ExactlyOnce, SourceConnector
 from penstock.connect.config import ConfigDef, ConfigValue, validate
 from penstock.connect.data import SettingError
-from penstock.connect.plugins.connector_definition import (
-    CONVERTER_KINDS,
-    WorkerSettings,
-    connector_definition,
-    plain_settings,
-)
+from penstock.connect.plugins.connector_definition import CONVERTER_KINDS, WorkerSettings, connector_definition
 from penstock.connect.plugins.enriching import enriched, plugin_settings_of
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
 from penstock.connect.plugins.versions import in_range, version_error
@@ -72,9 +67,6 @@ def validate_connector(
     where = worker or WorkerSettings()
     given = {name: value if value is None else str(value) for name, value in config.items()}
     plugin = plugins.connector(given.get("connector.class") or "")
-    wanted = given.get("connector.plugin.version")
-    if wanted is not None and not in_range(plugin.version, wanted):
-        return _of_no_version(plugin, given, wanted)
     base = connector_definition(plugin, given, plugins, where)
     common = enriched(base, given, plugins, strict=False)
     values = validate(common, given, plugins.find)
@@ -100,16 +92,6 @@ def validate_connector(
         groups += [group for group in inner if group not in groups]
     count = sum(len(entry["value"]["errors"]) for entry in entries)
     return {"name": given["connector.class"], "error_count": count, "groups": groups, "configs": entries}
-
-
-def _of_no_version(plugin: Plugin, given: Mapping[str, Any], wanted: str) -> dict[str, Any]:
-    """The body for a version that the connector does not have: only what all connectors share is known."""
-    definition = ConfigDef(plain_settings(plugin.version))
-    values = validate(definition, given)
-    _both(values["connector.class"], values["connector.plugin.version"], version_error(plugin, wanted))
-    entries = _entries(definition, values)
-    count = sum(len(entry["value"]["errors"]) for entry in entries)
-    return {"name": given["connector.class"], "error_count": count, "groups": definition.groups, "configs": entries}
 
 
 def _own_values(plugin: Plugin, given: Mapping[str, Any], plugins: Plugins) -> dict[str, ConfigValue]:

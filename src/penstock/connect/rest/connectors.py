@@ -191,36 +191,45 @@ class ConnectorEndpoints:
         if not isinstance(document, list):
             raise RequestError(500, "Cannot deserialize configs of tasks: they are an array")
         configs = [{k: v for k, v in config_of(each).items() if v is not None} for each in document]
-        self._check_signature(call)
+        self._check_signature(call, "externally setting task configurations")
         self._operations.put_tasks(call.names["connector"], configs)
         return Answer.empty(204)
 
     def fence(self, call: Call) -> Answer:
         """Fence earlier runs of a connector's tasks."""
-        self._check_signature(call)
+        self._check_signature(call, "exactly-once source connectors")
         self._operations.put_fencing(call.names["connector"])
         return Answer.empty(204)
 
-    def _check_signature(self, call: Call) -> None:
-        if not self._worker.config.distributed:
-            raise RequestError(
-                500, "Kafka Connect in standalone mode does not support externally setting task configurations."
-            )
+    def _check_signature(self, call: Call, purpose: str) -> None:
+        """Refuse an internal request that no worker of the group has signed; standalone workers have no such purpose."""
         given, algorithm = call.headers.get(SIGNATURE), call.headers.get(SIGNATURE_ALGORITHM)
-        if given is None or algorithm is None:
+        signed = given is not None and algorithm is not None
+        sent = _signature_of(given or "", algorithm or "") if signed else b""
+        if not self._worker.config.distributed:
+            raise RequestError(500, f"Kafka Connect in standalone mode does not support {purpose}.")
+        if not signed:
             raise RequestError(400, "Internal request missing required signature")
-        if not _HMAC.fullmatch(algorithm):
-            raise RequestError(400, f"Algorithm {algorithm} not available")
-        try:
-            sent = base64.b64decode(given, validate=True)
-        except ValueError as error:  # no base64, or no ASCII
-            raise RequestError(400, f"{SIGNATURE} is no base64: {error}") from error
         if algorithm != _ALGORITHM:
             raise RequestError(400, _OTHER_ALGORITHM.format(algorithm, _ALGORITHM))
         key = self._worker.herder.stores.configs.state.session_key
         wanted = b"" if key is None else hmac.new(key, call.body, hashlib.sha256).digest()
         if not wanted or not hmac.compare_digest(sent, wanted):
             raise RequestError(403, "Internal request contained invalid signature.")
+
+
+def _signature_of(given: str, algorithm: str) -> bytes:
+    """Read a signature.
+
+    Raises:
+        RequestError: It is no base64, or Java has no such algorithm (400).
+    """
+    if not _HMAC.fullmatch(algorithm):
+        raise RequestError(400, f"Algorithm {algorithm} not available")
+    try:
+        return base64.b64decode(given, validate=True)
+    except ValueError as error:  # no base64, or no ASCII
+        raise RequestError(400, f"{SIGNATURE} is no base64: {error}") from error
 
 
 def _check_name(name: str, config: dict[str, str | None]) -> None:

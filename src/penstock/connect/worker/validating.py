@@ -7,7 +7,8 @@ from typing import Any
 
 from penstock.connect.config import ConfigValue
 from penstock.connect.data import SettingError
-from penstock.connect.plugins import PluginKind, validate_connector
+from penstock.connect.plugins import Plugin, PluginKind, validate_connector
+from penstock.connect.plugins.versions import in_range, version_error
 from penstock.connect.worker.herder import Herder
 from penstock.connect.worker.overrides import override_errors
 from penstock.connect.worker.refusals import RequestError
@@ -35,6 +36,7 @@ def validated(herder: Herder, config: Mapping[str, str | None]) -> dict[str, Any
         raise RequestError(400, f"Connector config {{{shown}}} contains no connector type")
     resolved = herder.resolved(config)
     try:
+        _check_version(herder.plugins.connector(resolved["connector.class"] or ""), resolved)
         body = validate_connector(resolved, herder.plugins, herder.config.plugin_settings)
     except LookupError as error:
         name = resolved.get("connector.class")
@@ -73,6 +75,13 @@ def check_config(herder: Herder, config: Mapping[str, str | None]) -> None:
         return
     errors = [text for entry in body["configs"] for text in entry["value"]["errors"]]
     raise _invalid(errors)
+
+
+def _check_version(plugin: Plugin, config: Mapping[str, str | None]) -> None:
+    wanted = config.get("connector.plugin.version")
+    if wanted is not None and not in_range(plugin.version, wanted):
+        text = version_error(plugin, wanted)
+        raise _invalid([text, text])  # of the class and of the version
 
 
 def _check_group(workers: str, config: Mapping[str, str | None], body: dict[str, Any]) -> None:
