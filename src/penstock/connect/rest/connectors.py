@@ -202,7 +202,7 @@ class ConnectorEndpoints:
         return Answer.empty(204)
 
     def _check_signature(self, call: Call, purpose: str) -> None:
-        """Refuse an internal request that no worker of the group has signed; standalone workers have no such purpose."""
+        """Refuse an internal request that no worker of the group has signed, and all of them as a standalone worker."""
         given, algorithm = call.headers.get(SIGNATURE), call.headers.get(SIGNATURE_ALGORITHM)
         signed = given is not None and algorithm is not None
         sent = _signature_of(given or "", algorithm or "") if signed else b""
