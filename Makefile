@@ -30,7 +30,9 @@ demo: $(READY) java  ## the access-log job for about a minute; FOLLOW=1 goes on,
 	@$(BIN)/penstock demo access-log $(if $(FOLLOW),--follow) $(if $(LOGFILE),--file "$(LOGFILE)") \
 	  $(if $(KAFKA),$(if $(findstring :,$(KAFKA)),--bootstrap-servers $(KAFKA),--kafka))
 
-test: $(READY) java lint types docs-check unit  ## lint, types, architecture, the site, and all tests (docstrings' too)
+test: $(READY) java  ## lint, types, architecture, the site, and all tests (docstrings' too)
+	@$(MAKE) --no-print-directory -j 2 types lint docs-check
+	@$(MAKE) --no-print-directory unit
 
 lint: $(READY) architecture  ## style: ruff's rules and format
 	$(BIN)/ruff check .
