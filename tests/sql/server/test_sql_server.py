@@ -232,6 +232,21 @@ def test_rows_are_inserted_and_acknowledged(client: Client) -> None:
     assert "Did you mean CLICKS?" in wrong.json()["message"]
 
 
+def test_inserted_decimals_are_exact_and_a_bad_value_names_its_column(client: Client) -> None:
+    client.ksql(
+        "CREATE STREAM paid (id INT KEY, sum DECIMAL(38, 20)) WITH (kafka_topic='paid', value_format='JSON', partitions=1);"
+    )
+    number = "123456789012345678.12345678901234567890"
+    lines = ['{"target": "paid"}', f'{{"id": 1, "sum": {number}}}', '{"id": "one", "sum": 1}']
+    acks = [
+        json.loads(line) for line in client.http.post("/inserts-stream", content="\n".join(lines)).text.splitlines()
+    ]
+    assert [ack["status"] for ack in acks] == ["ok", "error"]
+    assert acks[1]["error_code"] == 40000
+    assert "the value of column ID is no INTEGER" in acks[1]["message"]
+    assert number in client.http.post("/query", json={"ksql": "SELECT sum FROM paid;"}).text
+
+
 def test_settings_and_variables_of_a_request_hold_for_it_alone(client: Client) -> None:
     client.ksql(CLICKS, streamsProperties={"ksql.sink.partitions": "3"})
     assert "ksql.sink.partitions" not in client.session.catalog.settings

@@ -32,9 +32,17 @@ def read(relation: q.Relation, catalog: Catalog) -> Read:
         raise refusal(relation.at, "Pull queries of tables don't support subqueries.", "Query a table made of it.")
     source = catalog.sources.get(relation.name)
     if source is None:
-        near = catalog.nearest(relation.name)
-        raise refusal(relation.at, f"{relation.name} does not exist.", f"Did you mean {near}?" if near else "")
+        raise refusal(relation.at, f"{relation.name} does not exist.", _instead(relation.name, catalog))
     return Read(**_parts(source, relation.alias or source.name))
+
+
+def _instead(name: str, catalog: Catalog) -> str:
+    """What to do about the name of a source that there is not."""
+    if near := catalog.nearest(name):
+        return f"Did you mean {near}?"
+    if not catalog.sources:
+        return "No stream and no table is declared yet: CREATE STREAM or CREATE TABLE declares one over a topic."
+    return "SHOW STREAMS and SHOW TABLES list what there is."
 
 
 def derived(relation: q.Subquery, step: Project, columns: Sequence[SourceColumn], reads: tuple[Read, ...]) -> Derived:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.registry.documents import BadDocumentError, parse_object
 from penstock.sql.analyse import InsertedRow
-from penstock.sql.catalog import DataFormat, Source
-from penstock.sql.compile.serdes import format_serde
+from penstock.sql.catalog import Source
+from penstock.sql.formats.json_values import json_reader, parse_json
 from penstock.sql.server.problems import BadRequestError, document
 from penstock.sql.session import SqlSession
 from penstock.sql.session.writing import write_row
+from penstock.sql.types import SqlValueError
 
 __all__ = ["acknowledged", "split_body", "target_of"]
 
@@ -59,36 +59,42 @@ def target_of(name: str, session: SqlSession) -> Source:
 
 def acknowledged(source: Source, lines: list[bytes], session: SqlSession) -> Iterator[dict[str, Any]]:
     """Write rows, and yield an acknowledgement for each; it ends with the first that is refused."""
-    columns = [(column.name, column.type) for column in source.columns]
-    serde = format_serde(DataFormat("JSON", wrap=True), columns, "value")
+    readers = {column.name: json_reader(column.type) for column in source.columns}
     for number, line in enumerate(lines):
         try:
-            write_row(session.log, _row(source, serde.deserialize(_object(line, source))), session.settings.app)
+            write_row(session.log, _row(source, _values(line, source, readers)), session.settings.app)
         except PenstockError as error:
             yield {**document(error), "status": "error", "seq": number}
             return
         yield {"status": "ok", "seq": number}
 
 
-def _object(line: bytes, source: Source) -> bytes:
-    """A row as JSON with the names of columns in their case; unknown names are refused."""
+def _values(line: bytes, source: Source, readers: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """The values of a row by column, decimals exact.
+
+    Raises:
+        BadRequestError: The line is no object, names a column that there is not, or a value does not fit its column.
+    """
     try:
-        given = parse_object(line)
+        parse_object(line)  # within its limits
     except BadDocumentError as error:
         raise BadRequestError(f"a row is a JSON object by column, and this one is {error}") from error
-    known = {column.name for column in source.columns}
     found = {}
-    for name, value in given.items():
+    for name, value in parse_json(line.decode()).items():
         plain = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
-        plain = plain if plain in known else plain.upper()
-        if plain not in known:
-            raise BadRequestError(f"{source.name} has no column {name}; its columns are {', '.join(sorted(known))}")
-        found[plain] = value
-    return json.dumps(found).encode()
+        plain = plain if plain in readers else plain.upper()
+        if plain not in readers:
+            raise BadRequestError(f"{source.name} has no column {name}; its columns are {', '.join(sorted(readers))}")
+        try:
+            found[plain] = readers[plain](value)
+        except (SqlValueError, ArithmeticError, RecursionError) as error:
+            kind = next(column.type for column in source.columns if column.name == plain)
+            raise BadRequestError(f"the value of column {plain} is no {kind}: {error}") from error
+    return found
 
 
-def _row(source: Source, row: tuple[Any, ...]) -> InsertedRow:
-    pairs = list(zip(source.columns, row, strict=True))
+def _row(source: Source, row: dict[str, Any]) -> InsertedRow:
+    pairs = [(column, row.get(column.name)) for column in source.columns]
     key = tuple(value for column, value in pairs if column.is_key)
     if source.is_table and any(value is None for value in key):
         raise BadRequestError("a row of a table has a value for each column of the primary key")
