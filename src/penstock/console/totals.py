@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.runtime.global_stores import GLOBAL_TASK
+from penstock.runtime.task_counts import OTHER_REASONS
 from penstock.spark.batch.progress import BatchProgress, counted_by
 
 __all__ = ["Totals"]
@@ -87,7 +88,7 @@ class Totals:
         for node, reason, count in reasons:
             key = (node, str(reason)[:_MOST_REASON_CHARACTERS])
             if key not in self.reasons and len(self.reasons) >= _MOST_REASONS:
-                key = (node, "other reasons")
+                key = (node, OTHER_REASONS)
             found = self.reasons.setdefault(key, [0, now_ms, now_ms])
             found[0] += count
             found[2] = now_ms

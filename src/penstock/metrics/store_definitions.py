@@ -45,5 +45,6 @@ CALLS = {
     "delete": _timed("delete", f"Rows that were deleted: deleting a row{_BY_CALLS}"),
     "range": _timed("range", f"Scans between two keys or of a prefix: beginning a scan{_BY_CALLS}"),
     "all": _timed("all", f"Scans of the whole store: beginning a scan{_BY_CALLS}"),
+    "remove": _timed("remove", f"Sessions that were removed: removing a session{_BY_CALLS}"),
     "fetch": _timed("fetch", f"Look-ups of windows or sessions by key or range: a look-up{_BY_CALLS}"),
 }

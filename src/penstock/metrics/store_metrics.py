@@ -11,13 +11,16 @@ from penstock.metrics.store_definitions import BYTES_WRITTEN, CALLS, COMMIT, OWN
 
 if TYPE_CHECKING:
     from penstock.metrics.registry import Meter, MetricRegistry
+    from penstock.metrics.shapes import MeterDefinition
     from penstock.topology.stores import StoreSpec
 
 __all__ = ["StoreMetrics", "scope_of"]
 
 _NANOSECONDS = 1e9
 _WINDOWS = ("window", "session")
-_COMMON = ("put", "delete", "all")
+# The calls that Kafka measures of each kind of store.
+_CALLS_OF = {"window": ("put", "fetch"), "session": ("put", "fetch", "remove")}
+_CALLS = ("get", "put", "delete", "range", "all")
 
 
 def scope_of(spec: StoreSpec, *, suppresses: bool = False) -> str:
@@ -48,16 +51,14 @@ class StoreMetrics:
     ) -> None:
         self._registry = registry
         self._tags = {**task, scope_of(spec, suppresses=suppresses): spec.name}
-        self._has_windows = spec.kind in _WINDOWS
+        self._kind, self._suppresses, self._persistent = spec.kind, suppresses, spec.persistent and not spec.max_entries
         self._own = {"task-id": task["task-id"], "store": spec.name}
         self._entries: int | None = None
         self._buffered = registry.meter(SUPPRESSED, self._tags) if suppresses else None
-        self._written = registry.meter(BYTES_WRITTEN, self._tags)
-        self._commits = registry.meter(COMMIT, self._tags)
-        self._restores = registry.meter(RESTORE, self._tags)
-        names = ("get", "put", "delete", "range", "all", "fetch")
-        wanted = [name for name in names if (name not in ("get", "range")) == self._has_windows or name in _COMMON]
-        self._calls = {name: registry.meter(CALLS[name], self._tags) for name in wanted}
+        meter = _no_meter if suppresses else registry.meter  # Kafka measures such a buffer by its size alone
+        self._written = meter(BYTES_WRITTEN, self._tags) if self._persistent else None
+        self._commits, self._restores = meter(COMMIT, self._tags), meter(RESTORE, self._tags)
+        self._calls = {name: meter(CALLS[name], self._tags) for name in _CALLS_OF.get(spec.kind, _CALLS)}
         self._totals = [0.0, 0.0, 0.0]  # rows, bytes, flushes
         self._called: dict[str, float] = {}
         self._bytes: int | None = None
@@ -79,8 +80,10 @@ class StoreMetrics:
 
     def record_call(self, call: str, keys: float, seconds: float) -> None:
         """Add the calls of a batch: their keys, and their time."""
-        if self._has_windows and call in ("get", "range"):
+        if self._kind in _WINDOWS and call in ("get", "range", "all"):
             call = "fetch"
+        elif self._kind == "session" and call == "delete":
+            call = "remove"
         if call not in self._called:
             words = "Keys that were looked up, written or deleted, or scans, since the start."
             name = MetricName.of("store-calls-total", OWN, {**self._own, "call": call}, words)
@@ -112,7 +115,12 @@ class StoreMetrics:
             (STATE, "num-open-iterators", self._tags, "Scans that are open between batches: none outlives a batch."),
             (OWN, "store-rows", self._own, f"{rows}."),
         ]
+        left_out = {"num-keys", "estimate-num-keys", "num-open-iterators"} if self._suppresses else set()
+        if not self._persistent:
+            left_out.add("estimate-num-keys")
         for group, name, tags, description in gauges:
+            if name in left_out:
+                continue
             read = (lambda: 0) if name == "num-open-iterators" else (lambda: self._entries or 0)
             self._registry.gauge(MetricName.of(name, group, tags, description), read)
         totals = ("Rows that were written or deleted.", "Bytes of these rows.", "Batches or commits that changed it.")
@@ -122,6 +130,10 @@ class StoreMetrics:
 
     def _total(self, at: int) -> float:
         return self._totals[at]
+
+
+def _no_meter(definition: MeterDefinition, tags: Mapping[str, str]) -> None:
+    """Make no meter."""
 
 
 def _many(meter: Meter | None, keys: float, seconds: float) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from penstock.clock import unix_ms
-from penstock.errors import ProcessingError, SerializationError, TopologyError
+from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
@@ -336,7 +336,8 @@ class TaskContext:
         self.sensor.on_error(self.task_id, node, error, response.action)
         if response.action == "fail":
             raise wrapped() from error
-        why = f"{type(error).__name__}: {error}"[:_MOST_OF_A_REASON]
+        said = error.message if isinstance(error, PenstockError) else error
+        why = f"{type(error).__name__}: {said}"[:_MOST_OF_A_REASON]
         why = why.encode("utf-8", "backslashreplace").decode()  # quoted text may not be printable
         self.drop(node, 1, why)
         if source.topic:

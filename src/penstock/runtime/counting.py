@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from penstock.clock import unix_ms
 from penstock.runtime.sensor import Sensor
-from penstock.runtime.task_counts import FLUSH, Spread, TaskCounts
+from penstock.runtime.task_counts import FLUSH, OTHER_REASONS, Spread, TaskCounts
 from penstock.serde.buffers import LARGE_BINARY, parts
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ __all__ = ["CountingSensor"]
 
 # Kafka counts for each record its time and offset (8 bytes each) and its partition (4), and the name of its topic.
 _BYTES_OF_A_RECORD = 20
+_MOST_REASONS = 20  # of an operator of a task
 
 
 class CountingSensor(Sensor):
@@ -38,6 +39,7 @@ class CountingSensor(Sensor):
         self._clock = clock
         self.detailed = detailed
         self._counts: dict[str, TaskCounts] = {}
+        self._reasons: dict[tuple[str, str], set[str]] = {}
 
     @classmethod
     def at_level(cls, level: str) -> Self:
@@ -105,11 +107,11 @@ class CountingSensor(Sensor):
             counts.emit_seconds.setdefault(node, Spread()).add(seconds, 1, seconds, seconds)
 
     def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
-        reasons = self._of(task_id).reasons
+        reasons, why = self._of(task_id).reasons, self._reason(task_id, node, why)
         reasons[node, why] = reasons.get((node, why), 0) + count
 
     def on_dropped_record(self, task_id: str, node: str, why: str, place: tuple[str, int, int]) -> None:
-        self._of(task_id).places[node, why] = place
+        self._of(task_id).places[node, self._reason(task_id, node, why)] = place
 
     def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
         errors, at = self._of(task_id).errors, (node, type(error).__name__, action)
@@ -138,6 +140,14 @@ class CountingSensor(Sensor):
         totals = self._of(task_id).nodes.setdefault(node, [0, 0, 0.0])
         for at, value in enumerate((rows_in, rows_out, seconds)):
             totals[at] += value
+
+    def _reason(self, task_id: str, node: str, why: str) -> str:
+        """Return the reason as it is counted: errors may quote each record, and each reason is a series for good."""
+        known = self._reasons.setdefault((task_id, node), set())
+        if why in known or len(known) < _MOST_REASONS:
+            known.add(why)
+            return why
+        return OTHER_REASONS
 
     @staticmethod
     def _add(counts: dict[tuple[str, str], list[int]], at: tuple[str, str], records: int, size: int) -> None:

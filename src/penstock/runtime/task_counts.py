@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FLUSH", "Spread", "TaskCounts"]
+__all__ = ["FLUSH", "OTHER_REASONS", "Spread", "TaskCounts"]
 
+OTHER_REASONS = "other reasons"  # in place of those of an operator that would be too many
 FLUSH = "flush"  # the call whose numbers are flushes, rows, bytes and seconds
 
 _SPREADS = ("seconds", "lateness_ms", "punctuations")

@@ -26,7 +26,7 @@ MEANINGS = {
     "stream-state-metrics:bytes-written-.*": "rows of this store that changed",
     "stream-state-metrics:commit-latency-.*": "of all stores of the task together",
     "stream-state-metrics:commit-rate": "Micro-batches, or commits of stream threads",
-    "stream-state-metrics:(all|delete|fetch|get|put|range)-latency-.*": "A call for many of them counts by its mean",
+    "stream-state-metrics:(all|delete|fetch|get|put|range|remove)-latency-.*": "A call for many of them counts by its mean",
     "stream-state-metrics:(estimate-)?num-keys": "before the newest batch",
     "stream-state-metrics:restore-latency-.*": "of all stores of the task together",
     "stream-state-metrics:restore-rate": "Catch-ups of the task's replica",

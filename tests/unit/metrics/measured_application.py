@@ -29,7 +29,7 @@ COUNTED = [
 
 
 def topology():
-    from penstock import Materialized, Suppressed, TimeWindows
+    from penstock import Materialized, SessionWindows, Suppressed, TimeWindows
 
     builder = StreamsBuilder()
     stream = builder.stream("in")
@@ -38,6 +38,8 @@ def topology():
     windowed = grouped.windowed_by(TimeWindows.of("1 minute")).count(Materialized("windows"))
     windowed.suppress(Suppressed.until_window_closes()).to_stream().to("closed")
     builder.table("rows").to_stream().to("copies")
+    grouped.windowed_by(SessionWindows.of("1 minute")).count(Materialized("sessions"))
+    grouped.count(Materialized("memory", store_type="in_memory"))
     grouped.windowed_by(TimeWindows.of("1 minute")).emit_strategy("on_window_close").count().to_stream().to("final")
     return builder.build()
 

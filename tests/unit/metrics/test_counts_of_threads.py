@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.continuous.thread_counts import ThreadCounts
 from penstock.runtime.global_stores import GLOBAL_TASK
-from penstock.runtime.task_counts import Spread, TaskCounts
+from penstock.runtime.task_counts import OTHER_REASONS, Spread, TaskCounts
 from penstock.spark.continuous.figures import ProgressCounter
 from penstock.spark.continuous.thread_state import ThreadState
 from penstock.spark.driver.batch_records import batch_record
@@ -142,3 +142,18 @@ def test_lateness_is_counted_from_debug_on():
         counts.sensor.on_input("0_0", np.array([1, 2, 3]), np.array([3, 3, 3, 3]), 0)
         found = reported(counts).get("0_0", {})
         assert TaskCounts.of_document(found).lateness_ms.count == counted
+
+
+def test_reasons_that_quote_each_record_are_no_series_for_each():
+    counts, driver = ThreadCounts("INFO"), ProgressCounter()
+    for number in range(500):
+        counts.sensor.on_dropped("0_0", "map", 1, f"ValueError: {number}")
+        counts.sensor.on_dropped_record("0_0", "map", f"ValueError: {number}", ("in", 0, number))
+        reported(counts)
+    counts.sensor.on_dropped("0_0", "filter", 1, "null key")
+    (task,) = driver.progress(0, {"t": thread(counts, 1, 500)}).tasks
+    new = TaskCounts.of_document(task["counts"])
+    assert sum(new.reasons.values()) == 501
+    assert len(new.reasons) <= 22
+    assert new.places["map", OTHER_REASONS] == ("in", 0, 499)
+    assert new.reasons["filter", "null key"] == 1

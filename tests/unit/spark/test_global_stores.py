@@ -127,7 +127,7 @@ def test_dropped_records_of_global_tables_count_for_the_global_task(tmp_path: Pa
     assert metrics.registry.value("process-total", **everywhere) == 3
     (dropped,) = metrics.registry.find("dropped-records-total", group="penstock-metrics")
     assert dict(dropped.metric_name.tags)["processor-node-id"] == "KTABLE-SOURCE-0000000001"
-    assert metrics.registry.value("num-keys", lmdb_state_id="names", task_id="-1_-1") == 2
+    assert metrics.registry.value("estimate-num-keys", lmdb_state_id="names", task_id="-1_-1") == 2
     assert metrics.registry.value("put-rate", lmdb_state_id="names", task_id="-1_-1") > 0
     assert [batch.dropped for batch in metrics.batches] == [0, 1, 0]
     assert metrics.batches.newest.drops == {}
