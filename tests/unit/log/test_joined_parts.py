@@ -1,4 +1,4 @@
-"""Small parts of a partition that go to the brokers as one record batch."""
+"""Small parts of a partition that a log takes as one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log.base import TopicPartition
-from penstock.log.kafka.writing import checked, joined
+from penstock.log.joining import joined
+from penstock.log.kafka.writing import checked
 
 
 def part(topic: str, partition: int, *values: str | None) -> tuple[str, int, pa.RecordBatch]:

@@ -9,6 +9,7 @@ from typing import Protocol
 from penstock.errors import ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded.transaction import EmbeddedTransaction
+from penstock.log.joining import joined
 from penstock.log.thread_clients import Part, Writer
 
 __all__ = ["EmbeddedThreadProducer"]
@@ -94,6 +95,14 @@ class EmbeddedThreadProducer:
         self.replace(())
 
     def _write(
+        self, parts: Sequence[Part], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, int]:
+        try:
+            return self._append([(place.topic, place.partition, records) for place, records in joined(parts)], offsets)
+        except ProductionError:  # nothing is written; which of the parts are refused?
+            return self._append(parts, offsets)
+
+    def _append(
         self, parts: Sequence[Part], offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int]:
         refused: dict[int, object] = {}

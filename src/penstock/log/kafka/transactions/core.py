@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.log.acls import TopicAcl
 from penstock.log.base import Isolation, Lease, TopicPartition
+from penstock.log.joining import joined
 from penstock.log.kafka.acls import add_topic_acls, topic_acls
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import persist
@@ -20,7 +21,7 @@ from penstock.log.kafka.transactions.ledger import Ledger
 from penstock.log.kafka.transactions.presence import Presence
 from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.wire.stored_batches import fetch_stored
-from penstock.log.kafka.writing import AnyPart, joined
+from penstock.log.kafka.writing import AnyPart
 from penstock.log.stored import StoredRecords
 
 __all__ = ["KafkaCore"]

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import LogError, ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.joining import Placed, joined
 from penstock.log.kafka.clients.attempts import Attempts
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, not_in_time, persist
@@ -19,7 +20,7 @@ from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.offsets import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import Batches, NotWrittenError
 from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
-from penstock.log.kafka.writing import AnyPart, Placed, checked, joined
+from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.thread_clients import Part, Writer
 
 if TYPE_CHECKING:
