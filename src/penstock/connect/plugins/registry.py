@@ -134,7 +134,11 @@ class Plugins:
             LookupError: There is none, or the alias stands for two.
         """
         found = self._plugins.get(name) or self._plugins.get(self._aliases.get(name) or "") or self.references(name)
-        return Plugin(java_class(name), (), object, ConfigDef()) if found is None else found
+        if found is None:
+            if not name.startswith("java."):
+                raise LookupError(name)
+            found = Plugin(java_class(name), (), object, ConfigDef())
+        return found
 
     def of_kind(self, *kinds: PluginKind) -> list[Plugin]:
         """All plugins of these types, by name."""

@@ -121,8 +121,13 @@ class TopicTable:
         self._leading: Producer | None = None
         self._plain: Producer | None = None
         self._lock = threading.RLock()
-        ensure_compacted(log, topic, partitions, settings or {})
-        self._positions = dict(log.beginning_offsets([topic]))
+        is_new = ensure_compacted(log, topic, partitions, settings or {})
+        self._positions = {} if is_new else dict(log.beginning_offsets([topic]))
+
+    def warm_up(self) -> None:
+        """Make the writer before it is needed: Kafka's needs half a second until it can write."""
+        with self._lock:
+            self._plain = self._plain or Producer(self._log, linger_ms=0)
 
     def put(self, changes: Sequence[Change]) -> None:
         """Write records that any worker may write.
@@ -133,8 +138,8 @@ class TopicTable:
         if not changes:
             return
         with self._lock:
-            if self._plain is None:
-                self._plain = Producer(self._log, linger_ms=0)
+            self.warm_up()
+            assert self._plain is not None  # noqa: S101 - made just now
             for change in changes:
                 self._plain.send(self.topic, change.value, key=change.key)
             self._plain.flush()
@@ -225,8 +230,8 @@ class TopicTable:
         return found
 
 
-def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[str, str]) -> None:
-    """Create a compacted topic, or check the one that is there.
+def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[str, str]) -> bool:
+    """Create a compacted topic, or check the one that is there; return whether it was created here.
 
     Raises:
         ConfigError: It is not compacted.
@@ -237,8 +242,8 @@ def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[
         try:
             log.create_topic(topic, partitions, {**settings, "cleanup.policy": "compact"})
         except TopicExistsError:
-            return  # another worker was faster
-        return
+            return False  # another worker was faster
+        return True
     policy = found.config.get("cleanup.policy", "delete")
     if policy != "compact":
         raise ConfigError(
@@ -246,3 +251,4 @@ def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[
             f"what Connect stores in it, but it has 'cleanup.policy={policy}'.",
             hint=f"Change it: penstock topics alter {topic} --config cleanup.policy=compact",
         )
+    return False

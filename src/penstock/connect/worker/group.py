@@ -90,10 +90,11 @@ class GroupMembership:
             session_timeout_ms=timing[0],
             heartbeat_interval_ms=timing[1],
         )
-        self._consumer.subscribe(config_topic)
+        self._joins = False
         self._leading = TopicPartition(config_topic, 0)
         topic = f"_penstock.workers.{group}"
         self._table = TopicTable(log, topic, 1, transactional_id=f"{topic}.leader")
+        self._table.warm_up()
         self._deposed = False
         self._fenced: Marks = {}
         self._plan: dict[Work, str] = {}
@@ -110,6 +111,9 @@ class GroupMembership:
         Raises:
             LogError: The log cannot be used.
         """
+        if not self._joins:
+            self._consumer.subscribe(self._leading.topic)  # not before: the topic is made beside this object
+            self._joins = True
         self._consumer.poll(timeout_s=0)
         places = self._consumer.assignment()
         self._consumer.pause(places)  # its records are read elsewhere

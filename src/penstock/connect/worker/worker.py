@@ -6,6 +6,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 from penstock.connect.settings.worker_config import WorkerConfig
@@ -46,10 +47,12 @@ class Worker:
         self.config = config
         self.worker_id = worker_id
         self.log: TopicLog = open_log(config.log_url, config.client_settings)
-        stores = _stores(config, self.log)
+        with ThreadPoolExecutor(thread_name_prefix="connect-start") as pool:  # each waits for the log most of its time
+            membership_made = pool.submit(_membership, config, self.log, worker_id)
+            stores = _stores(config, self.log, pool)
+            membership = membership_made.result()
         start: Callable[[TaskSpec, str], TaskHandle]
         start = ThreadTask if config["tasks.in.process"] else TaskProcesses(config.log_url).start
-        membership = _membership(config, self.log, worker_id)
         self.herder = Herder(config, self.log, stores, membership=membership, start_task=start, worker_id=worker_id)
         self.operations = Operations(self.herder)
         self.offsets = OffsetOperations(self.herder)
@@ -82,19 +85,20 @@ def _membership(config: WorkerConfig, log: TopicLog, worker_id: str) -> Membersh
     )
 
 
-def _stores(config: WorkerConfig, log: TopicLog) -> Stores:
+def _stores(config: WorkerConfig, log: TopicLog, pool: Executor) -> Stores:
     if not config.distributed:
         topic = _standalone_offsets_topic(Path(config["offset.storage.file.filename"]))
         offsets = OffsetStore(TopicTable(log, topic, 1))
         return Stores(ConfigStore(MemoryTable()), StatusStore(MemoryTable()), offsets, topic)
     topic = config["offset.storage.topic"]
     writer = f"connect-cluster-{config['group.id']}"
-    return Stores(
-        ConfigStore(TopicTable(log, config["config.storage.topic"], 1, transactional_id=writer)),
-        StatusStore(TopicTable(log, config["status.storage.topic"], config["status.storage.partitions"])),
-        OffsetStore(TopicTable(log, topic, config["offset.storage.partitions"])),
-        topic,
-    )
+    tables = [
+        pool.submit(TopicTable, log, config["config.storage.topic"], 1, transactional_id=writer),
+        pool.submit(TopicTable, log, config["status.storage.topic"], config["status.storage.partitions"]),
+        pool.submit(TopicTable, log, topic, config["offset.storage.partitions"]),
+    ]
+    of_configs, of_statuses, of_offsets = (table.result() for table in tables)
+    return Stores(ConfigStore(of_configs), StatusStore(of_statuses), OffsetStore(of_offsets), topic)
 
 
 def _standalone_offsets_topic(file: Path) -> str:
