@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.console.decoding import plain, serdes_of
+from penstock.console.decoding import plain, serdes_of, visible
 from penstock.console.filtering import Selection
 from penstock.console.limits import (
     CELL_CHARACTERS,
@@ -256,6 +256,7 @@ def _with_texts(message: dict[str, Any], most: int, indent: int | None = None) -
     found = dict(message)
     for side in ("key", "value"):
         text = _shown(message[side], indent)
+        text = None if text is None else visible(text)
         found[f"{side}_text"] = cut(text, most)
         found[f"{side}_is_cut"] = text is not None and len(text) > most
         if found[f"{side}_is_cut"]:

@@ -78,3 +78,22 @@ def test_an_empty_log_says_that_there_are_no_topics_groups_and_servers(empty: ht
     assert "no group" in empty.get("/groups").text.lower()
     assert "No server of SQL is known." in empty.get("/sql").text
     assert "No Connect worker is known." in empty.get("/connectors").text
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("start=oldest", "oldest"),
+        ("at=earliest", "oldest"),
+        ("at=latest", "newest"),
+        ("at=offset:1", "offset"),
+        ("start=offset&at=1", "offset"),
+        ("at=time:2026-11-22T12:00:00Z", "time"),
+    ],
+)
+def test_a_page_of_messages_begins_where_its_form_or_an_address_of_the_interface_says(
+    http: httpx.Client, address: str, shown: str
+) -> None:
+    page = http.get(f"/topics/orders?{address}").text
+    assert f'<option value="{shown}" selected>' in page
+    assert ("New messages come by themselves" in page) == (shown == "newest")

@@ -12,9 +12,9 @@ from starlette.concurrency import run_in_threadpool
 
 from penstock.console.messages import Messages, read_messages
 from penstock.console.web.api.applications import line_of
-from penstock.console.web.api.topics import message_document, message_query
+from penstock.console.web.api.topics import message_document
 from penstock.console.web.page import Visit
-from penstock.console.web.pages.log_pages import log_of
+from penstock.console.web.pages.log_pages import log_of, message_query
 
 __all__ = ["application_events", "tail_events"]
 

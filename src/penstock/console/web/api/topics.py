@@ -10,10 +10,10 @@ from starlette.responses import JSONResponse, Response
 
 from penstock.console.decoding import text_of
 from penstock.console.limits import fit_for_file
-from penstock.console.messages import MessageQuery, one_message, read_messages, record_at
+from penstock.console.messages import one_message, read_messages, record_at
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages import log_pages
-from penstock.console.web.pages.log_pages import group_rows, log_of, place_of, start_of
+from penstock.console.web.pages.log_pages import group_rows, log_of, message_query, place_of
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -25,14 +25,11 @@ __all__ = [
     "groups",
     "message",
     "message_document",
-    "message_query",
     "messages",
     "require_topic",
     "topic",
     "topics",
 ]
-
-_STARTS = {"": "newest", "latest": "newest", "earliest": "oldest", "newest": "newest", "oldest": "oldest"}
 
 
 def topics(visit: Visit) -> Any:
@@ -59,17 +56,6 @@ def topic(visit: Visit) -> Any:
             for place, end in sorted(ends.items())
         ],
     }
-
-
-def message_query(visit: Visit) -> MessageQuery:
-    """Return what the parameters ask for: ``at`` is earliest, latest, ``offset:N`` or ``time:T``."""
-    at = visit.get("at")
-    kind, _, value = at.partition(":")
-    if kind not in ("offset", "time"):
-        if at not in _STARTS:
-            raise PenstockError(f"at={at[:40]!r} is unknown", hint="Use earliest, latest, offset:N or time:T.")
-        kind = _STARTS[at]
-    return log_pages.message_query(visit, start_of(kind, value), (visit.get("key_serde"), visit.get("value_serde")))
 
 
 def _require_messages(visit: Visit) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.clock import unix_ms
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
 __all__ = [
+    "begin_of",
     "group",
     "group_rows",
     "groups",
@@ -34,6 +36,9 @@ __all__ = [
 ]
 
 _MOST_TOPICS = 2_000
+
+
+_STARTS = {"": "newest", "latest": "newest", "earliest": "oldest", "newest": "newest", "oldest": "oldest"}
 
 
 def log_of(visit: Visit) -> TopicLog:
@@ -85,14 +90,27 @@ def start_of(kind: str, value: str) -> str:
     return kind
 
 
-def message_query(visit: Visit, start: str, formats: tuple[str, str]) -> MessageQuery:
-    """Return what the parameters of a visit ask for.
+def begin_of(visit: Visit) -> tuple[str, str]:
+    """Return where an address wants to begin, and the offset or time that belongs to it.
 
-    Args:
-        visit: The visit.
-        start: Where the search begins; see `start_of`.
-        formats: The formats of keys and values; empty: those that are noted in the log.
+    A page's form says it by ``start`` and ``at``, an address of the interface by ``at`` alone: earliest, latest,
+    ``offset:N`` or ``time:T``; the page takes both.
     """
+    at = visit.get("at").strip()
+    if visit.get("start"):
+        return visit.get("start"), at
+    kind, _, value = at.partition(":")
+    if kind in ("offset", "time"):
+        return kind, value
+    if at not in _STARTS:
+        raise PenstockError(f"at={at[:40]!r} is unknown", hint="Use earliest, latest, offset:N or time:T.")
+    return _STARTS[at], ""
+
+
+def message_query(visit: Visit) -> MessageQuery:
+    """Return what the parameters of a visit ask for; formats that it does not name are those noted in the log."""
+    start = start_of(*begin_of(visit))
+    key, value = (visit.get(f"{side}_format") or visit.get(f"{side}_serde") for side in ("key", "value"))
     partition = visit.get("partition")
     return MessageQuery(
         visit.get("name"),
@@ -100,22 +118,25 @@ def message_query(visit: Visit, start: str, formats: tuple[str, str]) -> Message
         whole(partition, "the partition", 0, 1_000_000) if partition else None,
         min(whole(visit.get("limit"), "the limit", 50, 500), 500),
         visit.get("filter"),
-        *formats,
+        key,
+        value,
         visit.get("cursor"),
         visit.site.permissions.masked,
     )
 
 
-def _query(visit: Visit) -> MessageQuery:
-    start = start_of(visit.get("start", "newest"), visit.get("at").strip())
-    return message_query(visit, start, (visit.get("key_format"), visit.get("value_format")))
-
-
 def topic_stamp(visit: Visit) -> object:
     """Return a value that changes with the topic's end, if the page shows its newest messages."""
-    if visit.get("start", "newest") != "newest" or visit.get("cursor"):
+    if not _is_newest(visit):
         return "stands"
     return tuple(sorted(log_of(visit).end_offsets([visit.get("name")]).values()))
+
+
+def _is_newest(visit: Visit) -> bool:
+    """Whether a page shows the newest messages, and so follows the topic."""
+    with suppress(PenstockError):
+        return begin_of(visit)[0] == "newest" and not visit.get("cursor")
+    return False
 
 
 def topic(visit: Visit) -> Mapping[str, Any]:
@@ -132,11 +153,15 @@ def topic(visit: Visit) -> Mapping[str, Any]:
         "allowed": visit.site.permissions.messages,
         "found": None,
         "problem": None,
+        "start": visit.get("start", "newest"),
+        "at": visit.get("at"),
+        "is_newest": _is_newest(visit),
     }
     if not visit.site.permissions.messages:
         return facts
     try:
-        return {**facts, "found": read_messages(log, _query(visit))}
+        facts["start"], facts["at"] = begin_of(visit)
+        return {**facts, "found": read_messages(log, message_query(visit))}
     except (PenstockError, ValueError) as error:
         shown = error if isinstance(error, PenstockError) else PenstockError(str(error))
         return {**facts, "problem": shown}
@@ -159,7 +184,7 @@ def place_of(visit: Visit) -> tuple[str, int, int]:
 def message(visit: Visit) -> Mapping[str, Any]:
     """Return one message whole."""
     log = log_of(visit)
-    query = _query(visit)
+    query = message_query(visit)
     if not visit.site.permissions.messages:
         raise PenstockError("this console shows no messages", hint="It was started with --no-messages.")
     _, partition, offset = place_of(visit)

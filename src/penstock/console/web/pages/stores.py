@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.console.decoding import visible
 from penstock.console.limits import CELL_CHARACTERS, SHOWN_CHARACTERS, cut
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
@@ -125,7 +126,15 @@ def _shown(answer: Mapping[str, Any]) -> Mapping[str, Any]:
         key = _text(each["key"] if "key" in each else answer.get("key"))
         value = _text(each["value"])
         is_cut = len(value) > most or len(key) > most
-        rows.append({**each, "whole_key": key, "key": cut(key, most), "value": cut(value, most), "is_cut": is_cut})
+        rows.append(
+            {
+                **each,
+                "whole_key": key,
+                "key": cut(visible(key), most),
+                "value": cut(visible(value), most),
+                "is_cut": is_cut,
+            }
+        )
     return {**answer, "entries": rows}
 
 
