@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from penstock.errors import SqlError
@@ -18,7 +19,6 @@ from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.types import (
     BOOLEAN,
-    BYTES,
     DATE,
     NULL,
     STRING,
@@ -82,6 +82,8 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) 
         if kind is None:
             hint = meant(name, columns) or f"Columns are {', '.join(columns)}."
             raise refusal(places.get(name, node.at), f"Column name {name} does not exist.", hint)
+        if name in given:
+            raise refusal(places.get(name, node.at), f"Column {name} is listed twice.")
         given[name] = constant_of(node, kind, name, scalars)
     keys = tuple(given.get(column.name) for column in target.keys)
     if target.is_table and any(value is None for value in keys):
@@ -117,10 +119,30 @@ def constant_of(node: Any, kind: SqlType, name: str, scalars: Registry) -> Any:
     if not _converts(typed.type, kind):
         raise refusal(node.at, f"Expected type {kind} for field {name} but got {typed.type}")
     try:
-        return cast_function(typed.type, kind)(value)
+        made = cast_function(typed.type, kind)(value)
     except (ValueError, TypeError, ArithmeticError, SqlError) as error:
         shown = repr(value) if isinstance(value, str) else str(value)
         raise refusal(node.at, f"{shown} is no {kind} for field {name}: {error}") from error
+    if not _kept(value, made):
+        raise refusal(
+            node.at,
+            f"Expected type {kind} for field {name} but got {typed.type}: {value} would become {made}",
+            "Round it, or CAST it, to say that this is meant.",
+        )
+    return made
+
+
+def _kept(value: Any, made: Any) -> bool:
+    """Whether a value is the same number, or has the same numbers, after its conversion."""
+    if isinstance(value, bool) or isinstance(made, bool | float):
+        return True  # DOUBLE is wider than all others
+    if isinstance(value, int | float | Decimal) and isinstance(made, int | Decimal):
+        return Decimal(str(value)) == made
+    if isinstance(value, list):
+        return all(map(_kept, value, made))
+    if isinstance(value, dict):
+        return all(_kept(item, made[name]) for name, item in value.items() if name in made)
+    return True
 
 
 def _converts(source: SqlType, target: SqlType) -> bool:
@@ -131,8 +153,8 @@ def _converts(source: SqlType, target: SqlType) -> bool:
     match source, target:
         case ArrayType(inner), ArrayType(outer):
             return _converts(inner, outer)
-        case MapType(_, inner), MapType(_, outer):
-            return _converts(inner, outer)
+        case MapType(key, inner), MapType(other, outer):
+            return key == other and _converts(inner, outer)
         case StructType(fields), StructType():
             return all((kind := target.field(f.name)) is not None and _converts(f.type, kind) for f in fields)
-    return source == STRING and target in (DATE, TIME, TIMESTAMP, BYTES, BOOLEAN)
+    return source == STRING and target in (DATE, TIME, TIMESTAMP, BOOLEAN)

@@ -33,8 +33,8 @@ _DEFAULT_PATIENCE_MS = 30_000
 _HURRY_S = 3.0
 _REQUEST_BYTES = 1_048_588  # Kafka's own default for the largest batch of a topic
 _EVERYDAY = (
-    "fenced", "old epoch", "Failed to acquire", "Connect to", "Disconnected", "Connection refused", "Receive failed",
-    "Send failed", "timed out", "Timed out", "brokers are down", "has been destroyed",
+    "fenced", "old epoch", "Failed to acquire", "Failed to resolve", "Connect to", "Disconnected", "Connection refused",
+    "Receive failed", "Send failed", "timed out", "Timed out", "brokers are down", "has been destroyed",
 )  # fmt: skip
 _TRANSACTION_TIMEOUT_MS = 30_000
 _FETCH_BYTES, _FETCH_WAIT_MS = 50 << 20, 500  # Kafka's defaults
