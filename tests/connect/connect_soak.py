@@ -45,6 +45,8 @@ class Soak:
         workers: The number of workers.
     """
 
+    connectors = ("source", "sink")
+
     def __init__(self, folder, url, choice, step=150, workers=3):
         self.folder, self.url, self.choice, self.step = folder, url, choice, step
         self.workers = [GroupWorker(folder, url) for _ in range(workers)]
@@ -109,7 +111,7 @@ class Soak:
             if not worker.is_alive():
                 worker.start()
         if self.choice.random() < 0.1:
-            for name in ("source", "sink"):
+            for name in self.connectors:
                 self.choice.choice(self.workers).ask(
                     "POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true", timeout=3
                 )

@@ -21,7 +21,7 @@ from penstock.clock import unix_ms
 from penstock.connect.little_memory import take_little_memory
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
-from penstock.connect.tasks.template import modules_for
+from penstock.connect.tasks.template import has_template, modules_for
 from penstock.log_lines import follow_environment, writes_json
 
 __all__ = ["Message", "Progress", "TaskHandle", "TaskProcesses", "ThreadTask"]
@@ -254,7 +254,8 @@ class TaskProcesses:
     def __init__(self, url: str) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(modules_for(url))
-        threading.Thread(target=forkserver.ensure_running, name="connect-forkserver", daemon=True).start()
+        if not has_template():  # else `multiprocessing` would only start a process that nobody needs before a task
+            threading.Thread(target=forkserver.ensure_running, name="connect-forkserver", daemon=True).start()
 
     def start(self, spec: TaskSpec, target: str) -> ProcessTask:
         """Start a task."""

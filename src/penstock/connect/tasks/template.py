@@ -10,7 +10,7 @@ from multiprocessing import connection, forkserver
 
 from penstock.log.url import kafka_servers
 
-__all__ = ["fork_template", "modules_for"]
+__all__ = ["fork_template", "has_template", "modules_for"]
 
 _FIRST, _LAST = "penstock.connect.tasks.sparing", "penstock.connect.tasks.frozen"
 _MODULES = ("penstock.connect.tasks.handles", "penstock.log.clients.consumer", "penstock.log.clients.dispatch")
@@ -58,6 +58,11 @@ def fork_template(url: str) -> None:
     os.close(alive_r)
     for name, value in zip(_KNOWN, (address, alive_w, pid), strict=True):
         setattr(server, name, value)
+
+
+def has_template() -> bool:
+    """Whether a process is there from which tasks are forked, made by `fork_template` or by `multiprocessing`."""
+    return getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None) is not None
 
 
 def _serve(listener: socket.socket, alive_r: int, alive_w: int) -> None:
