@@ -204,7 +204,7 @@ class KafkaStreams(ShownApplication):
         return has_ended
 
     def _fail(self, error: PenstockError) -> None:
-        self._error = error
+        self._error = self._recorder.failure = error
         self._become(State.PENDING_ERROR)
         if self._on_error is not None:
             try:

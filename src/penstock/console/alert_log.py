@@ -15,14 +15,15 @@ __all__ = ["AlertLog"]
 
 _log = logging.getLogger("penstock.app")
 _FIRST_MS = 120_000
+_AT_ONCE = frozenset({"failed"})  # its process ends
 _TIMEOUT_S = 5.0
 
 
 class AlertLog:
     """The alerts of one application over time.
 
-    An alert is logged when it has held for two minutes, again at doubled intervals, and once when it is over. The
-    webhook hears of it at the first line and at the end, as JSON by POST.
+    An alert is logged when it has held for two minutes (a failure at once), again at doubled intervals, and once when
+    it is over. The webhook hears of it at the first line and at the end, as JSON by POST.
 
     Args:
         application: The ``application.id``.
@@ -41,7 +42,8 @@ class AlertLog:
         self._since = {key: self._since.get(key, now_ms) for key in held}
         dated = {key: alert.since(self._since[key]) for key, alert in held.items()}
         for key, alert in dated.items():
-            if now_ms >= self._next.setdefault(key, alert.since_ms + _FIRST_MS):
+            first_ms = 0 if alert.name in _AT_ONCE else _FIRST_MS
+            if now_ms >= self._next.setdefault(key, alert.since_ms + first_ms):
                 self._next[key] = now_ms + 2 * (now_ms - alert.since_ms)
                 self._say(key, alert)
         for key in [key for key in self._next if key not in held]:
@@ -63,7 +65,10 @@ class AlertLog:
     def _send(self, alert: Alert, status: str) -> None:
         if self._webhook:
             body = {"application": self._application, "status": status, **alert.document()}
-            threading.Thread(target=_post, args=(self._webhook, body), name="penstock-webhook", daemon=True).start()
+            is_daemon = alert.name not in _AT_ONCE  # it is sent although the process ends
+            threading.Thread(
+                target=_post, args=(self._webhook, body), name="penstock-webhook", daemon=is_daemon
+            ).start()
 
 
 def _post(url: str, body: dict[str, object]) -> None:

@@ -13,6 +13,7 @@ from penstock.terminal.words import duration, time_of
 __all__ = ["NAMES", "RULES", "Alert", "alert_lines", "alerts_of"]
 
 NAMES = (
+    "failed",
     "stuck",
     "stuck task",
     "silent",
@@ -72,6 +73,13 @@ class Alert:
 
 
 Rule = Callable[[Picture, int], list[Alert]]
+
+
+def _failed(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the form of rules
+    if picture.state not in ("PENDING_ERROR", "ERROR"):
+        return []
+    what, do = picture.get("failure") or ("the application ended with an error", "")
+    return [Alert("failed", "", what, do or "The application's log has the whole error.", "error")]
 
 
 def _stuck(picture: Picture, now_ms: int) -> list[Alert]:
@@ -284,7 +292,7 @@ def _set(picture: Picture, name: str, default: int) -> int:
 
 
 RULES: tuple[Rule, ...] = (
-    _stuck, _stuck_tasks, _silent, _retention, _lag_grows, _drops, _skew, _slow_batches, _clock,
+    _failed, _stuck, _stuck_tasks, _silent, _retention, _lag_grows, _drops, _skew, _slow_batches, _clock,
     _state_grows, _restarts, _new_errors,
 )  # fmt: skip
 
@@ -304,7 +312,7 @@ def alert_lines(application: str, alerts: Iterable[Mapping[str, Any]]) -> str:
     """Return the alerts in Prometheus' text format: 1 for each that holds, 0 for the others.
 
     >>> alert_lines("shop", [{"name": "stuck"}]).splitlines()[1:3]
-    ['penstock_alert{application="shop",name="stuck"} 1', 'penstock_alert{application="shop",name="stuck task"} 0']
+    ['penstock_alert{application="shop",name="failed"} 0', 'penstock_alert{application="shop",name="stuck"} 1']
     """
     held = {alert["name"] for alert in alerts}
     lines = [f'penstock_alert{{application="{application}",name="{name}"}} {int(name in held)}' for name in NAMES]

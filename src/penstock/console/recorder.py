@@ -47,6 +47,7 @@ _QUIET_MS = 30_000  # without a batch, before it is looked what the application 
 _PHASE_S = 5.0
 _WRITE_REMOTE_S = 15.0
 _HISTORY_S = 60.0
+_MOST_OF_A_FAILURE = 2_000  # characters
 _TASKS = 400  # of a batch, kept for its chart
 _BATCHES_WITH_TASKS = 40
 
@@ -91,6 +92,7 @@ class Recorder:
 
     Attributes:
         batches: The batches that it shows: those of the application's metrics, or its own.
+        failure: The error that has ended the application; None: none has.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Recorder:
         self.batches = BatchHistory()
         self._queue: queue.SimpleQueue[tuple[BatchProgress, BatchRecord] | None] = queue.SimpleQueue()
         self._totals, self._past = Totals(), Past()
+        self.failure: PenstockError | None = None
         self._lines: dict[int, tuple[BatchRecord, BatchLine]] = {}
         self._minutes: deque[Minute] = deque(maxlen=_MINUTES)
         self._behind: dict[str, Any] = {"lag": {}, "seconds": {}, "beginnings": {}, "as_of_ms": 0}
@@ -257,6 +260,7 @@ class Recorder:
             "seen": seen,
             "application": self._application,
             "state": self._state(),
+            "failure": None if self.failure is None else _shown_failure(self.failure),
             "started_ms": self._started_ms,
             "written_ms": now_ms,
             "facts": {} if self._watched is None else dict(self._watched.facts),
@@ -331,6 +335,11 @@ class Recorder:
             _log.debug("the console's figures: %s", error)
         except Exception:  # noqa: BLE001 - logged; the application goes on
             _log.exception("the console's figures could not be kept")
+
+
+def _shown_failure(error: PenstockError) -> list[str]:
+    """Return what is said of an error: its message, but not the record in it, which a console may hide; its hint."""
+    return [error.message.partition(", for the record ")[0][:_MOST_OF_A_FAILURE], error.hint[:_MOST_OF_A_FAILURE]]
 
 
 def _task(task: Mapping[str, Any]) -> dict[str, Any]:

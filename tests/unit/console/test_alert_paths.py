@@ -22,6 +22,7 @@ from penstock.console.applications import Applications, OwnApplication
 from penstock.console.recorder import Recorder, Watched
 from penstock.console.web.server import ConsoleAddress, ConsoleServer
 from penstock.console.web.site import Site
+from penstock.errors import ProcessingError
 from penstock.metrics import PartitionLag
 from penstock.spark.batch.progress import BatchProgress
 
@@ -39,6 +40,7 @@ class Watch:
     beginnings: dict[str, int] = field(default_factory=dict)
     long_steps: list[dict[str, Any]] = field(default_factory=list)
     restarts: int = 0
+    state: str = "RUNNING"
     ahead_ms: int = 0  # of the recorder's clock
     batches: int = 0
 
@@ -94,7 +96,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     monkeypatch.setattr(alert_log, "_FIRST_MS", 0)  # else the first line comes after two minutes
     monkeypatch.setattr(recorder, "_LOOK_S", 0.1)
     monkeypatch.setattr(recorder, "_RENEW_S", 0.05)
-    made = Recorder("shop", lambda: "RUNNING", f"http://127.0.0.1:{hook.server_port}/")
+    made = Recorder("shop", lambda: found.state, f"http://127.0.0.1:{hook.server_port}/")
     own = OwnApplication("shop", made, lambda: None)  # type: ignore[arg-type,return-value]
     server = ConsoleServer(Site(Applications(None, own=own), None), ConsoleAddress(port=0, token=None))
     server.start()
@@ -147,7 +149,15 @@ def grown(watch: Watch) -> None:
         watch.ahead_ms += 5 * 60_000
 
 
+def failed(watch: Watch) -> None:
+    watch.recorder.failure = ProcessingError(
+        "MAP: f (app.py:3) raised ValueError: no, for the record {'key': 'secret'}", hint="Repair it."
+    )
+    watch.state = "ERROR"
+
+
 CASES: dict[str, tuple[Callable[[Watch], None], Callable[[Watch], None], str]] = {
+    "failed": (failed, lambda watch: setattr(watch, "state", "RUNNING"), "raised ValueError: no"),
     "stuck": (stuck, free, "task 0_1 is processing"),
     "stuck task": (
         lambda watch: watch.long_steps.append(
@@ -190,10 +200,11 @@ def test_an_alert_arises_everywhere_and_goes_everywhere(
     found = watch.alert(name) or {}
     assert said in found["what"]
     assert found["do"]
+    assert "secret" not in found["what"]
     assert name in watch.http.get("/").text
     assert f'name="{name}"}} 1' in watch.http.get("/api/v1/metrics").text
     health = watch.http.get("/api/v1/health")
-    assert health.status_code == (503 if name == "stuck" else 200)
+    assert health.status_code == (503 if name in ("failed", "stuck") else 200)
     assert name in [alert["name"] for alert in health.json()["applications"][0]["alerts"]]
     watch.wait(lambda: (name, "firing") in [(p["name"], p["status"]) for p in watch.posted], "nothing was posted")
     assert any(f"shop: {name}" in line.getMessage() for line in caplog.records)
