@@ -14,7 +14,7 @@ _PAUSE_S = 0.05
 
 def eventually(
     condition: Callable[[], T],
-    within_s: float = 60.0,
+    within_s: float = 120.0,
     *,
     passing: tuple[type[Exception], ...] = (),
     facts: Callable[[], object] = lambda: None,

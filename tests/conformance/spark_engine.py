@@ -40,7 +40,7 @@ __all__ = ["is_comparable", "results", "run_case"]
 Case = dict[str, Any]
 Row = dict[str, Any]
 LONGEST = 40
-PATIENCE_S = 60
+PATIENCE_S = 180
 AT_ONCE = 3  # cases; they wait for Spark's planning more than they compute
 
 

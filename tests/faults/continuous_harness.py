@@ -23,7 +23,7 @@ from penstock.log.open import open_log
 
 APP = Path(__file__).with_name("continuous_app.py")
 START = 1_790_000_000_000
-PATIENCE_S = 120
+PATIENCE_S = 300
 WORDS = 4
 _names = itertools.count()
 

@@ -93,9 +93,7 @@ def started(others: Words) -> Iterator[list[Process]]:
     assert starts[-1].process.returncode == 0, starts[-1].said[-3000:]
 
 
-@pytest.mark.parametrize(
-    "words", [pytest.param("embedded", marks=pytest.mark.whole), "kafka"], indirect=True, scope="module"
-)
+@pytest.mark.whole  # threads that wake up late are in test_zombie_threads, drivers that die below
 def test_a_driver_dies_and_leaves_a_paused_worker(others: Words, started: list[Process]) -> None:
     others.check(started[-1].facts)
     others.fault.arm("before the transaction", "stop")

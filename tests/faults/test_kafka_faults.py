@@ -31,7 +31,7 @@ from penstock.spark.recovery.lost_checkpoint import lost_checkpoint_of
 
 APP = Path(__file__).with_name("kafka_app.py")
 START = 1_790_000_000_000
-PATIENCE_S = 90
+PATIENCE_S = 240
 WORDS = 4
 
 
@@ -143,10 +143,18 @@ def test_a_transaction_that_a_dead_task_has_left_open_delays_no_other(broker: Br
         assert log.ledger("left") == {"0_0": 7}
 
 
-def test_killed_at_step_after_step(site: Site) -> None:
+STEPS = ("1:0:0_1", "2:1:1_0", "3:2:1_1", "5:3:driver")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [("2:0:1_0", "5:1:driver"), pytest.param(STEPS, marks=pytest.mark.whole)],
+    ids=lambda faults: str(len(faults)),
+)
+def test_killed_at_step_after_step(faults: tuple[str, ...], site: Site) -> None:
     """Each start gets one batch further than the one before, and is killed there at another step."""
     site.send(200)
-    for fault in ("1:0:0_1", "2:1:1_0", "3:2:1_1", "5:3:driver"):
+    for fault in faults:
         assert site.run(fault) != 0, f"{fault} was not reached"
     assert site.run() == 0
     site.check()

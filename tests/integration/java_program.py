@@ -12,7 +12,7 @@ from penstock.broker.jars import KAFKA_VERSION, fetch_jars, java_command
 
 SOURCE = Path(__file__).parent / "java" / "StreamsProgram.java"
 COORDINATES = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION), ("org.slf4j", "slf4j-nop", "1.7.36"))
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def compiler() -> str | None:

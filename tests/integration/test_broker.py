@@ -17,7 +17,7 @@ from penstock.broker.settings import BrokerSettings, free_port
 from penstock.cli.servers.broker import app
 from penstock.errors import ConfigError, EnvironmentProblemError, InvalidStateError
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")

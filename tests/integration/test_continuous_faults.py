@@ -20,7 +20,7 @@ from penstock.errors import AppFailedError, CheckpointMismatchError, OffsetOutOf
 from .conftest import Place, long
 from .test_continuous import counted, counting, newest, words
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def copying(source: str, sink: str) -> Any:

@@ -30,7 +30,7 @@ from .java_program import JavaProgram, compile_program, compiler
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no JDK (javac) to compile the Java program with")
 
 PARTITIONS = 3
-PATIENCE_S = 60
+PATIENCE_S = 180
 Rows = list[tuple[str, str, int]]
 Row = tuple[int, bytes, bytes]
 HITS: Rows = [

@@ -21,7 +21,7 @@ from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicP
 from penstock.serde.partitioner import partition_for
 
 NAMES = itertools.count()
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")

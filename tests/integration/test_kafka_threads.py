@@ -26,7 +26,7 @@ from penstock.log.thread_clients import Writer
 from penstock.runtime.exception_handlers import Response
 from threads import append, records_of, thread_app
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class App:

@@ -32,7 +32,7 @@ def tool(bench: Bench, *command: str) -> subprocess.CompletedProcess[str]:
         java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{tools}/*:{broker_jars()}/*",
         *command, "--bootstrap-server", bench.url,
     ]  # fmt: skip
-    return subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(whole, capture_output=True, text=True, timeout=240, check=False)
 
 
 def consumer_groups(bench: Bench, *options: str) -> list[dict[str, str]]:

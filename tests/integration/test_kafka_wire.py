@@ -24,7 +24,7 @@ from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
 from penstock.log.kafka.wire.produce import ProduceLimits
 from penstock.log.kafka.wire.transactions import TransactionalWriter, TransactionTimedOutError, list_transactions
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 START = 1_790_000_000_000
 
 

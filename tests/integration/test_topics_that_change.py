@@ -13,7 +13,7 @@ from penstock.errors import CheckpointMismatchError, OffsetOutOfRangeError
 
 from .conftest import Bench
 
-PATIENCE_S = 90
+PATIENCE_S = 240
 
 
 @pytest.fixture(params=["bench", "kafka_bench"])

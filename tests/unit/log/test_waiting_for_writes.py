@@ -12,7 +12,7 @@ import pytest
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.mark.parametrize("silence_s", [0.0, 1.1])
