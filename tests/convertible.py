@@ -21,7 +21,7 @@ from inputs import input_batches
 from penstock.cli.loader import load_topology
 from penstock.config import StreamsConfig
 from penstock.continuous.app import ThreadApp
-from penstock.continuous.thread import StreamThread
+from penstock.continuous.thread import StreamThread, ThreadHooks
 from penstock.log.base import Lease
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
@@ -88,7 +88,9 @@ class NotedBatches(Stages):
         return found
 
 
-def start_thread(topology: Any, config: StreamsConfig, log: Any) -> tuple[StreamThread, Lease]:
+def start_thread(
+    topology: Any, config: StreamsConfig, log: Any, hooks: ThreadHooks | None = None
+) -> tuple[StreamThread, Lease]:
     """A started thread with all tasks, as the driver prepares it, and the lease under which it runs."""
     lease = log.acquire_lease("app", "test")
     notes = read_notes(log, "app")
@@ -97,7 +99,7 @@ def start_thread(topology: Any, config: StreamsConfig, log: Any) -> tuple[Stream
     # Not the pickled topology: functions of tests note what they see.
     own = with_settings(topology, config)
     app = ThreadApp(own, config, plan, job.changelogs, job.numbers_topic, job.replica_root, job.identity)
-    thread = StreamThread(app, log, Writer("app", "thread-0", lease.epoch), list(app.tasks()))
+    thread = StreamThread(app, log, Writer("app", "thread-0", lease.epoch), list(app.tasks()), hooks)
     thread.start()
     return thread, lease
 

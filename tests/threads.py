@@ -13,12 +13,23 @@ from penstock.continuous.thread import StreamThread, ThreadHooks, ThreadLog
 from penstock.log.thread_clients import Writer
 from penstock.plan.changelog_topics import changelogs_of
 from penstock.plan.plan import plan_of
+from penstock.runtime.sensor import Sensor
 from penstock.topology.configured.apply import with_settings
 from penstock.topology.topology import Topology
 
-__all__ = ["append", "new_thread", "records_of", "run_to_end", "settle", "thread_app"]
+__all__ = ["Drops", "append", "new_thread", "records_of", "run_to_end", "settle", "thread_app"]
 
 FOREVER = {"retention.ms": "-1"}
+
+
+class Drops(Sensor):
+    """Counts dropped records, those of global tables too."""
+
+    def __init__(self) -> None:
+        self.records = 0
+
+    def on_dropped(self, task_id: str, node: str, count: int, why: str) -> None:
+        self.records += count
 
 
 def thread_app(

@@ -31,7 +31,7 @@ from penstock.continuous.app import TaskId
 from penstock.continuous.thread import ThreadHooks
 from penstock.log.open import open_log
 from things import plain
-from threads import new_thread, settle, thread_app
+from threads import Drops, new_thread, settle, thread_app
 
 __all__ = ["run_case"]
 
@@ -56,7 +56,8 @@ class _ContinuousCase:
         self.now_ms = 0
         config = {"application.id": "app", "bootstrap.servers": log.url, "commit.interval.ms": 3_600_000, **run.config}
         self.app = thread_app(run.topology, StreamsConfig(config), log)
-        self.thread = new_thread(self.app, log, hooks=ThreadHooks(clock=lambda: self.now_ms))
+        self.drops = Drops()
+        self.thread = new_thread(self.app, log, hooks=ThreadHooks(sensor=self.drops, clock=lambda: self.now_ms))
         self.own: set[tuple[str, int]] = set()  # topic and offset of the inputs
         self.read: dict[str, int] = dict.fromkeys(run.serdes, 0)
 
@@ -130,9 +131,7 @@ class _ContinuousCase:
             found = found or first_difference(f"store {store}", wanted, rows)
         if found or not is_exact:  # what is dropped on the way depends on the interleaving
             return found
-        figures = self.thread.figures()
-        dropped = figures.dropped_globally + sum(task.dropped for task in figures.tasks)
-        return first_difference("dropped records", self.case["dropped_records"], dropped)
+        return first_difference("dropped records", self.case["dropped_records"], self.drops.records)
 
     def _chunks(self, splits: int | None, deadly: int | None) -> list[list[int]]:
         """The numbers of the inputs, chunk by chunk, up to the one that fails, which stands alone."""

@@ -26,14 +26,14 @@ from inputs import input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
 from penstock.continuous.app import TaskId
-from penstock.continuous.thread import StreamThread
+from penstock.continuous.thread import StreamThread, ThreadHooks
 from penstock.log.embedded.log import drop_memory_log
 from penstock.log.open import open_log
 from penstock.spark.conversion.convert import convert
 from penstock.spark.conversion.modes import with_mode
 from penstock.spark.planning import plan_for
 from spark_engine import _OneStore, _SparkCase, is_comparable
-from threads import settle
+from threads import Drops, settle
 
 __all__ = ["run_case"]
 
@@ -122,7 +122,8 @@ class _ConvertedCase(_SparkCase):
 
     def _in_thread(self, chunks: list[list[Row]], *, is_last: bool) -> None:
         log, config = self.log, with_mode(self.config, "continuous")
-        thread, lease = start_thread(self.interpreted.topology, config, log)
+        drops = Drops()
+        thread, lease = start_thread(self.interpreted.topology, config, log, ThreadHooks(sensor=drops))
         plan = plan_for(self.interpreted.topology, config, log)
         if len(plan.subtopologies) > 1:  # between them the driver takes turns record by record
             chunks = [[record] for chunk in chunks for record in chunk]
@@ -131,8 +132,7 @@ class _ConvertedCase(_SparkCase):
                 for topic, rows in input_batches(chunk, self.interpreted.serdes).items():
                     transaction.append(topic, 0, rows)
             settle(thread)
-        figures = thread.figures()
-        self.dropped += figures.dropped_globally + sum(task.dropped for task in figures.tasks)
+        self.dropped += drops.records
         if is_last:
             self.thread = thread
         else:
