@@ -10,10 +10,13 @@ __all__ = ["SwallowedErrors"]
 
 
 class SwallowedErrors(logging.Handler):
-    """The exceptions that loggers of ``penstock`` have logged as warnings or errors in this process."""
+    """The exceptions that loggers of ``penstock`` have logged as errors in this process.
+
+    Warnings are about what comes from outside, such as a user's task that fails or does not stop.
+    """
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.ERROR)
         self.setFormatter(logging.Formatter("%(name)s, in thread %(threadName)s: %(message)s"))
         self._kept: list[tuple[str, str]] = []
 
