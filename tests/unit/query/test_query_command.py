@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.errors import ConfigError, StateError
-from penstock.query.committed.from_plan import specs_in_plan, stores_for_plan
+from penstock.query.committed.specs import specs_in_plan, stores_for_plan
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
 
