@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
-import random
 import socket
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from penstock.errors import ConfigError
+from penstock.randomness import RANDOM
 
 __all__ = ["BrokerSettings", "free_port", "is_taken", "load_settings"]
 
@@ -180,7 +180,7 @@ def free_port() -> int:
     and keep the server from starting again.
     """
     while True:
-        port = random.choice(_SERVER_PORTS)  # noqa: S311 - so that two processes find different ports
+        port = RANDOM.choice(_SERVER_PORTS)  # so that two processes find different ports
         with socket.socket() as probe:
             try:
                 probe.bind((_LOCAL, port))

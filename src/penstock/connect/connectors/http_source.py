@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -15,6 +14,7 @@ from penstock.connect.functions.decorators import source
 from penstock.connect.functions.record import Offsets, Record
 from penstock.connect.functions.settings import Settings
 from penstock.errors import ConnectError
+from penstock.randomness import RANDOM
 
 if TYPE_CHECKING:
     import httpx
@@ -117,7 +117,7 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
             except _AgainError as again:
                 failures += 1
                 backoff = min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 20), MOST_BACKOFF_S)
-                yield again.after_s if again.after_s is not None else backoff * (0.5 + random.random() / 2)  # noqa: S311
+                yield again.after_s if again.after_s is not None else backoff * (0.5 + RANDOM.random() / 2)
                 continue
             failures = 0
             records = [] if page is None else state.new(settings, page)

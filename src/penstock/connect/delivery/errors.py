@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from penstock.connect.delivery.traces import error_message
 from penstock.errors import ConnectError, PenstockError, ProductionError, TopicExistsError, UnknownTopicError
 from penstock.log import ConsumerRecord
 from penstock.log.base import TopicLog
+from penstock.randomness import RANDOM
 
 __all__ = [
     "EXCEEDED",
@@ -170,7 +170,7 @@ class ErrorHandler:
                 raise error
             self._wait(delay)
             most = self.tolerance.most_delay_ms / 1000
-            delay = min(delay * 2, most) if delay * 2 < most else most * (0.5 + random.random() / 2)  # noqa: S311
+            delay = min(delay * 2, most) if delay * 2 < most else most * (0.5 + RANDOM.random() / 2)
             try:
                 return operation()
             except RetriableError as again:

@@ -239,7 +239,8 @@ class ConnectTestDriver:
                 return work()
         except _Killed:
             self._crash = None
-            self._start()  # no stop, no close: the process is gone
+            self.connector.stop()  # its threads would outlive a process that is gone
+            self._start()  # the tasks are neither stopped nor closed
             return nothing
         finally:
             self._crash = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
+from penstock.randomness import RANDOM
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import DecimalType, SqlType
 from penstock.sql.types.numbers import INT_MIN, LONG_MAX, LONG_MIN, rescale, saturate, to_decimal
@@ -234,7 +234,7 @@ def pi() -> float:
 @MATHS.scalar("RANDOM() DOUBLE", examples=[("RANDOM() < 1E0", "true")])
 def random_number() -> float:
     """A random number from 0 to 1, without 1."""
-    return random.random()  # noqa: S311  (not for secrets)
+    return RANDOM.random()
 
 
 @MATHS.scalar(_double("DEGREES"), examples=[("DEGREES(PI())", "180.0E0")])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import time
 from typing import TYPE_CHECKING
 
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, patience_for
+from penstock.randomness import RANDOM
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
@@ -53,6 +53,6 @@ class Attempts:
         """Return the random wait before the next attempt, so that two processes stop fencing each other."""
         if self._is_fenced and self._fenced == 1:
             return 0.0
-        found = self._pause_s * random.uniform(0.5, 1.5)  # noqa: S311
+        found = self._pause_s * RANDOM.uniform(0.5, 1.5)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S if self._is_fenced else _LONGEST_WAIT_S)
         return found

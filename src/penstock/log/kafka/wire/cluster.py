@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from contextlib import closing, contextmanager
@@ -17,6 +16,7 @@ from penstock.log.client_counts import count
 from penstock.log.kafka.wire.batch_reader import MOST_UNPACKED_BYTES
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.kafka.wire.errors import check, failed
+from penstock.randomness import RANDOM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -162,7 +162,7 @@ class Cluster:
         """List the addresses of all known brokers and bootstrap servers; recently unreachable ones come last."""
         servers = (server.rpartition(":") for server in self._settings["bootstrap_servers"])
         found = {*self._brokers.values(), *((host.strip("[]"), int(port)) for host, _, port in servers)}
-        return sorted(found, key=lambda each: (self._unreachable.get(each, 0.0), random.random()))  # noqa: S311
+        return sorted(found, key=lambda each: (self._unreachable.get(each, 0.0), RANDOM.random()))
 
     def _connect(self, address: _Address) -> BrokerConnection:
         try:
