@@ -34,10 +34,11 @@ class GlobalFiller:
 
     def __init__(self, app: ThreadApp, state: TaskState, sensor: Sensor, clock: Callable[[], int]) -> None:
         topology = app.topology
-        nodes = {name for group in topology.node_groups if topology.is_global(group) for name in group}
         self._clock = clock
         surroundings = Surroundings(sensor, clock())
-        self._task = StreamTask(topology, app.config, TaskPart(GLOBAL_TASK, {}, nodes), state, surroundings)
+        self._task = StreamTask(
+            topology, app.config, TaskPart(GLOBAL_TASK, {}, topology.global_nodes), state, surroundings
+        )
 
     def apply(self, place: TopicPartition, records: pa.RecordBatch) -> None:
         """Process records of a global topic."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -92,7 +93,7 @@ class TopologyTestDriver:
         globally = {name: topology.stores[name] for name in topology.global_stores}
         state = MemoryTaskState(spec for name, spec in topology.stores.items() if name not in globally)
         copies = MemoryTaskState(globally.values())
-        everywhere: set[str] = {n for group in topology.node_groups if topology.is_global(group) for n in group}
+        everywhere = topology.global_nodes
         self._counting = CountingSensor(lambda: self.wall_clock_ms)
         watching = self._counting if sensor is None else SensorGroup((self._counting, sensor))
         self._global_task = self._task(everywhere, GLOBAL_TASK, copies, watching) if everywhere else None
@@ -110,7 +111,7 @@ class TopologyTestDriver:
 
     def _task(
         self,
-        nodes: set[str],
+        nodes: AbstractSet[str],
         task_id: str,
         state: MemoryTaskState,
         sensor: Sensor,

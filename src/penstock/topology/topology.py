@@ -98,6 +98,11 @@ class Topology:
         """Return whether this group of nodes only keeps a global store up to date, and so has no tasks."""
         return any(isinstance(n := self.nodes[name], SourceNode) and n.global_store for name in group)
 
+    @property
+    def global_nodes(self) -> frozenset[str]:
+        """The nodes that only keep global stores up to date."""
+        return frozenset(name for group in self._groups if self.is_global(group) for name in group)
+
     def subtopologies(self) -> tuple[SubTopology, ...]:
         """Return all sub-topologies that have tasks; Kafka's numbers, in which global stores count too."""
         return tuple(self._subtopology(i, g) for i, g in enumerate(self._groups) if not self.is_global(g))

@@ -215,11 +215,10 @@ class AppMetrics:
     def _global_task(self) -> TaskMetrics | None:
         """Return the metrics of the task that fills the global stores; one stands for those of all machines."""
         topology = self._topology
-        nodes = {name for group in topology.node_groups if topology.is_global(group) for name in group}
-        if not nodes:
+        if not topology.global_nodes:
             return None
         thread, stores = f"{self._client}-GlobalStreamThread", sorted(topology.global_stores)
-        task = TaskOf(thread, GLOBAL_TASK, sorted(nodes), self._physical_name, stores, is_global=True)
+        task = TaskOf(thread, GLOBAL_TASK, sorted(topology.global_nodes), self._physical_name, stores, is_global=True)
         return TaskMetrics(self.registry, topology, task)
 
     def _constants(self, config: StreamsConfig, state: Callable[[], State]) -> None:

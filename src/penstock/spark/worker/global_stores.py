@@ -61,8 +61,7 @@ class GlobalStores:
         self._config = config
         self._log = log
         topics = source_topics(topology, [t.name for t in log.topics()])
-        groups = [group for group in topology.node_groups if topology.is_global(group)]
-        self._nodes = {name for group in groups for name in group}
+        self._nodes = topology.global_nodes
         self.topics = sorted({t for name in self._nodes if name in topics for t in topics[name]})
         self._names = sorted(topology.global_stores)
         self._directory = global_place(root, identity)

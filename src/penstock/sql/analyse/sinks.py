@@ -51,9 +51,6 @@ def sink_of(statement: s.CreateAs, given: Properties, found: Analysed, catalog: 
     timestamp = given.timestamp()
     if timestamp is not None:
         check_timestamp(timestamp, columns, given.at("TIMESTAMP"))
-    partitions = given.number("PARTITIONS")
-    if partitions is not None and partitions < 1:
-        raise refusal(given.at("PARTITIONS"), f"Invalid number of partitions: {partitions}")
     topic = given.text("KAFKA_TOPIC") or _topic_of(statement, catalog)
     return Source(
         name=statement.name,
@@ -64,7 +61,7 @@ def sink_of(statement: s.CreateAs, given: Properties, found: Analysed, catalog: 
         value_format=value,
         window=found.step.window,
         timestamp=timestamp,
-        partitions=partitions or _number(catalog, "ksql.sink.partitions"),
+        partitions=given.number("PARTITIONS") or _number(catalog, "ksql.sink.partitions"),
         replicas=given.number("REPLICAS") or _number(catalog, "ksql.sink.replicas"),
     )
 

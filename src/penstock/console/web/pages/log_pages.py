@@ -107,10 +107,15 @@ def begin_of(visit: Visit) -> tuple[str, str]:
     return _STARTS[at], ""
 
 
+def _formats_of(visit: Visit) -> dict[str, str]:
+    """Return the formats that a visit asks for, by the names of their parameters; empty ones are those noted."""
+    return {f"{side}_format": visit.get(f"{side}_format") or visit.get(f"{side}_serde") for side in ("key", "value")}
+
+
 def message_query(visit: Visit) -> MessageQuery:
     """Return what the parameters of a visit ask for; formats that it does not name are those noted in the log."""
     start = start_of(*begin_of(visit))
-    key, value = (visit.get(f"{side}_format") or visit.get(f"{side}_serde") for side in ("key", "value"))
+    formats = _formats_of(visit)
     partition = visit.get("partition")
     return MessageQuery(
         visit.get("name"),
@@ -118,8 +123,8 @@ def message_query(visit: Visit) -> MessageQuery:
         whole(partition, "the partition", 0, 1_000_000) if partition else None,
         min(whole(visit.get("limit"), "the limit", 50, 500), 500),
         visit.get("filter"),
-        key,
-        value,
+        formats["key_format"],
+        formats["value_format"],
         visit.get("cursor"),
         visit.site.permissions.masked,
     )
@@ -155,6 +160,7 @@ def topic(visit: Visit) -> Mapping[str, Any]:
         "problem": None,
         "start": visit.get("start", "newest"),
         "at": visit.get("at"),
+        "formats": _formats_of(visit),
         "is_newest": _is_newest(visit),
     }
     if not visit.site.permissions.messages:
