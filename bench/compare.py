@@ -4,7 +4,8 @@ python bench/compare.py [--quick] [--n 1000000] [--workloads w1 w5] [--peers pen
 python bench/compare.py --workloads w5 --peers faust --merge --name kafka   # one run again; the others' stay as they are
 
 Every peer runs in processes of its own with two threads or processes. Its answer is read back and compared with one that
-Polars computes; a run with a wrong answer is no result. Rates are records of the input topic a second:
+Polars computes; a run with a wrong answer is no result. A first run warms the broker up and does not count. Rates are
+records of the input topic a second:
 
   steady   all records, from the first record processed until the last is (peers that do not tell: until their last output)
   warm     the same behind the first third of the records, where the peer tells how far it is
@@ -198,9 +199,19 @@ def installed(names: list[str]) -> Iterator[tuple[Peer, Path | None, str]]:
             yield peer, None, str(error)
 
 
+def warm_up(comparison: Comparison, peer: Peer, place: Path) -> None:
+    """A run that does not count: else the first peers would pay for the broker's compiler, seconds of CPU."""
+    given, workload = comparison.given, comparison.given.workloads[0]
+    comparison.preload(workload, comparison.records_for(peer))
+    mode = given.modes[0] if peer.name == "penstock" else ""
+    comparison.run(peer, place, workload, exactly_once=peer.exactly_once, mode=mode)
+
+
 def compare(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any, report: dict[str, Any]) -> None:
     """All runs; the report is saved after each."""
     given = comparison.given
+    if peers and not given.quick:
+        warm_up(comparison, *peers[-1])
     for workload in given.workloads:
         for n in sorted({comparison.records_for(peer) for peer, _ in peers}):
             comparison.preload(workload, n)

@@ -21,6 +21,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("README.md", "penstock run app.py:topology"): SPARK,
     ("README.md", "penstock ui"): SERVER,
     ("README.md", "penstock connect file"): SERVER,
+    ("README.md", "penstock connect worker"): SERVER,
     ("README.md", "penstock broker start"): BROKER,
     ("README.md", "penstock registry start"): SERVER,
     ("docs/connect/ten-minutes.md", "pip install"): NETWORK,
