@@ -32,6 +32,14 @@ def test_links_lead_somewhere(name):
         assert (PAGES[name].parent / target).exists(), target
 
 
+def test_the_index_leads_to_every_page():
+    """The pages of reference and decisions have an index of their own."""
+    linked = set(re.findall(r"\]\(([^)#]+\.md)", PAGES["docs/index.md"].read_text()))
+    pages = {name.removeprefix("docs/") for name in PAGES} - {"README.md", "index.md"}
+    own = ("reference/", "adr/", "sql/reference/", "connect/connectors/")
+    assert {page for page in pages if not page.startswith(own)} <= linked
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_exist(name):
     from typer.main import get_command
