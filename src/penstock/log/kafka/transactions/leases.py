@@ -48,9 +48,10 @@ class Leases:
         Raises:
             FencedError: Another instance runs, or has run since ``replacing``.
         """
-        with self._log.ledger_of(application) as ledger:
-            ledger.create(self._log.replication)
-        self._check_free(application, force=force, replacing=replacing)
+        held = self._check_free(application, force=force, replacing=replacing)
+        if held is None or replacing is None:  # else it has been created, with the settings of this version
+            with self._log.ledger_of(application) as ledger:
+                ledger.create(self._log.replication)
         # From here on no earlier instance can write a lease, so the lease that is read now stays true.
         self._log.producers.drop(_id(application))
         first = self._log.producers.transactional(_id(application), None)
