@@ -74,7 +74,12 @@ def _is_installed(file: str) -> bool:
     path = Path(file).resolve()
     if any(part in ("site-packages", "dist-packages") for part in path.parts):
         return True
-    return any(path.is_relative_to(Path(sysconfig.get_path(key)).resolve()) for key in ("stdlib", "platstdlib"))
+    return any(path.is_relative_to(root) for root in _python_roots())
+
+
+@cache
+def _python_roots() -> frozenset[Path]:
+    return frozenset(Path(sysconfig.get_path(key)).resolve() for key in ("stdlib", "platstdlib"))
 
 
 def _explained(topology: Topology, error: Exception) -> TopologyError:

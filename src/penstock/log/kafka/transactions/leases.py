@@ -147,13 +147,8 @@ class Leases:
     def check(self, application: str, epoch: int) -> None:
         """Raise FencedError if a newer instance has taken over."""
         held = self.read(application)
-        if held is not None and held.epoch > epoch:
-            raise FencedError(
-                f"application {application!r}, epoch {epoch}: {held.owner} (process {held.pid} on "
-                f"{held.host}) has taken over with epoch {held.epoch}",
-                hint="stop this instance; the newer one goes on",
-                application=application, epoch=epoch, newest=held.epoch, owner=held.owner,
-            )  # fmt: skip
+        if held is not None:
+            _refuse_newer(held, epoch)
 
     def _check_free(self, application: str, *, force: bool, replacing: Lease | None) -> Lease | None:
         stored = self._stored(application)
@@ -161,10 +156,21 @@ class Leases:
             return None
         held, start = stored
         if replacing is not None:
-            self.check(replacing.application, replacing.epoch)
+            _refuse_newer(held, replacing.epoch)
         elif not force and holder_runs(held, start):
             raise runs_already(held)
         return held
+
+
+def _refuse_newer(held: Lease, epoch: int) -> None:
+    """Raise FencedError if this lease has a newer epoch."""
+    if held.epoch > epoch:
+        raise FencedError(
+            f"application {held.application!r}, epoch {epoch}: {held.owner} (process {held.pid} on "
+            f"{held.host}) has taken over with epoch {held.epoch}",
+            hint="stop this instance; the newer one goes on",
+            application=held.application, epoch=epoch, newest=held.epoch, owner=held.owner,
+        )  # fmt: skip
 
 
 def _id(application: str) -> str:
