@@ -22,6 +22,7 @@ from penstock.log.kafka.wire.batch_format import HEADER
 from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
 from penstock.log.kafka.wire.compression import compress, decompress
 from penstock.log.kafka.wire.connection import parse_answer
+from penstock.log.kafka.wire.frequent_messages import FrequentCodec, codec_of
 from penstock.log.kafka.wire.record_batches import ProducerState, encode_batches
 
 PLACE = TopicPartition("orders", 3)
@@ -133,14 +134,14 @@ def read_batches(data: bytes, aborted: list[tuple[int, int]] | None = None) -> s
     return "read"
 
 
-def answers() -> list[tuple[type, bytes]]:
-    """Right answers to fetches in the oldest and the newest version that is asked for, with their classes."""
+def answers() -> list[tuple[type | FrequentCodec, bytes]]:
+    """Right answers to fetches in the oldest and the newest version that is asked for, with what reads them."""
     from kafka.protocol.consumer import FetchRequest, FetchResponse
 
     topic = FetchResponse.FetchableTopicResponse
     part = topic.PartitionData
     aborted = part.AbortedTransaction(producer_id=7, first_offset=0)
-    found = []
+    found: list[tuple[type | FrequentCodec, bytes]] = []
     for version in (4, 11, 12):
         request = FetchRequest(
             max_wait_ms=1, min_bytes=1, max_bytes=10, isolation_level=0, session_id=0, session_epoch=-1, topics=[],
@@ -160,11 +161,14 @@ def answers() -> list[tuple[type, bytes]]:
                 version=version,
             )
             answer.with_header(correlation_id=5)
-            found.append((request.header.get_response_class(), bytes(answer.encode(framed=False, header=True))))
+            encoded = bytes(answer.encode(framed=False, header=True))
+            codec = codec_of(request.name, version)
+            readers = (request.header.get_response_class(), *(() if codec is None else (codec,)))
+            found += [(reader, encoded) for reader in readers]
     return found
 
 
-def read_answer(kind: type, data: bytes) -> str:
+def read_answer(kind: type | FrequentCodec, data: bytes) -> str:
     """Reads one as a connection and a fetch do; says how it went."""
     from confluent_kafka import KafkaException
     from kafka.protocol.frame import KafkaBytes

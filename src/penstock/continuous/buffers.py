@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from penstock.log.record_bytes import record_bytes
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -126,9 +128,10 @@ class PartitionGroup:
             if len(self._buffers) > 1:  # else they are not asked for
                 stored = self._times is None
                 times = records.column("timestamp").to_numpy() if stored else self._times(place, records)  # type: ignore[misc]
-            buffer.add(_Chunk(records, times, records.nbytes))
+            size = record_bytes(records)
+            buffer.add(_Chunk(records, times, size))
             self.records += records.num_rows
-            self.bytes += records.nbytes
+            self.bytes += size
 
     def take(self, now_ms: int, ends: Mapping[TopicPartition, int], most: int, most_bytes: int = 1 << 62) -> Taken:
         """Take the next records in processing order, as many as the rule above lets go.

@@ -44,7 +44,8 @@ __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 _PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
 _PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as the writes to stores are in memory
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.02  # between two looks for records while outputs wait for a commit
-_LOOKS = 10  # of one commit interval
+_LOOKS = 2  # of one commit interval, at least
+_LITTLE_S = 0.002  # of work in a turn: less is as well done in one look as in two
 _MANY_RECORDS = 500  # of a look, after which the next one follows at once
 
 
@@ -94,7 +95,7 @@ class StreamThread:
         self._records = 0  # processed since the last commit
         self._is_busy = False  # whether there is more to process without waiting
         self._arrived = 0  # records, at the last look for them
-        self._looked_s = self._committed_s = 0.0
+        self._looked_s = self._worked_s = self._committed_s = 0.0
         self._commits = 0
         self._began_ms = self._committed_ms = 0
         self._times = StepTimes()
@@ -148,12 +149,13 @@ class StreamThread:
             self._polled[place] = fetched.next_offset
             self._add(place, fetched)
         ends = self._polling.ends()
-        now_ms = self._hooks.clock()
+        now_ms, began = self._hooks.clock(), time.monotonic()
         did = [self._process(task, now_ms, ends) for task in (self._loaded | self._ticking).values()]
         self._is_busy = any(did)
         self._loaded = {id_: task for id_, task in self._loaded.items() if task.buffers.records}
         self._pause()
         self._looked_s = time.monotonic()
+        self._worked_s = self._looked_s - began
         if self._is_commit_due():
             self.commit()
             return True
@@ -313,12 +315,14 @@ class StreamThread:
         return {place: committed.get(place, beginnings.get(place, 0)) for place in places}
 
     def _linger(self) -> None:
-        """Let a few more records arrive.
+        """Let a few more records arrive, until the next look for them or the end of the interval.
 
-        Exactly once nobody sees an output before the commit: to process each record by itself would only cost.
+        Exactly once nobody sees an output before the commit: to process each record by itself would only cost. After a
+        commit, too: what comes next is committed only at the end of its interval.
         """
-        if self._writer.exactly_once and self._touched and not self._loaded and self._arrived < _MANY_RECORDS:
-            pause = min(self._looked_s + self._look_s, self._committed_s + self._interval_s) - time.monotonic()
+        if self._writer.exactly_once and not self._loaded and self._arrived < _MANY_RECORDS:
+            look_s = _LONGEST_LOOK_S if self._worked_s < _LITTLE_S else self._look_s
+            pause = min(self._looked_s + look_s, self._committed_s + self._interval_s) - time.monotonic()
             if pause > 0:
                 time.sleep(pause)
 

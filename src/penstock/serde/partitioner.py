@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["partition_for", "partitions_for", "to_positive"]
 
-_FEW, _FEW_BYTES = 16, 512  # keys that are hashed one by one: work by column takes as long to begin
+_FEW, _FEW_BYTES = 16, 4096  # keys, and their buffers: hashed one by one, as work by column takes as long to begin
 
 
 def to_positive(number: int) -> int:
@@ -37,7 +37,7 @@ def partitions_for(keys: pa.Array, partitions: int, *, seed: int = 0) -> NDArray
     keys = large_binary(keys)
     if partitions == 1:
         return np.zeros(len(keys), np.int32)
-    if len(keys) <= _FEW and not keys.null_count and keys.nbytes <= _FEW_BYTES:
+    if len(keys) <= _FEW and not keys.null_count and keys.get_total_buffer_size() <= _FEW_BYTES:
         return np.array([partition_for(key, partitions) for key in keys.to_pylist()], np.int32)
     result = ((murmur2_many(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int32)
     if keys.null_count:

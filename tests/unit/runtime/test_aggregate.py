@@ -14,6 +14,7 @@ from examples import examples
 from penstock.api.groups import agg
 from penstock.runtime.aggregate import operators as aggregate
 from penstock.runtime.fold.recognise import recognise
+from penstock.runtime.tables.groups import group_keys
 from penstock.runtime.tables.value_getters import read_store
 from penstock.serde.column import Column
 from penstock.serde.lists import ListSerde
@@ -234,3 +235,11 @@ def test_built_in_aggregators_take_a_field_of_a_dict():
         records = [("a", {"amount": 1}, 1), ("a", {"amount": 5}, 2), ("b", {"amount": None}, 3)]
         out = plain(task.run("agg", rows_of(records, columnar=columnar)))
         assert [row[2] for row in out] == [1, 6, None]
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), max_size=64))
+def test_a_few_keys_are_grouped_as_many_are(keys: list[str]) -> None:
+    few = group_keys(Column.of_items(list(keys)), STRING)
+    many = group_keys(Column.of_items([*keys, *("z" * 65)]), STRING)
+    assert few.codes.tolist() == many.codes[: len(keys)].tolist()
+    assert few.first.tolist() == many.first[:-1].tolist()

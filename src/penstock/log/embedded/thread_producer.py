@@ -10,6 +10,7 @@ from penstock.errors import ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded.transaction import EmbeddedTransaction
 from penstock.log.joining import joined
+from penstock.log.record_bytes import record_bytes
 from penstock.log.thread_clients import Part, Writer
 
 __all__ = ["EmbeddedThreadProducer"]
@@ -63,7 +64,7 @@ class EmbeddedThreadProducer:
     def collect(self, parts: Sequence[Part]) -> int:
         """Collect records for the next commit, also at least once; return the number of parts."""
         self._parts.extend(parts)
-        self.pending_bytes += sum(records.nbytes for _, _, records in parts)
+        self.pending_bytes += sum(record_bytes(records) for _, _, records in parts)
         return len(parts)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Mapping[TopicPartition, int]:
@@ -88,7 +89,7 @@ class EmbeddedThreadProducer:
     def replace(self, parts: Sequence[Part]) -> None:
         """Put these parts in place of those that wait for `commit`."""
         self._parts = list(parts)
-        self.pending_bytes = sum(records.nbytes for _, _, records in parts)
+        self.pending_bytes = sum(record_bytes(records) for _, _, records in parts)
 
     def close(self) -> None:
         """Forget what was not committed."""

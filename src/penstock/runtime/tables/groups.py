@@ -21,6 +21,8 @@ from penstock.serde.row_column import RowColumn
 from penstock.serde.windowed import WindowedColumn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from penstock.runtime.rows import Rows
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fold", "FoldResult", "RowGroups", "Segments", "group_keys", "group_windows"]
 
+_FEW = 64
 _PLAIN_TYPES = ({str}, {int}, {bytes}, {bool}, {UUID})
 
 
@@ -121,9 +124,22 @@ def group_keys(keys: Column, serde: Serde[Any]) -> RowGroups:
             return _group_array(keys.series().to_arrow())
     items = keys.items()
     if set(map(type, items)) in _PLAIN_TYPES:
+        if len(items) <= _FEW:
+            return _few_groups(items)
         numbers = dict(zip(dict.fromkeys(items), count(), strict=False))
         return RowGroups.of_codes(np.fromiter(map(numbers.__getitem__, items), np.int64, len(items)))
     return _group_array(serde.encode(keys))
+
+
+def _few_groups(items: Sequence[Any]) -> RowGroups:
+    """Group a few items that can be keys of a dict, without the time that NumPy's functions take to begin."""
+    firsts: dict[Any, int] = {}
+    numbers: dict[Any, int] = {}
+    codes = []
+    for at, item in enumerate(items):
+        firsts.setdefault(item, at)
+        codes.append(numbers.setdefault(item, len(numbers)))
+    return RowGroups(np.array(codes, np.int64), np.array(list(firsts.values()), np.int64))
 
 
 def _group_array(array: pa.Array) -> RowGroups:

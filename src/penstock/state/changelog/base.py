@@ -108,7 +108,7 @@ def records_of(
 ) -> pa.RecordBatch:
     """Return records of these columns; ``timestamps`` may be one time for all."""
     if isinstance(timestamps, int):
-        times = pa.repeat(pa.scalar(timestamps, pa.int64()), len(keys))
+        times = pa.array(np.full(len(keys), timestamps, np.int64))
     else:
         times = pa.array(np.maximum(timestamps, 0), pa.int64())
     if headers is None:

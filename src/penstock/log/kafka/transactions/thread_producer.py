@@ -21,11 +21,14 @@ from penstock.log.kafka.wire.offsets import LATEST, list_offsets
 from penstock.log.kafka.wire.produce import Batches, NotWrittenError
 from penstock.log.kafka.wire.thread_transactions import ThreadTransactions
 from penstock.log.kafka.writing import AnyPart, checked
+from penstock.log.record_bytes import record_bytes
+from penstock.log.stored import StoredRecords
 from penstock.log.thread_clients import Part, Writer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.log.kafka.transactions.core import KafkaCore
-    from penstock.log.stored import StoredRecords
 
 __all__ = ["KafkaThreadProducer", "fence"]
 
@@ -87,7 +90,7 @@ class KafkaThreadProducer:
         parts = [(topic, partition, checked(topic, partition, records)) for topic, partition, records in parts]
         if self._writer.exactly_once:
             self._parts += parts
-            self.pending_bytes += sum(records.nbytes for _, _, records in parts)
+            self.pending_bytes += sum(_size(records) for _, _, records in parts)
             return
         self._settle()
         if parts:
@@ -150,7 +153,7 @@ class KafkaThreadProducer:
         self._parts = [(topic, partition, checked(topic, partition, records)) for topic, partition, records in parts]
         self._flying, self._changes = None, []
         if self._writer.exactly_once:
-            self.pending_bytes = sum(records.nbytes for _, _, records in self._parts)
+            self.pending_bytes = sum(_size(records) for _, _, records in self._parts)
 
     def close(self) -> None:
         """Forget what was not committed, and close its connections."""
@@ -177,7 +180,7 @@ class KafkaThreadProducer:
     def _attempt(
         self, parts: Sequence[Placed], offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, int]:
-        needed = self._timeouts.needed(self.pending_bytes + sum(part[2].nbytes for part in self._changes))
+        needed = self._timeouts.needed(self.pending_bytes + sum(record_bytes(part[2]) for part in self._changes))
         if needed > self._transactions.timeout_ms:
             self._persist(lambda: self._init(needed, again=True), "initialising")
         following = self._transactions.write(parts, offsets)
@@ -282,6 +285,10 @@ class KafkaThreadProducer:
     def _failure(self, error: KafkaException) -> Exception:
         identity, access = self._writer.transactional_id, self._log.clients.access
         return failure(error, f"transaction {identity!r}", access, transactional_id=identity, operation="WRITE")
+
+
+def _size(records: pa.RecordBatch | StoredRecords) -> int:
+    return records.nbytes if isinstance(records, StoredRecords) else record_bytes(records)
 
 
 def fence(log: KafkaCore, writer: Writer) -> None:

@@ -15,6 +15,7 @@ from penstock.errors import AuthenticationError, LogError
 from penstock.log.client_counts import client_of, count
 from penstock.log.kafka.timeouts import REQUEST_TIMEOUT_MS
 from penstock.log.kafka.wire.errors import NO_CONNECTION, REFUSED_USER, TLS_FAILED, failed
+from penstock.log.kafka.wire.frequent_messages import FrequentCodec, codec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ class _Sent:
     """A request that is on its way."""
 
     number: int
-    kind: type[ApiMessage]
+    kind: type[ApiMessage] | FrequentCodec
     size: int
     client: Client
     timed_as: str
@@ -102,6 +103,7 @@ class BrokerConnection:
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._secure(host)
+            self._socket.settimeout(min(_SILENCE_S, self._timeout_s))  # once: each change is a call of the system
             self._agree_on_versions()
             if settings.get("security_protocol", "PLAINTEXT").startswith("SASL"):
                 self._authenticate(host)
@@ -134,18 +136,20 @@ class BrokerConnection:
                     KafkaError.UNSUPPORTED_VERSION, f"broker {self.address} does not know {request.name}: {error}"
                 ) from error
         self._correlation += 1
-        request.with_header(correlation_id=self._correlation, client_id=self._client_id)
-        frame = memoryview(request.encode(framed=True, header=True))
+        codec = codec_of(request.name, request.API_VERSION)
+        if codec is not None:
+            frame = memoryview(codec.encode(request, self._correlation, self._client_id))
+        else:
+            request.with_header(correlation_id=self._correlation, client_id=self._client_id)
+            frame = memoryview(request.encode(framed=True, header=True))
         client = self._client_of(request.name)
         count(client, "request-bytes", len(frame))
         try:
-            self._socket.settimeout(self._timeout_s)
-            sent = 0
-            while sent < len(frame):  # `sendall` would apply the time-out of one call to all of it
-                sent += self._socket.send(frame[sent:])
+            self._write(frame)
         except OSError as error:
             raise self._broken(error) from error
-        facts = request.header.get_response_class(), len(frame), client, _timed_as(request)
+        kind = codec or request.header.get_response_class()
+        facts = kind, len(frame), client, _timed_as(request)
         self._waiting.append(_Sent(self._correlation, *facts, time.perf_counter()))
         return self._correlation
 
@@ -160,6 +164,18 @@ class BrokerConnection:
             sent = self._waiting.popleft()
             self._answers[sent.number] = self._read(sent, timeout_s)
         return self._answers.pop(number)
+
+    def _write(self, frame: memoryview) -> None:
+        """Send all of a frame; raises TimeoutError if the kernel takes no byte for the connection's time-out."""
+        taken = time.monotonic()
+        while len(frame):
+            try:
+                frame = frame[self._socket.send(frame) :]
+            except TimeoutError:
+                if time.monotonic() - taken >= self._timeout_s:
+                    raise
+            else:
+                taken = time.monotonic()
 
     def _read(self, sent: _Sent, timeout_s: float) -> Any:
         from kafka.protocol.frame import KafkaBytes
@@ -212,7 +228,6 @@ class BrokerConnection:
         """Receive into a buffer; raises TimeoutError after ``timeout_s`` without any byte."""
         heard = time.monotonic()
         while len(view):
-            self._socket.settimeout(min(_SILENCE_S, timeout_s))
             try:
                 count = self._socket.recv_into(view)
             except TimeoutError:
@@ -286,20 +301,23 @@ class BrokerConnection:
         return failed(REFUSED_USER, f"broker {self.address} refuses user {user!r} by {name}: {reason}")
 
 
-def parse_answer(frame: Any, number: int, kind: type[ApiMessage]) -> Any:
+def parse_answer(frame: Any, number: int, kind: type[ApiMessage] | FrequentCodec) -> Any:
     """Parse the answer in a frame.
 
     Args:
         frame: A KafkaBytes.
         number: The request's number.
-        kind: The answer's class.
+        kind: The answer's class, or the codec of a frequent message.
 
     Raises:
         ValueError: It is the answer to another request, or malformed.
     """
     try:
-        came = kind.parse_header(frame).correlation_id
-        answer = kind.decode(memoryview(frame)[frame.tell() :])  # given the frame itself, it would copy it twice
+        if isinstance(kind, FrequentCodec):
+            came, answer = kind.decode(memoryview(frame))
+        else:
+            came = kind.parse_header(frame).correlation_id
+            answer = kind.decode(memoryview(frame)[frame.tell() :])  # given the frame itself, it would copy it twice
     except Exception as error:
         raise ValueError(f"the answer cannot be read: {type(error).__name__}: {error}") from error
     if came != number:

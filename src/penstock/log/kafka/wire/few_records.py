@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
 from penstock.log.kafka.wire.varints import read_unsigned
+from penstock.log.record_bytes import record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,7 @@ def encode_few(records: pa.RecordBatch, most_bytes: int, overhead: int) -> tuple
     """
     names = records.schema.names
     key_column, value_column = records.column("key"), records.column("value")
-    if records.nbytes > _MOST_BYTES or key_column.type not in _BYTES or value_column.type not in _BYTES:
+    if record_bytes(records) > _MOST_BYTES or key_column.type not in _BYTES or value_column.type not in _BYTES:
         return None
     if "headers" in names and (headers := records.column("headers")).null_count != len(headers):
         return None

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.errors import check, failed
 from penstock.log.kafka.wire.idempotent import new_producer_request
+from penstock.log.kafka.wire.marker_watch import MarkerWatch
 from penstock.log.kafka.wire.produce import ADDS_PARTITIONS, Batches
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, check_added
@@ -36,7 +37,7 @@ _NO_GENERATION = -1
 _ABORTED, _COMMITTING = "CompleteAbort", "PrepareCommit"
 _FENCED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
-_MARKED_S, _MARKING_PAUSE_S = 0.03, 0.001  # after so long a transaction is marked unless the brokers are in trouble
+_MARKING_PAUSE_S = 0.001
 
 
 class ThreadTransactions:
@@ -61,7 +62,7 @@ class ThreadTransactions:
         self._group = group
         self._patience_s = patience_s
         self._is_of_kafka_4 = False
-        self._ended_s = 0.0  # when the coordinator has answered the end of the last transaction
+        self._markers = MarkerWatch()
         self._has_begun = False  # the coordinator has the transaction as this producer's
         self._sequences: dict[TopicPartition, int] = {}
         self.firsts: Mapping[TopicPartition, int] = {}  # of the last write: first offsets
@@ -105,7 +106,8 @@ class ThreadTransactions:
         asked = self._ask_for_markers()
         batches = Batches(parts, self.limits, self.state, self._sequences)
         self._await_markers(asked)
-        deadline, pause = time.monotonic() + self._patience_s, _PAUSE_S
+        began = time.monotonic()
+        deadline, pause = began + self._patience_s, _PAUSE_S
         while True:
             try:
                 self._send(batches, offsets)
@@ -114,19 +116,19 @@ class ThreadTransactions:
                 if error.args[0].code() != KafkaError.CONCURRENT_TRANSACTIONS or time.monotonic() > deadline:
                     raise
             else:
+                self._markers.written(time.monotonic() - began)
                 self.firsts = batches.offsets
                 return batches.following
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def _ask_for_markers(self) -> int | None:
-        """Ask for the state of the last transaction, if it may still be on its way to the brokers.
-
-        A broker that gets records of the next one too early tries again only after 20 ms
-        (``add.partitions.to.txn.retry.backoff.ms``).
-        """
-        if not self._is_of_kafka_4 or time.monotonic() - self._ended_s > _MARKED_S:
+        """Ask for the state of the last transaction, if it may still be on its way to the brokers."""
+        if not self._is_of_kafka_4 or not self._markers.is_worth_asking():
             return None
+        return self._ask_for_state()
+
+    def _ask_for_state(self) -> int:
         with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
             return coordinator.send(_state_request(self.transactional_id))
 
@@ -135,10 +137,12 @@ class ThreadTransactions:
         while asked is not None:
             with self._cluster.coordinating(self.transactional_id, "transactional.id") as coordinator:
                 found = coordinator.receive(asked).transaction_states[0]
-            if found.transaction_state != _COMMITTING:
+            is_marked = found.transaction_state != _COMMITTING
+            self._markers.answered(is_marked=is_marked)
+            if is_marked:
                 return
             time.sleep(_MARKING_PAUSE_S)
-            asked = self._ask_for_markers()
+            asked = self._ask_for_state() if self._markers.is_recent else None
 
     def _send(self, batches: Batches, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Send records and offsets, both before the first answer."""
@@ -263,7 +267,7 @@ class ThreadTransactions:
             lambda: EndTxnRequest(**request, min_version=version if self._is_of_kafka_4 else 0, max_version=version),
             lambda found: check(found.error_code, f"ending the transaction of {self.transactional_id!r}"),
         )
-        self._ended_s = time.monotonic()
+        self._markers.ended()
         if self._is_of_kafka_4:
             self._go_on_as(answer)
 
