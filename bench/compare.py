@@ -256,19 +256,28 @@ def latencies(comparison: Comparison, peers: list[tuple[Peer, Path]], save: Any,
     if able:  # not counted: a broker answers three times faster when its code is compiled, after a minute
         warm_up = {"exactly_once": True, "rate": given.rate, "seconds": WARM_UP_S, "commit_ms": 10}
         peer_latency.measure(comparison.bootstrap, comparison.root, *able[-1], given.latency_workload, **warm_up)
-    for peer, place in able:
-        modes = LATENCY_MODES.get(peer.name, (("", False),))
-        for (mode, exactly_once), commit_ms in itertools.product(modes, given.commit_interval_ms):
-            if (mode and mode not in given.modes) or GUARANTEES[exactly_once] not in given.guarantees:
-                continue
-            conf = given.conf | ({"processing.mode": mode} if mode else {})
-            row = peer_latency.measure(
-                comparison.bootstrap, comparison.root, peer, place, given.latency_workload,
-                exactly_once=exactly_once, rate=given.rate, seconds=given.seconds, conf=conf, commit_ms=commit_ms,
-            ) | {"mode": mode}  # fmt: skip
-            put(report["latency"], row)
-            print(compare_report.latency_line(row), flush=True)
-            save()
+    for commit_ms, exactly_once in itertools.product(given.commit_interval_ms, (True, False)):
+        if GUARANTEES[exactly_once] not in given.guarantees:
+            continue
+        cases = [
+            (peer, place, mode)
+            for peer, place in able
+            for mode, guaranteed in LATENCY_MODES.get(peer.name, (("", False),))
+            if guaranteed == exactly_once and (not mode or mode in given.modes)
+        ]
+        rows: dict[tuple[str, str], list[dict[str, Any]]] = {(peer.name, mode): [] for peer, _, mode in cases}
+        for number in range(given.runs):
+            for peer, place, mode in cases[:: -1 if number % 2 else 1]:  # they take turns, once this way, once that way
+                conf = given.conf | ({"processing.mode": mode} if mode else {})
+                row = peer_latency.measure(
+                    comparison.bootstrap, comparison.root, peer, place, given.latency_workload,
+                    exactly_once=exactly_once, rate=given.rate, seconds=given.seconds, conf=conf, commit_ms=commit_ms,
+                ) | {"mode": mode}  # fmt: skip
+                rows[peer.name, mode].append(row)
+                print(compare_report.latency_line(row), flush=True)
+        for each in rows.values():
+            put(report["latency"], peer_latency.typical(each))
+        save()
 
 
 def arguments() -> argparse.Namespace:
@@ -276,7 +285,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--n", type=int, default=1_000_000, help="records of each input topic")
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--peers", nargs="+", choices=list(ALL), default=list(ALL))
-    parser.add_argument("--runs", type=int, default=1, help="runs of each; the median counts")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each; the median counts, of latencies, too")
     parser.add_argument("--quick", action="store_true", help="200,000 records and no second guarantee: does it work?")
     parser.add_argument("--latency", action="store_true", help="also latency at --rate records a second")
     parser.add_argument("--only-latency", action="store_true")

@@ -184,3 +184,12 @@ def _figures(feed: Any, seen: list[Arrival], measured_from: float) -> dict[str, 
     if not waited:
         return {"answered": len(all_waited), "detail": "no record was answered"}
     return {"answered": len(all_waited), **percentiles(waited)}
+
+
+def typical(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The run with the median of the medians (of an even number the larger one), with the percentiles of all runs."""
+    done = sorted((row for row in rows if row["p50_ms"] is not None), key=lambda row: row["p50_ms"])
+    if len(done) < len(rows) or len(rows) == 1:
+        return rows[-1] if not done else done[len(done) // 2]
+    runs = {f"runs_{name}": [row[name] for row in rows] for name in ("p50_ms", "p90_ms", "p99_ms")}
+    return done[len(done) // 2] | runs
