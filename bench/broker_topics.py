@@ -37,7 +37,7 @@ def size_of(topic: str, n: int) -> int:
 
 def create(bootstrap: str, topic: str, config: dict[str, str], partitions: int = PARTITIONS) -> None:
     admin = AdminClient(client(bootstrap))  # has to outlive the answer
-    made = admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
+    made = admin.create_topics([NewTopic(topic, partitions, -1, config=config)])
     made[topic].result(PATIENCE_S)
 
 

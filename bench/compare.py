@@ -44,6 +44,7 @@ import machine
 import peer_latency
 from peer_run import LOOK_S, PeerRun, last_lines
 from peer_setup import ALL, NotInstalledError, Peer
+from penstock.broker.cluster import BrokerCluster
 from penstock.broker.process import Broker
 from penstock.broker.settings import BrokerSettings, free_port
 from penstock.errors import PenstockError
@@ -65,13 +66,13 @@ KEPT = ("records", "results", "latency")  # of results that are merged; what the
 
 
 class Comparison:
-    """One broker, the folder of the answers, and the runs over them."""
+    """The brokers, the folder of the answers, and the runs over them."""
 
-    def __init__(self, broker: Broker, root: Path, given: argparse.Namespace) -> None:
-        self.bootstrap = broker.settings.bootstrap_servers
+    def __init__(self, brokers: list[Broker], root: Path, given: argparse.Namespace) -> None:
+        self.bootstrap = ",".join(broker.settings.bootstrap_servers for broker in brokers)
         self.root = root
         self.given = given
-        self._broker = psutil.Process(broker.status().pid)
+        self._brokers = [psutil.Process(broker.status().pid) for broker in brokers]
 
     def records_for(self, peer: Peer) -> int:
         return max(round(self.given.n * peer.share), 1)
@@ -79,6 +80,10 @@ class Comparison:
     def preload(self, workload: str, n: int) -> None:
         for topic in TOPICS[topology_of(workload)]:
             topics.preload(self.bootstrap, self.root, topic, n)
+
+    def _cpu(self) -> float:
+        """CPU seconds of the brokers since their start."""
+        return sum(sum(broker.cpu_times()[:2]) for broker in self._brokers)
 
     def run(self, peer: Peer, installed: Path, workload: str, *, exactly_once: bool, mode: str) -> dict[str, Any]:
         """One run, of Penstock in one of its modes; what goes wrong is in the row."""
@@ -101,10 +106,10 @@ class Comparison:
         environment["EXPECT_PROCESSED"] = str(processed + (topics.N_KEYS if topology == "w4" else 0))
         watch = topics.Watch(self.bootstrap)
         try:
-            before = sum(self._broker.cpu_times()[:2])
+            before = self._cpu()
             with PeerRun(peer, installed, environment, state, log) as run:
                 why = self._until_done(run, peer, watch, out, None if exactly_once else self._outputs(topology, n))
-            broker_cpu = sum(self._broker.cpu_times()[:2]) - before
+            broker_cpu = self._cpu() - before
             if why:
                 return row | {"detail": f"{why}: {last_lines(log)}"} | self._reached(run, peer, watch, out, processed)
             found = watch.read(out)
@@ -297,6 +302,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--commit-interval-ms", type=int, nargs="+", default=[None], help="for latency, of Penstock and Kafka Streams"
     )
+    parser.add_argument("--brokers", type=int, default=1, help="of the cluster; with three, topics have three replicas")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for a run, start-up included")
     parser.add_argument("--merge", action="store_true", help="into the results of that name; what is run is replaced")
     parser.add_argument("--conf", nargs="+", default=[], metavar="KEY=VALUE", help="further settings of Penstock")
@@ -306,6 +312,17 @@ def arguments() -> argparse.Namespace:
     given.conf = dict(setting.split("=", 1) for setting in given.conf)
     given.n = 200_000 if given.quick else given.n
     return given
+
+
+@contextlib.contextmanager
+def brokers_in(root: Path, count: int) -> Iterator[list[Broker]]:
+    if count == 1:
+        with broker_in(root) as broker:
+            yield [broker]
+    else:
+        with BrokerCluster(root / "brokers", count, partitions=topics.PARTITIONS, heap_mb=HEAP_MB // 2) as cluster:
+            topics.warm_up(cluster.bootstrap_servers)
+            yield cluster.brokers
 
 
 @contextlib.contextmanager
@@ -344,8 +361,8 @@ def main() -> None:
             ready.append((peer, place))
     with contextlib.ExitStack() as stack:
         root = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-compare-")))
-        broker = stack.enter_context(broker_in(root.absolute()))
-        comparison = Comparison(broker, root.absolute(), given)
+        brokers = stack.enter_context(brokers_in(root.absolute(), given.brokers))
+        comparison = Comparison(brokers, root.absolute(), given)
         if not given.only_latency:
             compare(comparison, ready, save, report)
         if given.latency or given.only_latency:

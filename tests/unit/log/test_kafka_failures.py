@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -74,7 +75,7 @@ def test_a_topic_that_nobody_knows_is_waited_for_some_seconds_only() -> None:
     assert (patience_for(unknown, 300), patience_for(unknown, 3), patience_for(busy, 300)) == (10, 3, 300)
 
 
-def test_a_topic_that_appears_was_only_not_known_yet() -> None:
+def test_a_topic_that_appears_was_only_not_known_yet(caplog: pytest.LogCaptureFixture) -> None:
     answers = [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_OR_PART, 0]
 
     def ask() -> str:
@@ -84,3 +85,17 @@ def test_a_topic_that_appears_was_only_not_known_yet() -> None:
         return "found"
 
     assert persist(ask, "reading orders-0", patience_s=30) == "found"
+    assert not caplog.records, "a new topic is no reason for a warning"
+
+
+def test_a_failure_that_lasts_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    began = time.monotonic()
+
+    def ask() -> str:
+        if time.monotonic() - began < 1:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return "found"
+
+    assert persist(ask, "reading orders-0", patience_s=30) == "found"
+    (said,) = caplog.messages
+    assert said.startswith("reading orders-0: Broker: Not leader for partition; trying again for 29 s")

@@ -43,6 +43,7 @@ _HINTS = {
 _SETTLE_S = 10.0
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.3  # an election takes seconds; rare retries would add to it
+_WARN_AFTER_S = 0.5  # the leader of a new topic is known by then
 _WARN_EVERY_S = 5.0
 
 
@@ -167,7 +168,7 @@ def persist(
         LogError: It failed for good.
     """
     began = time.monotonic()
-    warned, pause = began - _WARN_EVERY_S, _FIRST_PAUSE_S
+    warned, pause = began + _WARN_AFTER_S - _WARN_EVERY_S, _FIRST_PAUSE_S
     while True:
         try:
             return action()

@@ -128,8 +128,45 @@ class Batches:
         self.start(cluster, transactional_id)
         self.finish()
 
-    def start(self, cluster: Cluster, transactional_id: str | None, most_version: int = ADDS_PARTITIONS - 1) -> None:
+    def start(self, cluster: Cluster, transactional_id: str | None) -> None:
         """Send as many batches as may be in flight; `finish`, or `abandon`, comes next."""
+        self._queue(cluster, transactional_id, ADDS_PARTITIONS - 1)
+        try:
+            for lane in self._lanes:
+                lane.fill()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def start_in_turn(self, cluster: Cluster, transactional_id: str, next_to: BrokerConnection | None) -> None:
+        """Like `start`, for the first records of a transaction that are to add their partitions to it.
+
+        A coordinator adds partitions for one broker at a time; the others are refused, and try again after 20 ms
+        (``add.partitions.to.txn.retry.backoff.ms``). So a leader gets its first request when the one before has
+        answered. Requests of one connection are worked off one after the other anyway.
+
+        Args:
+            cluster: The connections.
+            transactional_id: Kafka's ``transactional.id``.
+            next_to: The connection of the request that follows; None: none follows that adds anything.
+        """
+        self._queue(cluster, transactional_id, ADDS_PARTITIONS)
+        self._lanes.sort(key=lambda lane: lane.connection is next_to)
+        try:
+            for number, lane in enumerate(self._lanes, 1):
+                lane.fill(1)
+                is_last = number == len(self._lanes)
+                if not is_last or next_to not in (None, lane.connection):
+                    self._accept(*lane.receive())
+            for lane in self._lanes:
+                lane.fill()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def _queue(self, cluster: Cluster, transactional_id: str | None, most_version: int) -> None:
+        """Put the batches that are not accepted yet into a lane for each leader."""
+        self._waiting = [batch for batch in self._waiting if not batch.accepted]
         lanes: dict[BrokerConnection, _Lane] = {}
         for batch in self._waiting:
             if self._was_sent:
@@ -138,12 +175,6 @@ class Batches:
             lane = lanes.setdefault(connection, _Lane(connection, self._limits, transactional_id, most_version))
             lane.waiting.append(batch)
         self._lanes, self._was_sent = list(lanes.values()), True
-        try:
-            for lane in self._lanes:
-                lane.fill()
-        except BaseException:
-            self.abandon()
-            raise
 
     def finish(self) -> None:
         """Send the rest, and wait until all in-sync replicas have them; see `send`."""
@@ -156,8 +187,6 @@ class Batches:
         except BaseException:
             self.abandon()
             raise
-        finally:
-            self._waiting = [batch for batch in self._waiting if not batch.accepted]
 
     def abandon(self) -> None:
         """Close the connections from which answers are still to come."""
@@ -208,9 +237,9 @@ class _Lane:
         self._id = transactional_id
         self._most_version = most_version
 
-    def fill(self) -> None:
+    def fill(self, most: int = _IN_FLIGHT) -> None:
         """Send batches until enough are in flight."""
-        while self.waiting and len(self.sent) < _IN_FLIGHT:
+        while self.waiting and len(self.sent) < most:
             batches = _next_request(self.waiting, self._limits.request_bytes)
             request = _request(batches, self._limits, self._id, self._most_version)
             self.sent.append((self.connection.send(request), batches))

@@ -15,7 +15,7 @@ from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.errors import check, failed
 from penstock.log.kafka.wire.idempotent import new_producer_request
 from penstock.log.kafka.wire.marker_watch import MarkerWatch
-from penstock.log.kafka.wire.produce import ADDS_PARTITIONS, Batches
+from penstock.log.kafka.wire.produce import Batches
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, check_added
 
@@ -145,14 +145,14 @@ class ThreadTransactions:
             asked = self._ask_for_state() if self._markers.is_recent else None
 
     def _send(self, batches: Batches, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Send records and offsets, both before the first answer."""
-        version = ADDS_PARTITIONS if self._is_of_kafka_4 else ADDS_PARTITIONS - 1
-        batches.start(self._cluster, self.transactional_id, version)
+        """Send records, and then offsets; wait for the answers to both."""
         if not offsets:
+            self._start(batches, None)
             batches.finish()
             return
         try:
             with self._cluster.coordinating(self._group, "group") as coordinator:
+                self._start(batches, coordinator)
                 number = coordinator.send(self._offsets_request(offsets))
                 try:
                     batches.finish()
@@ -163,6 +163,12 @@ class ThreadTransactions:
         except BaseException:
             batches.abandon()
             raise
+
+    def _start(self, batches: Batches, next_to: BrokerConnection | None) -> None:
+        if self._is_of_kafka_4:
+            batches.start_in_turn(self._cluster, self.transactional_id, next_to)
+        else:
+            batches.start(self._cluster, self.transactional_id)
 
     def end(self) -> None:
         """Commit the open transaction. After an error of a connection it may be called again, and is committed once.
