@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
-from penstock.log.kafka.wire.varints import read_unsigned
+from penstock.log.kafka.wire.varints import read_unsigned, unsigned
 
 __all__ = ["FrequentCodec", "codec_of"]
 
@@ -309,15 +309,7 @@ def _ended(data: memoryview, at: int) -> tuple[EndAnswer, int]:
 
 def _count(number: int) -> bytes:
     """Encode the length of a compact array or string: one more, as an unsigned varint."""
-    rest = number + 1
-    if rest < _MORE:
-        return bytes((rest,))
-    found = bytearray()
-    while rest >= _MORE:
-        found.append(rest & 0x7F | _MORE)
-        rest >>= 7
-    found.append(rest)
-    return bytes(found)
+    return bytes((number + 1,)) if number + 1 < _MORE else unsigned(number + 1)
 
 
 def _text(value: str) -> bytes:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bytes = NDArray[np.uint8]
 
-__all__ = ["VarintColumn", "read_unsigned", "read_varints"]
+__all__ = ["VarintColumn", "read_unsigned", "read_varints", "unsigned"]
 
 _SEVEN = 0x7F
 _MORE = 0x80
@@ -39,6 +39,21 @@ def read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < _MORE:
             return value, at
     raise ValueError(f"a number of more than {_MOST_BYTES} bytes")
+
+
+def unsigned(value: int) -> bytes:
+    """Encode one unsigned integer.
+
+    Example:
+        >>> unsigned(128) == bytes([0x80, 0x01])
+        True
+    """
+    found = bytearray()
+    while value >= _MORE:
+        found.append(value & _SEVEN | _MORE)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
 
 
 def read_varints(data: Bytes, at: Ints, most_bytes: int = _MOST_BYTES) -> tuple[Ints, Ints]:
