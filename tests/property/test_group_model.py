@@ -99,6 +99,13 @@ class GroupModel(RuleBasedStateMachine):
                 connection.execute("UPDATE group_members SET heartbeat_ms = 0 WHERE member = ?", (member,))
             self.log.group_state("g")
 
+    @rule()
+    def all_sessions_end(self):
+        """Also those of static members that stopped: they keep their partitions until then (KIP-345)."""
+        with self.log.writing() as connection:
+            connection.execute("UPDATE group_members SET heartbeat_ms = 0")
+        self.log.group_state("g")
+
     @rule(name=NAMES)
     def crash(self, name):
         """It is gone without a word; others find out."""
@@ -127,6 +134,7 @@ class GroupModel(RuleBasedStateMachine):
     def everything_is_read_in_the_end(self):
         for name in list(self.consumers):
             self.crash(name)
+        self.all_sessions_end()
         self.start("a")
         for _ in range(60):
             self.poll("a", 4)

@@ -169,7 +169,8 @@ def test_a_push_query_whose_client_goes_ends(client: Client) -> None:
     client.ksql(CLICKS)
     body = {"sql": "SELECT * FROM clicks EMIT CHANGES;"}
     with client.http.stream("POST", "/query-stream", json=body) as answered:
-        next(answered.iter_lines())
+        lines = answered.iter_lines()  # kept: an iterator that is thrown away closes the connection
+        next(lines)
         assert len(client.service._running) == 1
     waited = threading.Event()
     for _ in range(100):
