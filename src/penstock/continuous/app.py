@@ -94,6 +94,10 @@ class ThreadApp:
         """Return the sub-topology of a task."""
         return self.plan.subtopology(task.subtopology)
 
+    def numbers_topic_of(self, task: TaskId) -> str | None:
+        """Return the topic of a task's numbers; None if nothing ever reads them, as where only stream time is known."""
+        return self.numbers_topic if self.subtopology(task).reads_numbers else None
+
     def sources(self, task: TaskId) -> list[TopicPartition]:
         """Return the partitions that a task reads, by their names in the log."""
         sub = self.subtopology(task)

@@ -56,8 +56,9 @@ def restored_places(app: ThreadApp, task: TaskId) -> list[TopicPartition]:
     """List the partitions that a thread writes for a task's state: of changelogs, and of the tasks' numbers."""
     sub = app.subtopology(task)
     topics = [app.changelogs[store] for store in sub.stores if store in app.changelogs]
-    if app.numbers_topic is not None and sub.keeps_state:
-        topics.append(app.numbers_topic)
+    numbers = app.numbers_topic_of(task)
+    if numbers is not None and sub.keeps_state:
+        topics.append(numbers)
     return [TopicPartition(topic, task.partition) for topic in dict.fromkeys(topics)]
 
 
@@ -74,7 +75,7 @@ def store_sources(
     """
     logged = {store: app.changelogs[store] for store in app.subtopology(task).stores if store in app.changelogs}
     sources = source_topics(app, task)
-    numbers = app.numbers_topic or ""
+    numbers = app.numbers_topic_of(task) or ""
     changelogs = [*dict.fromkeys(logged.values()), *([numbers] if numbers else [])]
     ids = log.topic_ids([*changelogs, *sources.values()])
     ends = dict(log.end_offsets(changelogs)) if changelogs else {}

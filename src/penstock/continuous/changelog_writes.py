@@ -29,7 +29,7 @@ __all__ = ["changelog_parts"]
 def changelog_parts(
     app: ThreadApp, task: TaskId, state: BatchState, changes: Mapping[str, pa.RecordBatch]
 ) -> list[Part]:
-    """Return the records of a task's changes since the last commit, and of its numbers.
+    """Return the records of a task's changes since the last commit, and of its numbers if anything reads them.
 
     Args:
         app: The application.
@@ -37,10 +37,10 @@ def changelog_parts(
         state: Its state, before it is moved on.
         changes: The changes of its stores (`BatchState.sorted_changes`).
     """
-    if app.numbers_topic is None:
-        return []
     stores = app.subtopology(task).stores
     puts = records_of_puts(app.changelogs, ((store, state.puts(store)) for store in stores))
     found = records_of_changes(app.topology.stores, app.changelogs, changes.items(), state.meta)
-    numbers = TaskNumbers(NO_BATCH, "", dict(state.meta)).record(str(task))
-    return [(topic, task.partition, records) for topic, records in (*puts, *found, (app.numbers_topic, numbers))]
+    written = [(topic, task.partition, records) for topic, records in (*puts, *found)]
+    if (topic := app.numbers_topic_of(task)) is not None:
+        written.append((topic, task.partition, TaskNumbers(NO_BATCH, "", dict(state.meta)).record(str(task))))
+    return written

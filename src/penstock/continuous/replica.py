@@ -55,8 +55,8 @@ class TaskReplica:
         self._sources = {TopicPartition(t, task.partition): s for s, t in source_topics(app, task).items()}
         self._needs_inputs = bool(self._sources or unlogged_stores(app, task))
         self._by_topic = {app.changelogs[store]: store for store in sub.stores if store in app.changelogs}
-        if app.numbers_topic is not None:
-            self._by_topic[app.numbers_topic] = NUMBERS
+        if (numbers := app.numbers_topic_of(task)) is not None:
+            self._by_topic[numbers] = NUMBERS
         self._position = TaskPosition()
         self._pending: dict[str, pa.RecordBatch] | None = None
         self._reader: Reader | None = backing.reader()

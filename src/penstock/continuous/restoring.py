@@ -77,7 +77,7 @@ class Restorer:
         noted = self._noted()
         sources, numbers_end, numbers_id = store_sources(self._app, self._task, self._log, committed)
         inputs = {tp: committed[tp] for tp in self._app.sources(self._task) if tp in committed}
-        numbers = StorePosition(self._app.numbers_topic or "", numbers_id, numbers_end)
+        numbers = StorePosition(self._app.numbers_topic_of(self._task) or "", numbers_id, numbers_end)
         meta, is_current = self._numbers(noted, numbers)
         if meta is None:
             noted, meta = TaskPosition(), {}

@@ -11,6 +11,8 @@ from penstock.plan.levels import is_acyclic, levels_of
 from penstock.plan.partitions import partition_counts, source_topics
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import Operation, Process
+from penstock.topology.operations.tables import TableTransformValues
+from penstock.topology.stores import StoreSpec
 from penstock.topology.topology import SubTopology, Topology
 
 __all__ = ["PhysicalPlan", "PlannedSubTopology", "TaskRun", "changed", "plan_of"]
@@ -23,6 +25,7 @@ class PlannedSubTopology:
     ``levels`` are the stages in which it runs, one for all but the cycles of foreign-key joins. ``keeps_state``: it has
     stores or numbers (stream time) that outlive a batch. ``ticks``: wall-clock time may make it do something.
     ``held``: the phases in which punctuations wait for a later batch, as no stage is left for their output.
+    ``reads_numbers``: numbers of earlier commits may matter to it, see `_reads_numbers`.
     """
 
     id: int
@@ -36,6 +39,7 @@ class PlannedSubTopology:
     keeps_state: bool
     ticks: bool
     held: tuple[int, ...] = ()
+    reads_numbers: bool = True
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -221,6 +225,16 @@ def _acts_on_time(node: Node) -> bool:
     return isinstance(node, ProcessorNode) and (isinstance(node.operation, Process) or _holds_back(node.operation))
 
 
+def _reads_numbers(nodes: Sequence[Node], specs: Sequence[StoreSpec]) -> bool:
+    """Return whether operators other than processors read stream time or other numbers that are kept with a task.
+
+    Plain key-value stores keep none, and of what the operators over them see the task's stream time reaches users'
+    transformers alone. The rows of a store without a changelog count only at the numbers of the last commit.
+    """
+    transforms = any(isinstance(n, ProcessorNode) and isinstance(n.operation, TableTransformValues) for n in nodes)
+    return transforms or any(each.keeps_numbers or not each.is_restorable for each in specs)
+
+
 def _planned(
     sub: SubTopology,
     topology: Topology,
@@ -233,10 +247,11 @@ def _planned(
     processes = any(isinstance(n, ProcessorNode) and isinstance(n.operation, Process) for n in nodes)
     extracts = any(isinstance(n, SourceNode) and n.timestamp_extractor is not None for n in nodes)
     waits = any(isinstance(n, ProcessorNode) and _holds_back(n.operation) for n in nodes)
+    stores = tuple(s for s in sub.stores if s not in topology.global_stores)
     return PlannedSubTopology(
         id=sub.id,
         nodes=sub.nodes,
-        stores=tuple(s for s in sub.stores if s not in topology.global_stores),
+        stores=stores,
         external_topics=tuple(t for t in read if t not in topology.internal_topics),
         internal_topics=tuple(t for t in read if t in topology.internal_topics),
         sink_topics=tuple(n.topic for n in nodes if isinstance(n, SinkNode) and n.topic is not None),
@@ -245,6 +260,7 @@ def _planned(
         keeps_state=bool(sub.stores) or processes or extracts,
         ticks=processes or waits,
         held=_held_phases(sub, topology, reads, levels),
+        reads_numbers=processes or extracts or _reads_numbers(nodes, [topology.stores[store] for store in stores]),
     )
 
 

@@ -46,6 +46,16 @@ class StoreSpec:
     untyped: bool = False
     time_ordered: bool = False  # windows sorted by time first, as Kafka has them for results on window close
 
+    @property
+    def is_restorable(self) -> bool:
+        """Whether a topic has all of its contents: its changelog, or a source topic that serves as one."""
+        return self.logging or self.changelog_topic is not None
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether the store, or operators over it, keep numbers with the task: all but plain key-value stores do."""
+        return self.kind not in ("key_value", "timestamped") or self.ttl_ms > 0
+
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreSpec:
         """Return the same with a changelog topic, of these settings (``StoreBuilder.withLoggingEnabled``)."""
         return replace(self, logging=True, log_config=dict(config or {}))

@@ -25,11 +25,13 @@ TASK = TaskId(0, 0)
 INPUT = TopicPartition("in", 0)
 
 
-def app_of(specs: Iterable[StoreSpec], root: Path | None, log: TopicLog | None = None) -> ThreadApp:
+def app_of(
+    specs: Iterable[StoreSpec], root: Path | None, log: TopicLog | None = None, *, reads_numbers: bool = True
+) -> ThreadApp:
     """An application whose only task has these stores; its topics are created in the log."""
     stores = {spec.name: spec for spec in specs}
     built = Topology(stores=stores)
-    sub = PlannedSubTopology(0, (), tuple(stores), ("in",), (), (), 1, (0,), True, False)
+    sub = PlannedSubTopology(0, (), tuple(stores), ("in",), (), (), 1, (0,), True, False, (), reads_numbers)
     plan = PhysicalPlan("app", (sub,), {"in": 1}, ())
     config = StreamsConfig({"application.id": "app", "bootstrap.servers": "memory://none"})
     topics = changelogs_of(built, plan, config)

@@ -87,6 +87,28 @@ def test_nothing_is_written_when_nothing_changed(directory: Path | None) -> None
         assert (numbers.batch, numbers.checksum) == (-1, "")
 
 
+def test_numbers_that_nothing_reads_are_not_written(tmp_path: Path) -> None:
+    with running([TABLE], tmp_path) as task:
+        task.app = app_of([TABLE], task.root, task.log, reads_numbers=False)
+        task.crash()
+        for n in range(3):
+            task.view().put("a", str(n), n)
+            task.replica.state.meta["stream_time"] = n
+            assert [topic for topic, _, _ in task.replica.changes()] == ["app-s-changelog"]
+            task.commit() if n < 2 else task.write_log()
+        task.crash()
+        assert [(each.start, each.restored) for each in task.progress if each.is_done] == [(2, 1)]
+        task.lose()
+        assert task.view().get("a").value == "2"
+        task.app = app_of([TABLE], task.root, task.log)  # as when a processor is added
+        task.crash()
+        assert task.view().get("a").value == "2"
+        task.replica.state.meta["stream_time"] = 7
+        task.commit()
+        task.lose()
+        assert (task.view().get("a").value, task.replica.state.meta) == ("2", {"stream_time": 7})
+
+
 def test_a_store_without_a_changelog_is_kept_at_the_committed_positions(tmp_path: Path) -> None:
     with running([TABLE, UNLOGGED], tmp_path) as task:
         task.view("u").put("a", "1")

@@ -1,8 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from penstock import Consumed, Materialized, Repartitioned, StreamsBuilder
+from penstock import (
+    Consumed,
+    JoinWindows,
+    Materialized,
+    Processor,
+    Repartitioned,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
 from penstock.errors import CoPartitionError, TopologyError, UnknownTopicError
 from penstock.plan.explain import explain_text
 from penstock.plan.levels import levels_of
@@ -114,3 +125,53 @@ def test_explain_names_what_the_optimiser_did() -> None:
     topology = builder.build({"topology.optimization": "all"})
     text = explain_text(plan_of(topology, "app", {"names": 1}), topology, {0: None})
     assert "topic names is the changelog of store names (reuse.ktable.source.topics)" in text
+
+
+class _Nothing(Processor):
+    def process(self, record):
+        pass
+
+
+def _summed(stream):
+    return stream.group_by_key().reduce(lambda total, value: total + value, Materialized("sums"))
+
+
+NUMBERS = {
+    "a table": (lambda b: b.table("words", STRINGS).to_stream().to("out"), False),
+    "a sum": (lambda b: _summed(b.stream("words", STRINGS)), False),
+    "a join": (
+        lambda b: b.stream("words", STRINGS).join(b.table("more", STRINGS), lambda left, right: left + right),
+        False,
+    ),
+    "a filtered table": (lambda b: b.table("words", STRINGS).filter(lambda _, v: v, Materialized("found")), False),
+    "a store without changelog": (
+        lambda b: b.stream("words", STRINGS).group_by_key().count(Materialized("counts").with_logging_disabled()),
+        True,
+    ),
+    "windows": (lambda b: b.stream("words", STRINGS).group_by_key().windowed_by(TimeWindows.of("1m")).count(), True),
+    "suppress": (lambda b: _summed(b.stream("words", STRINGS)).suppress(Suppressed.until_time_limit("1s")), True),
+    "a processor": (lambda b: b.stream("words", STRINGS).process(_Nothing), True),
+    "an extractor": (
+        lambda b: b.stream("words", replace(STRINGS, timestamp_extractor=lambda record, _: record.timestamp)).to("out"),
+        True,
+    ),
+    "joined streams": (
+        lambda b: b.stream("words", STRINGS).join(
+            b.stream("more", STRINGS), lambda left, right: left + right, JoinWindows.of("1s")
+        ),
+        True,
+    ),
+    "versions": (
+        lambda b: b.table("words", STRINGS, Materialized("v", history="1h")),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("built", NUMBERS)
+def test_whether_numbers_of_earlier_commits_matter(built: str) -> None:
+    builder = StreamsBuilder()
+    build, expected = NUMBERS[built]
+    build(builder)
+    plan = plan_of(builder.build(), "app", {"words": 1, "more": 1})
+    assert [sub.reads_numbers for sub in plan.subtopologies] == [expected]
