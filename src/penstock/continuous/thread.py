@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from penstock.continuous.beats import Beats
 from penstock.continuous.changelog_sources import restored_places
 from penstock.continuous.figures import TaskFigures, ThreadFigures
 from penstock.continuous.global_state import GlobalState, open_globals
@@ -75,6 +76,7 @@ class StreamThread:
         self._hooks = hooks or ThreadHooks()
         config = app.config
         self._interval_s = int(config["commit.interval.ms"]) / 1000
+        self._beats = Beats(self._interval_s, writer.thread)
         self._look_s = min(max(self._interval_s / _LOOKS, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
         self._most_buffered = int(config["buffered.records.per.partition"])
         self._most_bytes = int(config["input.buffer.max.bytes"])
@@ -125,7 +127,7 @@ class StreamThread:
             self._resources.callback(self._fetcher.close)
             self._resources.callback(self._close_tasks)
             self._begin(self._ids, {}, committed)
-            self._committed_s = time.monotonic()
+            self._committed_s = self._beats.nearest(time.monotonic())
             self._began_ms = self._hooks.clock()
             self._resources = self._resources.pop_all()
 
@@ -168,10 +170,7 @@ class StreamThread:
             ProductionError: The log refuses records, and production.exception.handler says fail.
             FencedError: A newer thread or instance has taken over.
         """
-        now = time.monotonic()
-        due = self._committed_s + self._interval_s
-        is_late = 0 <= now - due < self._interval_s / 2  # by the look before: that delays no later commit
-        self._committed_s = due if is_late else now
+        self._committed_s = self._beats.nearest(time.monotonic())
         self._records = 0
         if not self._touched:
             return
