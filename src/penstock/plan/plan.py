@@ -225,14 +225,14 @@ def _acts_on_time(node: Node) -> bool:
     return isinstance(node, ProcessorNode) and (isinstance(node.operation, Process) or _holds_back(node.operation))
 
 
-def _reads_numbers(nodes: Sequence[Node], specs: Sequence[StoreSpec]) -> bool:
-    """Return whether operators other than processors read stream time or other numbers that are kept with a task.
+def _reads_numbers(operations: Sequence[Operation], specs: Sequence[StoreSpec]) -> bool:
+    """Return whether stream time, or other numbers that are kept with a task, may matter to operators or stores.
 
-    Plain key-value stores keep none, and of what the operators over them see the task's stream time reaches users'
-    transformers alone. The rows of a store without a changelog count only at the numbers of the last commit.
+    Plain key-value stores keep none, and the task's stream time reaches users' processors and transformers alone. The
+    rows of a store without a changelog count only at the numbers of the last commit.
     """
-    transforms = any(isinstance(n, ProcessorNode) and isinstance(n.operation, TableTransformValues) for n in nodes)
-    return transforms or any(each.keeps_numbers or not each.is_restorable for each in specs)
+    users = any(isinstance(each, Process | TableTransformValues) for each in operations)
+    return users or any(each.keeps_numbers or not each.is_restorable for each in specs)
 
 
 def _planned(
@@ -244,9 +244,9 @@ def _planned(
 ) -> PlannedSubTopology:
     read = reads[sub.id]
     nodes = [topology.nodes[n] for n in sub.nodes]
-    processes = any(isinstance(n, ProcessorNode) and isinstance(n.operation, Process) for n in nodes)
+    operations = [n.operation for n in nodes if isinstance(n, ProcessorNode)]
+    processes = any(isinstance(each, Process) for each in operations)
     extracts = any(isinstance(n, SourceNode) and n.timestamp_extractor is not None for n in nodes)
-    waits = any(isinstance(n, ProcessorNode) and _holds_back(n.operation) for n in nodes)
     stores = tuple(s for s in sub.stores if s not in topology.global_stores)
     return PlannedSubTopology(
         id=sub.id,
@@ -258,9 +258,9 @@ def _planned(
         tasks=max(counts[t] for t in read),
         levels=levels[sub.id],
         keeps_state=bool(sub.stores) or processes or extracts,
-        ticks=processes or waits,
+        ticks=any(map(_acts_on_time, nodes)),
         held=_held_phases(sub, topology, reads, levels),
-        reads_numbers=processes or extracts or _reads_numbers(nodes, [topology.stores[store] for store in stores]),
+        reads_numbers=extracts or _reads_numbers(operations, [topology.stores[store] for store in stores]),
     )
 
 

@@ -133,7 +133,7 @@ class Topology:
         return {
             name: spec.changelog_topic or f"{name}-changelog"
             for name, spec in self.stores.items()
-            if spec.logging or spec.changelog_topic
+            if spec.is_restorable
         }
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:

@@ -128,7 +128,7 @@ class LostCheckpoint:
         """Refuse stores whose rows are in no topic."""
         for sub in self._app.plan.subtopologies:
             specs = (self._app.topology.stores[name] for name in sub.stores)
-            unlogged = [spec.name for spec in specs if not spec.logging and spec.changelog_topic is None]
+            unlogged = [spec.name for spec in specs if not spec.is_restorable]
             self._refuse_if(bool(unlogged), f"stores have no changelog: {', '.join(unlogged)}")
 
     def _complete_topics(self, known: Mapping[str, Any]) -> set[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
-from penstock.log.kafka.wire.varints import read_unsigned, unsigned
+from penstock.log.kafka.wire.varints import read_unsigned, signed
 from penstock.log.record_bytes import record_bytes
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ def encode_few(records: pa.RecordBatch, most_bytes: int, overhead: int) -> tuple
 
 
 def _varint(value: int) -> bytes:
-    if 0 <= value < len(_VARINTS):
-        return _VARINTS[value]
-    return unsigned(value << 1 if value >= 0 else ~(value << 1))
+    return _VARINTS[value] if 0 <= value < len(_VARINTS) else signed(value)
 
 
 def decode_few(data: bytes, found: FoundRecords) -> pa.RecordBatch | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.kafka.wire.batch_format import DamagedError
-from penstock.log.kafka.wire.varints import read_unsigned
+from penstock.log.kafka.wire.varints import read_unsigned, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,19 +68,9 @@ def write_headers(headers: pa.Array) -> pa.Array | None:
 
 
 def _write(headers: Any) -> bytes:
-    out = bytearray(_varint(len(headers)))
+    out = bytearray(signed(len(headers)))
     for each in headers:
         key, value = each["key"].encode(), each["value"]
-        out += _varint(len(key)) + key
-        out += _varint(-1) if value is None else _varint(len(value)) + value
-    return bytes(out)
-
-
-def _varint(value: int) -> bytes:
-    rest = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
+        out += signed(len(key)) + key
+        out += signed(-1) if value is None else signed(len(value)) + value
     return bytes(out)

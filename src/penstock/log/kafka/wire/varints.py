@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bytes = NDArray[np.uint8]
 
-__all__ = ["VarintColumn", "read_unsigned", "read_varints", "unsigned"]
+__all__ = ["VarintColumn", "read_unsigned", "read_varints", "signed", "unsigned"]
 
 _SEVEN = 0x7F
 _MORE = 0x80
@@ -54,6 +54,16 @@ def unsigned(value: int) -> bytes:
         value >>= 7
     found.append(value)
     return bytes(found)
+
+
+def signed(value: int) -> bytes:
+    """Encode one integer of up to 64 bits, small ones of either sign in few bytes (zigzag).
+
+    Example:
+        >>> signed(-1) + signed(64) == bytes([1, 0x80, 0x01])
+        True
+    """
+    return unsigned((value << 1) ^ (value >> 63))
 
 
 def read_varints(data: Bytes, at: Ints, most_bytes: int = _MOST_BYTES) -> tuple[Ints, Ints]:
