@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -173,16 +174,27 @@ def test_changelogs_that_are_off_are_refused(embedded: Place) -> None:
         embedded.run(counting(source, "counts"), **{"penstock.changelog.enabled": False})
 
 
+def slow_word(_: str, value: str) -> None:
+    """Take long for one word, so that a stop comes while it is processed."""
+    if value == "slow":
+        time.sleep(1.5)
+
+
 def test_a_query_that_is_stopped_from_outside_ends_with_everything_committed(embedded: Place) -> None:
     source, sink = embedded.topic("words"), embedded.topic("counts")
-    app = embedded.app(counting(source, sink), **{"commit.interval.ms": 60_000})
+    builder = StreamsBuilder()
+    grouped = builder.stream(source).peek(slow_word).group_by(lambda _, value: value)
+    grouped.count(Materialized("word-counts")).to_stream().to(sink)
+    app = embedded.app(builder.build(), **{"commit.interval.ms": 60_000})
     app.start()
     eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
     embedded.write(source, words(50))
     eventually(lambda: app.figures().records_in >= 50, facts=lambda: app.error)
+    embedded.write(source, [("k", "slow", 50)])
+    time.sleep(0.5)  # the thread has begun with it
     run: Any = app._run
     run._engine._query.stop()
     assert app.wait(30_000)
     assert app.state is State.NOT_RUNNING
     committed = embedded.log.committed_offsets(f"{embedded.prefix}app")
-    assert sum(at for tp, at in committed.items() if tp.topic == source) == 50
+    assert sum(at for tp, at in committed.items() if tp.topic == source) == 51

@@ -24,6 +24,7 @@ _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
 _CALLED = re.compile(r"^An error occurred while calling \S+\n: ")  # how Py4J begins what a method of Java raised
 _UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # does not say which exception
+_CANCELLED = re.compile(r"cancel|java\.lang\.InterruptedException")
 _ABORTED = re.compile(r"Job aborted .*|Job \d+ cancelled .*|ShuffleMapStage \d+ .*has failed .*")
 # Spark's words for the loss of one of its processes, or of what that process had made.
 _LOST_PROCESS = re.compile(
@@ -56,7 +57,7 @@ def to_worker_error(error: Exception, key: bytes) -> WorkerError:
 
 def is_cancelled(error: PenstockError) -> bool:
     """Return whether a Spark job was cancelled, as when somebody stops its query."""
-    return "cancel" in str(error.facts.get("details", ""))
+    return _CANCELLED.search(str(error.facts.get("details", ""))) is not None
 
 
 def is_lost_process(text: str) -> bool:

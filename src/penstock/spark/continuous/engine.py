@@ -168,10 +168,11 @@ class ContinuousEngine:
             return
         epoch.stop()
         with self._changed:
-            if self._next is not None:  # it has not begun
-                self._next = None
-            deadline = time.monotonic() + (_GRACE_S if epoch.error is None else 2.0)
-            while self._is_in_epoch and epoch.awaited() and time.monotonic() < deadline:
+            self._next = None
+            has_failed = epoch.error is not None and not is_cancelled(epoch.error)
+            deadline = time.monotonic() + (2.0 if has_failed else _GRACE_S)
+            # A query that somebody stops has lost its job already; its threads still run, and commit.
+            while (self._is_in_epoch or not has_failed) and epoch.awaited() and time.monotonic() < deadline:
                 self._changed.wait(_LATEST_S)
             if not epoch.has_ended or self._ending:  # else Spark notes the end while the next epoch is prepared
                 self._changed.wait_for(lambda: not self._is_in_epoch, _NOTE_S)
