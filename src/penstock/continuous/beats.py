@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Beats"]
 
 _LONGEST_S = 1.0  # an interval that is longer than this is not shifted: commits rarely meet then
+_EXACT = 0.01  # a part of an interval: a commit that comes so early has come in time
 _GOLDEN = 0.618034  # multiples of it, modulo one, lie far apart, however many there are
 
 
@@ -20,8 +21,8 @@ class Beats:
 
     Example:
         >>> first, second = Beats(0.1, "thread-0"), Beats(0.1, "thread-1")
-        >>> [round(each.nearest(7.33), 3) for each in (first, second)]
-        [7.3, 7.362]
+        >>> [round(each.since(7.33), 3) for each in (first, second)]
+        [7.3, 7.296]
     """
 
     def __init__(self, interval_s: float, thread: str) -> None:
@@ -29,8 +30,16 @@ class Beats:
         self._interval_s = interval_s if interval_s <= _LONGEST_S else 0.0
         self._first_s = (int(number) * _GOLDEN % 1 if number.isdecimal() else 0.0) * interval_s
 
-    def nearest(self, now_s: float) -> float:
-        """Return the nearest of these times, by the monotonic clock; the given time itself if the interval is long."""
+    def since(self, now_s: float) -> float:
+        """Return the time, by the monotonic clock, from which the interval after a commit at ``now_s`` counts.
+
+        It ends with the thread's next turn. If that is more than an interval or less than half of one away (the commit
+        came after a silence, or late), there is one more commit on the way, so that none waits longer than an interval.
+        """
         if not self._interval_s:
             return now_s
-        return now_s - ((now_s - self._first_s + self._interval_s / 2) % self._interval_s - self._interval_s / 2)
+        late_s = (now_s - self._first_s) % self._interval_s
+        early_s = self._interval_s - late_s
+        if early_s < _EXACT * self._interval_s:
+            return now_s + early_s
+        return now_s - (late_s if late_s <= self._interval_s / 2 else late_s / 2)

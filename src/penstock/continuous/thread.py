@@ -127,7 +127,7 @@ class StreamThread:
             self._resources.callback(self._fetcher.close)
             self._resources.callback(self._close_tasks)
             self._begin(self._ids, {}, committed)
-            self._committed_s = self._beats.nearest(time.monotonic())
+            self._committed_s = self._beats.since(time.monotonic())
             self._began_ms = self._hooks.clock()
             self._resources = self._resources.pop_all()
 
@@ -170,7 +170,7 @@ class StreamThread:
             ProductionError: The log refuses records, and production.exception.handler says fail.
             FencedError: A newer thread or instance has taken over.
         """
-        self._committed_s = self._beats.nearest(time.monotonic())
+        self._committed_s = self._beats.since(time.monotonic())
         self._records = 0
         if not self._touched:
             return

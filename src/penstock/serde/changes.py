@@ -18,6 +18,7 @@ from penstock.serde.base import Serde
 from penstock.serde.buffers import bytes_column, join, large_binary, series_of, without_suffix
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde, show
+from penstock.varints import read_signed, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,7 +114,7 @@ class ChangeSerde(BaseSerde):
             if old is None:
                 raise SerializationError("a change whose new and old values are both null", serde=self.name)
             return old + b"\x00"
-        return new + b"\x01" if old is None else b"".join((_varint(len(new)), new, old, b"\x02"))
+        return new + b"\x01" if old is None else b"".join((signed(len(new)), new, old, b"\x02"))
 
     def _split(self, data: bytes) -> tuple[bytes | None, bytes | None, bool]:
         """Return new bytes, old bytes, and whether the change is the latest."""
@@ -126,28 +127,10 @@ class ChangeSerde(BaseSerde):
             return None, body, latest
         if flag in {1, 4}:
             return body, None, latest
-        length, start = _read_varint(body)
+        try:
+            length, start = read_signed(body, 0)
+        except (IndexError, ValueError):
+            length, start = -1, 0
         if length < 0 or start + length > len(body):
             raise SerializationError(f"a change that is cut short: {show(data)}", serde=self.name)
         return body[start : start + length], body[start + length :], latest
-
-
-def _varint(number: int) -> bytes:
-    """Return Kafka's zigzag varint of a length."""
-    rest = number << 1
-    out = bytearray()
-    while rest >= 0x80:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
-def _read_varint(data: bytes) -> tuple[int, int]:
-    """Return the number (negative if there is none) and its end."""
-    number = 0
-    for i, byte in enumerate(data[:5]):
-        number |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            return number >> 1 ^ -(number & 1), i + 1
-    return -1, 0

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.errors import AppFailedError
 from penstock.spark import faults
-from penstock.spark.failures import is_lost_process
+from penstock.spark.failures import is_cancelled, is_lost_process
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,18 @@ def test_a_lost_process_is_known_by_what_spark_says(text: str) -> None:
 
 def test_other_errors_of_spark_are_no_lost_process() -> None:
     assert not is_lost_process("AnalysisException: cannot resolve column")
+
+
+@pytest.mark.parametrize(
+    ("text", "was_stopped"),
+    [
+        ("org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled part of cancelled job group 1", True),
+        ("An error occurred while calling o334.collectToPython.\n: java.lang.InterruptedException\n\tat a.B", True),
+        ("java.lang.OutOfMemoryError: Java heap space", False),
+    ],
+)
+def test_a_query_that_somebody_stops_is_no_failure(text: str, was_stopped: bool) -> None:
+    assert is_cancelled(AppFailedError("the Spark job failed", details=text)) is was_stopped
 
 
 def test_a_fault_may_come_while_the_application_runs(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:

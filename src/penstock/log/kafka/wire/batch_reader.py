@@ -30,7 +30,7 @@ from penstock.log.kafka.wire.batch_format import (
 from penstock.log.kafka.wire.compression import decompress
 from penstock.log.kafka.wire.few_records import FEW, decode_few
 from penstock.log.kafka.wire.record_columns import FoundRecords, RecordRange, find_records, record_columns
-from penstock.log.kafka.wire.varints import read_unsigned
+from penstock.varints import read_unsigned
 
 __all__ = [
     "MOST_UNPACKED_BYTES",

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError
 from penstock.log.kafka.wire.batch_format import DamagedError
-from penstock.log.kafka.wire.varints import read_unsigned
+from penstock.varints import read_unsigned
 
 __all__ = ["codec_number", "compress", "decompress"]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
-from penstock.log.kafka.wire.varints import read_unsigned, signed
 from penstock.log.record_bytes import record_bytes
+from penstock.varints import read_signed, read_unsigned, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,5 +160,4 @@ def _signed(data: bytes, at: int) -> tuple[int, int]:
     low = data[at]
     if low < _MORE:
         return (low >> 1) ^ -(low & 1), at + 1
-    value, at = read_unsigned(data, at)
-    return (value >> 1) ^ -(value & 1), at
+    return read_signed(data, at)

@@ -16,7 +16,7 @@ from penstock.log.kafka.wire.batch_format import AFTER_CRC, HEADER, LENGTH_ENDS,
 from penstock.log.kafka.wire.compression import compress
 from penstock.log.kafka.wire.few_records import FEW, encode_few
 from penstock.log.kafka.wire.record_headers import write_headers
-from penstock.log.kafka.wire.varints import VarintColumn
+from penstock.log.kafka.wire.varint_columns import VarintColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

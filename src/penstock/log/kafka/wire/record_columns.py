@@ -15,7 +15,8 @@ import pyarrow as pa
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
 from penstock.log.kafka.wire.batch_format import DamagedError
 from penstock.log.kafka.wire.record_headers import read_headers
-from penstock.log.kafka.wire.varints import read_unsigned, read_varints
+from penstock.log.kafka.wire.varint_columns import read_varints
+from penstock.varints import read_unsigned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.kafka.wire.batch_format import DamagedError
-from penstock.log.kafka.wire.varints import read_unsigned, signed
+from penstock.varints import read_signed, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,16 +48,11 @@ def _read(view: memoryview, at: int, count: int) -> tuple[list[dict[str, Any]], 
 
 
 def _piece(view: memoryview, at: int) -> tuple[bytes | None, int]:
-    length, at = _number(view, at)
+    length, at = read_signed(view, at)
     end = at + max(length, 0)
     if end > len(view):
         raise IndexError(end)
     return None if length < 0 else bytes(view[at:end]), end
-
-
-def _number(view: memoryview, at: int) -> tuple[int, int]:
-    value, at = read_unsigned(view, at)
-    return (value >> 1) ^ -(value & 1), at
 
 
 def write_headers(headers: pa.Array) -> pa.Array | None:

@@ -12,58 +12,12 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bytes = NDArray[np.uint8]
 
-__all__ = ["VarintColumn", "read_unsigned", "read_varints", "signed", "unsigned"]
+__all__ = ["VarintColumn", "read_varints"]
 
 _SEVEN = 0x7F
 _MORE = 0x80
 _MOST_BYTES = 10  # of 64 bits
 _NO_END = 1 << 60  # no buffer is so large, and a few lengths can be added to it
-
-
-def read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Decode one unsigned integer (zigzag is not undone), and return the position after it.
-
-    Raises:
-        IndexError: The data ends before the integer does.
-        ValueError: The integer does not end within ten bytes.
-
-    Example:
-        >>> read_unsigned(bytes([0x80, 0x01]), 0)
-        (128, 2)
-    """
-    value = 0
-    for shift in range(0, 7 * _MOST_BYTES, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & _SEVEN) << shift
-        if byte < _MORE:
-            return value, at
-    raise ValueError(f"a number of more than {_MOST_BYTES} bytes")
-
-
-def unsigned(value: int) -> bytes:
-    """Encode one unsigned integer.
-
-    Example:
-        >>> unsigned(128) == bytes([0x80, 0x01])
-        True
-    """
-    found = bytearray()
-    while value >= _MORE:
-        found.append(value & _SEVEN | _MORE)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
-def signed(value: int) -> bytes:
-    """Encode one integer of up to 64 bits, small ones of either sign in few bytes (zigzag).
-
-    Example:
-        >>> signed(-1) + signed(64) == bytes([1, 0x80, 0x01])
-        True
-    """
-    return unsigned((value << 1) ^ (value >> 63))
 
 
 def read_varints(data: Bytes, at: Ints, most_bytes: int = _MOST_BYTES) -> tuple[Ints, Ints]:
