@@ -133,13 +133,14 @@ def group_keys(keys: Column, serde: Serde[Any]) -> RowGroups:
 
 def _few_groups(items: Sequence[Any]) -> RowGroups:
     """Group a few items that can be keys of a dict, without the time that NumPy's functions take to begin."""
-    firsts: dict[Any, int] = {}
     numbers: dict[Any, int] = {}
+    firsts: list[int] = []
     codes = []
     for at, item in enumerate(items):
-        firsts.setdefault(item, at)
         codes.append(numbers.setdefault(item, len(numbers)))
-    return RowGroups(np.array(codes, np.int64), np.array(list(firsts.values()), np.int64))
+        if len(numbers) > len(firsts):
+            firsts.append(at)
+    return RowGroups(np.array(codes, np.int64), np.array(firsts, np.int64))
 
 
 def _group_array(array: pa.Array) -> RowGroups:
