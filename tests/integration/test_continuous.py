@@ -174,16 +174,16 @@ def test_changelogs_that_are_off_are_refused(embedded: Place) -> None:
         embedded.run(counting(source, "counts"), **{"penstock.changelog.enabled": False})
 
 
-def slow_word(_: str, value: str) -> None:
-    """Take long for one word, so that a stop comes while it is processed."""
-    if value == "slow":
-        time.sleep(1.5)
-
-
 def test_a_query_that_is_stopped_from_outside_ends_with_everything_committed(embedded: Place) -> None:
-    source, sink = embedded.topic("words"), embedded.topic("counts")
+    source, sink, begun = embedded.topic("words"), embedded.topic("counts"), embedded.root / "begun"
+
+    def linger(_: str, value: str) -> None:
+        if value == "slow":  # the query is stopped meanwhile
+            begun.touch()
+            time.sleep(1.5)
+
     builder = StreamsBuilder()
-    grouped = builder.stream(source).peek(slow_word).group_by(lambda _, value: value)
+    grouped = builder.stream(source).peek(linger).group_by(lambda _, value: value)
     grouped.count(Materialized("word-counts")).to_stream().to(sink)
     app = embedded.app(builder.build(), **{"commit.interval.ms": 60_000})
     app.start()
@@ -191,7 +191,7 @@ def test_a_query_that_is_stopped_from_outside_ends_with_everything_committed(emb
     embedded.write(source, words(50))
     eventually(lambda: app.figures().records_in >= 50, facts=lambda: app.error)
     embedded.write(source, [("k", "slow", 50)])
-    time.sleep(0.5)  # the thread has begun with it
+    eventually(begun.exists, facts=lambda: app.error)
     run: Any = app._run
     run._engine._query.stop()
     assert app.wait(30_000)

@@ -24,7 +24,7 @@ _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
 _CALLED = re.compile(r"^An error occurred while calling \S+\n: ")  # how Py4J begins what a method of Java raised
 _UNNAMED = re.compile(r"exception:\s*(SQLSTATE: \w+)?$")  # does not say which exception
-_CANCELLED = re.compile(r"cancel|java\.lang\.InterruptedException")
+_CANCELLED = re.compile(r"cancel|\A[^\n]*\n: java\.lang\.InterruptedException")  # of the driver, not of an executor
 _ABORTED = re.compile(r"Job aborted .*|Job \d+ cancelled .*|ShuffleMapStage \d+ .*has failed .*")
 # Spark's words for the loss of one of its processes, or of what that process had made.
 _LOST_PROCESS = re.compile(

@@ -31,6 +31,7 @@ def test_other_errors_of_spark_are_no_lost_process() -> None:
         ("org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled part of cancelled job group 1", True),
         ("An error occurred while calling o334.collectToPython.\n: java.lang.InterruptedException\n\tat a.B", True),
         ("java.lang.OutOfMemoryError: Java heap space", False),
+        ("Lost task 1.3 in stage 3.0 (TID 9): ExecutorLostFailure\nCaused by: java.lang.InterruptedException", False),
     ],
 )
 def test_a_query_that_somebody_stops_is_no_failure(text: str, was_stopped: bool) -> None:
