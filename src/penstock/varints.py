@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-__all__ = ["read_signed", "read_unsigned", "signed", "unsigned"]
+__all__ = ["INT_BYTES", "read_signed", "read_unsigned", "signed", "unsigned"]
+
+INT_BYTES = 5  # the most of 32 bits
 
 _SEVEN = 0x7F
 _MORE = 0x80
 _MOST_BYTES = 10  # of 64 bits
 
 
-def read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_unsigned(data: bytes | memoryview, at: int, most_bytes: int = _MOST_BYTES) -> tuple[int, int]:
     """Decode one unsigned integer (zigzag is not undone), and return the position after it.
 
     Raises:
         IndexError: The data ends before the integer does.
-        ValueError: The integer does not end within ten bytes.
+        ValueError: The integer does not end within ``most_bytes``.
 
     Example:
         >>> read_unsigned(bytes([0x80, 0x01]), 0)
         (128, 2)
     """
     value = 0
-    for shift in range(0, 7 * _MOST_BYTES, 7):
+    for shift in range(0, 7 * most_bytes, 7):
         byte = data[at]
         at += 1
         value |= (byte & _SEVEN) << shift
         if byte < _MORE:
             return value, at
-    raise ValueError(f"a number of more than {_MOST_BYTES} bytes")
+    raise ValueError(f"a number of more than {most_bytes} bytes")
 
 
-def read_signed(data: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_signed(data: bytes | memoryview, at: int, most_bytes: int = _MOST_BYTES) -> tuple[int, int]:
     """Decode one integer of either sign (zigzag), and return the position after it.
 
     Raises:
         IndexError: The data ends before the integer does.
-        ValueError: The integer does not end within ten bytes.
+        ValueError: The integer does not end within ``most_bytes``.
 
     Example:
         >>> read_signed(bytes([1]), 0)
         (-1, 1)
     """
-    value, at = read_unsigned(data, at)
+    value, at = read_unsigned(data, at, most_bytes)
     return (value >> 1) ^ -(value & 1), at
 
 

@@ -33,8 +33,8 @@ class Beats:
     def since(self, now_s: float) -> float:
         """Return the time, by the monotonic clock, from which the interval after a commit at ``now_s`` counts.
 
-        It ends with the thread's next turn. If that is more than an interval or less than half of one away (the commit
-        came after a silence, or late), there is one more commit on the way, so that none waits longer than an interval.
+        It ends with the thread's next turn. If that is less than half an interval away, as after a silence or a late
+        commit, it ends half-way to the turn after that one, so that no interval is longer than it should be.
         """
         if not self._interval_s:
             return now_s

@@ -18,7 +18,7 @@ from penstock.serde.base import Serde
 from penstock.serde.buffers import bytes_column, join, large_binary, series_of, without_suffix
 from penstock.serde.column import Column
 from penstock.serde.rowwise import BaseSerde, show
-from penstock.varints import read_signed, signed
+from penstock.varints import INT_BYTES, read_signed, signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,7 +128,7 @@ class ChangeSerde(BaseSerde):
         if flag in {1, 4}:
             return body, None, latest
         try:
-            length, start = read_signed(body, 0)
+            length, start = read_signed(body, 0, INT_BYTES)
         except (IndexError, ValueError):
             length, start = -1, 0
         if length < 0 or start + length > len(body):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.varints import read_signed, signed
+from penstock.varints import INT_BYTES, read_signed, signed
 
 __all__ = ["index_bytes", "indexes_of", "read_indexes", "skip_indexes"]
 
@@ -25,11 +25,11 @@ def index_bytes(indexes: list[int]) -> bytes:
 def skip_indexes(data: bytes, start: int) -> int:
     """Return the end of the path; -1 if it is malformed."""
     try:
-        count, at = read_signed(data, start)
+        count, at = read_signed(data, start, INT_BYTES)
         if not 0 <= count <= len(data):
             return -1
         for _ in range(count):
-            _, at = read_signed(data, at)
+            _, at = read_signed(data, at, INT_BYTES)
     except (IndexError, ValueError):
         return -1
     return at
@@ -37,9 +37,9 @@ def skip_indexes(data: bytes, start: int) -> int:
 
 def read_indexes(path: bytes) -> list[int]:
     """Return the numbers of a path, whose end `skip_indexes` has found."""
-    count, at = read_signed(path, 0)
+    count, at = read_signed(path, 0, INT_BYTES)
     found = []
     for _ in range(count):
-        number, at = read_signed(path, at)
+        number, at = read_signed(path, at, INT_BYTES)
         found.append(number)
     return found or [0]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
 from penstock.log.record_bytes import record_bytes
-from penstock.varints import read_signed, read_unsigned, signed
+from penstock.varints import INT_BYTES, read_signed, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,6 @@ _INT64 = pa.int64()
 _LARGE = pa.large_binary()
 _MORE = 0x80
 _LATEST_MS = 1 << 61
-_INT_BYTES = 5  # of a varint of 32 bits
 _NULL = b"\1"  # the length -1
 _VARINTS = tuple(
     bytes([2 * value]) if 2 * value < _MORE else bytes([2 * value & 0x7F | _MORE, 2 * value >> 7])
@@ -150,10 +149,7 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
     low = data[at]
     if low < _MORE:
         return (low >> 1) ^ -(low & 1), at + 1
-    value, after = read_unsigned(data, at)
-    if after - at > _INT_BYTES:
-        raise ValueError(value)
-    return (value >> 1) ^ -(value & 1), after
+    return read_signed(data, at, INT_BYTES)
 
 
 def _signed(data: bytes, at: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA
 from penstock.log.kafka.wire.batch_format import DamagedError
 from penstock.log.kafka.wire.record_headers import read_headers
 from penstock.log.kafka.wire.varint_columns import read_varints
-from penstock.varints import read_unsigned
+from penstock.varints import INT_BYTES, read_unsigned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +28,6 @@ __all__ = ["FoundRecords", "RecordRange", "find_records", "record_columns"]
 
 _SMALLEST_RECORD = 7  # a byte each: length, attributes, timestamp, offset, key, value, number of headers
 _SMALLEST_HEADER = 2
-_INT_BYTES = 5  # of a varint of 32 bits
 _MORE = 0x80  # the bit of a varint's byte that marks that another follows
 
 
@@ -129,21 +128,21 @@ def record_columns(data: pa.Buffer, found: FoundRecords) -> pa.RecordBatch:
     bounds[firsts + counts - 1] = found.stops
 
     elapsed, at = read_varints(bytes_, starts + 1)
-    delta, at = read_varints(bytes_, at, _INT_BYTES)
-    key_length, key_at = read_varints(bytes_, at, _INT_BYTES)
+    delta, at = read_varints(bytes_, at, INT_BYTES)
+    key_length, key_at = read_varints(bytes_, at, INT_BYTES)
     key_end = key_at + np.maximum(key_length, 0)
     _refuse(key_end >= bounds, "the key reaches beyond its record")
-    value_length, value_at = read_varints(bytes_, key_end, _INT_BYTES)
+    value_length, value_at = read_varints(bytes_, key_end, INT_BYTES)
     value_end = value_at + np.maximum(value_length, 0)
     _refuse(value_end >= bounds, "the value reaches beyond its record")
-    count, at = read_varints(bytes_, value_end, _INT_BYTES)
+    count, at = read_varints(bytes_, value_end, INT_BYTES)
     _refuse((count < 0) | (at + count * _SMALLEST_HEADER > bounds), "the headers reach beyond their record")
     headers: pa.Array = pa.nulls(len(at), HEADERS_TYPE)
     if count.any():
         headers, at = read_headers(data, at, count, bounds)
     begins = np.append(0, at[:-1])
     begins[firsts] = found.begins
-    length, starts_by_length = read_varints(bytes_, begins, _INT_BYTES)
+    length, starts_by_length = read_varints(bytes_, begins, INT_BYTES)
     _refuse((starts_by_length != starts) | (starts + length != at), "the record is not as long as its fields")
 
     lasts = np.repeat(np.array(found.lasts, np.int64), counts)
