@@ -2,7 +2,7 @@
 
 1. Packages import downwards only (LAYERS, which names those that are there and no others).
 2. pyspark is imported in penstock/spark alone, and nothing below that package imports it.
-3. A source file has at most 400 lines and says what it exports in ``__all__``.
+3. A source file has at most 800 lines and says what it exports in ``__all__``.
 4. Public classes and functions have docstrings (short ones need none), and so has every module.
 5. Test files have names of their own, as pytest imports them by basename.
 6. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
@@ -28,7 +28,7 @@ __all__ = ["check_circles", "check_file", "check_places", "check_test_names", "c
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "penstock"
-MAX_LINES = 400
+MAX_LINES = 800
 MIN_DOCUMENTED_LINES = 15  # what is shorter may speak for itself
 HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 
