@@ -97,3 +97,10 @@ def test_a_script_with_other_groups_of_one_type_is_refused_by_the_plan_of_its_ch
     assert compare(StoredPlan.first(documents[0], ""), documents[0]).verdict == "same"
     found = compare(StoredPlan.first(documents[0], ""), documents[1])
     assert any("COUNT(*) BY C.PAGE STRING" in reason for reason in found.reasons)
+
+
+def test_a_paused_query_that_is_replaced_stays_paused(session: SqlSession) -> None:
+    session.execute(f"CREATE {COUNT} PAUSE CTAS_O_0;")
+    (replaced,) = session.execute(f"CREATE OR REPLACE {COUNT.replace('GROUP', 'WHERE ms > 9 GROUP')}")
+    assert replaced.text.endswith("which stays paused")
+    assert session.queries["CTAS_O_0"].state == "PAUSED"

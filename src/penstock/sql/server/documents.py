@@ -14,6 +14,7 @@ from penstock.sql.parse import statement_nodes as s
 from penstock.sql.results import Described, Explained, Listing, QueryStarted, StatementResult, Status
 from penstock.sql.session import SqlSession
 from penstock.sql.session.listing import errors_of
+from penstock.sql.session.workspace import Scope
 from penstock.sql.types import ArrayType, DecimalType, MapType, SqlType, StructType
 from penstock.sql.types.sql_type import base_name
 
@@ -22,22 +23,27 @@ __all__ = ["command_id", "described_type", "entity"]
 Document = dict[str, Any]
 
 
-def entity(parsed: Parsed, result: StatementResult, session: SqlSession, number: int) -> Document | None:
+def entity(parsed: Parsed, result: StatementResult, session: SqlSession, scope: Scope, number: int) -> Document | None:
     """The document of a statement that has run; None for those that ksqlDB answers with nothing.
 
     Args:
         parsed: The statement.
         result: Its result.
         session: The session that it ran in.
+        scope: The settings and variables of its request.
         number: The number of the command.
     """
-    found = _entity(parsed, result, session, number)
+    found = _entity(parsed, result, session, scope, number)
     return None if found is None else {**found, "statementText": f"{parsed.text.rstrip(';')};", "warnings": []}
 
 
-def _entity(parsed: Parsed, result: StatementResult, session: SqlSession, number: int) -> Document | None:
+def _entity(parsed: Parsed, result: StatementResult, session: SqlSession, scope: Scope, number: int) -> Document | None:
     statement = parsed.statement
     match result:
+        case Listing() if isinstance(statement, c.Show) and statement.what == "PROPERTIES":
+            return _properties(session, scope)
+        case Listing() if isinstance(statement, c.Show) and statement.what == "VARIABLES":
+            return _variables(scope)
         case Listing() if isinstance(statement, c.Show):
             return _LISTED[statement.what](session)
         case Described(name=name) if isinstance(statement, c.Describe) and statement.kind == "SOURCE":
@@ -146,13 +152,13 @@ def _functions(session: SqlSession) -> Document:
     return {"@type": "function_names", "functions": sorted(found, key=lambda each: each["name"])}
 
 
-def _properties(session: SqlSession) -> Document:
-    given: Mapping[str, Any] = {**session.settings.app, **session.catalog.settings}
+def _properties(session: SqlSession, scope: Scope) -> Document:
+    given: Mapping[str, Any] = {**session.settings.app, **scope.settings}
     found = [
         {"name": name, "scope": "KSQL" if name.startswith("ksql.") else "STREAMS", "value": str(shown(name, value))}
         for name, value in sorted(given.items())
     ]
-    overwritten = sorted(session.catalog.settings)
+    overwritten = sorted(scope.settings)
     return {"@type": "properties", "properties": found, "overwrittenProperties": overwritten, "defaultProperties": []}
 
 
@@ -160,8 +166,8 @@ def _types(session: SqlSession) -> Document:
     return {"@type": "type_list", "types": {n: described_type(kind) for n, kind in session.catalog.types.items()}}
 
 
-def _variables(session: SqlSession) -> Document:
-    found = [{"name": name, "value": value} for name, value in sorted(session.catalog.variables.items())]
+def _variables(scope: Scope) -> Document:
+    found = [{"name": name, "value": value} for name, value in sorted(scope.variables.items())]
     return {"@type": "variables", "variables": found}
 
 
@@ -171,9 +177,7 @@ _LISTED: Mapping[str, Callable[[SqlSession], Document]] = {
     "TOPICS": _topics,
     "QUERIES": _queries,
     "FUNCTIONS": _functions,
-    "PROPERTIES": _properties,
     "TYPES": _types,
-    "VARIABLES": _variables,
 }
 
 

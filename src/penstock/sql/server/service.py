@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import ConfigError, PenstockError, SqlSyntaxError
@@ -27,6 +26,7 @@ from penstock.sql.server.problems import (
 )
 from penstock.sql.session import SqlSession
 from penstock.sql.session.settings import check_setting
+from penstock.sql.session.workspace import Scope
 from penstock.version import __version__
 
 __all__ = ["SqlService"]
@@ -46,6 +46,7 @@ class SqlService:
     def __init__(self, session: SqlSession, *, most_queries: int = 32) -> None:
         self.session = session
         self._lock = threading.RLock()
+        self._keeping = threading.Lock()
         self._most_queries = most_queries
         self._running: dict[str, Answer | Printed] = {}
         self._commands: OrderedDict[str, str] = OrderedDict()
@@ -59,30 +60,29 @@ class SqlService:
             RefusedStatementError: A statement is refused; it has the documents of those before it.
         """
         text = _text(body, "ksql")
-        with self._lock, self._overridden(body):
-            variables = {**self.session.catalog.variables, **_variables(body)}
+        with self._lock:
+            scope = self.session.scope(_settings(body, "streamsProperties"), _variables(body))
             found: list[Document] = []
-            for parsed in _parsed(text, variables):
+            for parsed in _parsed(text, scope.variables):
                 try:
-                    found += self._statement(parsed, text)
+                    found += self._statement(parsed, scope)
                 except BadRequestError as error:
                     raise RefusedStatementError(error, parsed.text, found, error.code) from error
                 except PenstockError as error:
                     raise RefusedStatementError(error, parsed.text, found, BAD_STATEMENT) from error
             return found
 
-    def _statement(self, parsed: Parsed, text: str) -> list[Document]:
+    def _statement(self, parsed: Parsed, scope: Scope) -> list[Document]:
         statement = parsed.statement
         if isinstance(statement, Query | c.Print):
             raise BadRequestError(
                 "SELECT and PRINT queries must use the /query endpoint. Send them there, or to /query-stream.",
                 QUERY_ENDPOINT,
             )
-        del text
         documents = []
-        for result in self.session.execute(f"{parsed.text};"):
+        for result in self.session.execute(f"{parsed.text};", scope):
             self._number += 1
-            document = entity(parsed, result, self.session, self._number)
+            document = entity(parsed, result, self.session, scope, self._number)
             if document is not None:
                 documents.append(document)
                 if "commandId" in document:
@@ -94,17 +94,6 @@ class SqlService:
         self._commands.move_to_end(command)
         while len(self._commands) > MOST_COMMANDS:
             self._commands.popitem(last=False)
-
-    @contextmanager
-    def _overridden(self, body: Mapping[str, Any]) -> Iterator[None]:
-        """The settings of a request over those of the session, as they were when it ends."""
-        before = dict(self.session.catalog.settings)
-        self.session.catalog.settings.update(_settings(body, "streamsProperties"))
-        try:
-            yield
-        finally:
-            self.session.catalog.settings.clear()
-            self.session.catalog.settings.update(before)
 
     def query(self, body: Mapping[str, Any], *, field: str, settings: str) -> Answer | Printed:
         """Start the query of a request to ``/query`` or ``/query-stream``; the first also takes PRINT.
@@ -135,12 +124,18 @@ class SqlService:
             found = self._started(parsed[0], _settings(body, settings))
         except PenstockError as error:
             raise RefusedStatementError(error, parsed[0].text, [], BAD_STATEMENT) from error
-        if found.runs_on:
-            if len(self._running) >= self._most_queries:
-                found.stop()
-                raise BadRequestError(f"{self._most_queries} push queries run already; close one", TOO_MANY)
-            self._running[found.query_id] = found
+        if found.runs_on and not self._noted(found):
+            found.stop()
+            raise BadRequestError(f"{self._most_queries} push queries run already; close one", TOO_MANY)
         return found
+
+    def _noted(self, found: Answer | Printed) -> bool:
+        """Keep a push query, which can be closed from now on; False if as many run as may."""
+        with self._keeping:
+            if len(self._running) >= self._most_queries:
+                return False
+            self._running[found.query_id] = found
+            return True
 
     def _started(self, parsed: Parsed, settings: Mapping[str, str]) -> Answer | Printed:
         if isinstance(parsed.statement, Query):

@@ -79,9 +79,12 @@ def _begin(parsed: Parsed, work: Workspace, changed: Catalog, plan: QueryPlan) -
         if work.runs:
             work.runner.start(query)
         return QueryStarted(f"Created query with ID {plan.id}", plan.id, statement=parsed.text)
-    _replace(work.runner, plan, parsed, runs=work.runs)
+    is_paused = plan.id in work.paused
+    _replace(work.runner, plan, parsed, runs=work.runs, is_paused=is_paused)
     work.commit(changed, parsed.text)
     kept = "which goes on with its state" if has_state(plan) else "which goes on"
+    if is_paused:
+        kept = "which stays paused"
     return QueryStarted(f"Replaced query with ID {plan.id}, {kept}", plan.id, statement=parsed.text)
 
 
@@ -100,12 +103,12 @@ def _not_replaced(plan: QueryPlan, parsed: Parsed, reason: str) -> SqlError:
     )
 
 
-def _replace(runner: QueryRunner, plan: QueryPlan, parsed: Parsed, *, runs: bool) -> None:
+def _replace(runner: QueryRunner, plan: QueryPlan, parsed: Parsed, *, runs: bool, is_paused: bool) -> None:
     """Put a plan in the place of the one that runs under its id; it goes on with the state of that one."""
     before = runner.queries.get(plan.id)
     if before is not None:
         runner.stop(before)
-    query = runner.add(plan)
+    query = runner.add(plan, paused=is_paused)
     if not runs:
         return
     try:
@@ -138,6 +141,7 @@ def drop(parsed: Parsed, work: Workspace) -> StatementResult:
     if source is None:
         return Status(applied.message, statement=parsed.text)
     if source.query is not None:
+        work.paused.discard(source.query)
         work.runner.remove(source.query)
     if parsed.statement.delete_topic:
         delete_topic(work.log, source.topic)
@@ -178,7 +182,7 @@ def steer(parsed: Parsed, work: Workspace) -> StatementResult:
 
 
 def set_property(parsed: Parsed, work: Workspace) -> StatementResult:
-    """Do SET, UNSET and ALTER SYSTEM: for this session and the queries that it makes from now on."""
+    """Do SET, UNSET and ALTER SYSTEM: for the queries that the session, or with SET the request, makes from now on."""
     statement = parsed.statement
     assert isinstance(statement, c.SetProperty | c.UnsetProperty | s.AlterSystem)  # noqa: S101 - dispatched by these
     if isinstance(statement, c.UnsetProperty):
@@ -188,6 +192,8 @@ def set_property(parsed: Parsed, work: Workspace) -> StatementResult:
     except PenstockError as error:
         raise refusal(statement.at, error.message, error.hint) from error
     work.catalog.settings[statement.name] = statement.value
+    if isinstance(statement, s.AlterSystem):
+        work.shared.settings[statement.name] = statement.value
     return Status(f"{statement.name} is {statement.value}", statement=parsed.text)
 
 

@@ -40,12 +40,14 @@ class Query:
         plan: Its logical plan.
         app: Its application; None until it has been started, and while it is paused.
         paused: Whether PAUSE has stopped it.
+        lock: Held while it is started or stopped.
     """
 
     def __init__(self, plan: QueryPlan) -> None:
         self.plan = plan
         self.app: KafkaStreams | None = None
         self.paused = False
+        self.lock = threading.RLock()
         self._error: PenstockError | None = None
         self._counted: Counter[str] = Counter()
 
@@ -61,12 +63,14 @@ class Query:
             return "PAUSED"
         if self.error is not None:
             return State.ERROR.value
-        return State.CREATED.value if self.app is None else self.app.state.value
+        app = self.app
+        return State.CREATED.value if app is None else app.state.value
 
     @property
     def error(self) -> PenstockError | None:
         """Why it failed; None while it has not."""
-        return self._error or (self.app.error if self.app is not None else None)
+        app = self.app
+        return self._error or (app.error if app is not None else None)
 
     @property
     def errors(self) -> Mapping[str, int]:
@@ -75,11 +79,12 @@ class Query:
 
     def _of_app(self) -> Counter[str]:
         found: Counter[str] = Counter()
-        if self.app is None:
+        app = self.app
+        if app is None:
             return found
-        for metric in self.app.metrics.find("function-errors-total"):
+        for metric in app.metrics.find("function-errors-total"):
             found[metric.metric_name.tag("function") or ""] += int(metric.metric_value())
-        found[DROPPED] += int(self.app.metrics.total("dropped-records-total"))
+        found[DROPPED] += int(app.metrics.total("dropped-records-total"))
         return found
 
     def ended(self) -> None:
@@ -95,6 +100,9 @@ class Query:
 class QueryRunner:
     """The running queries of a session, by id.
 
+    A query is started only while it is in `queries` and not paused, and a start and a stop of one query wait for each
+    other: whoever stops it first takes it out of the list, or marks it as paused.
+
     Args:
         settings: The settings of the session.
         spark: The Spark session to run in; by default one is started with the first query and stopped at the end.
@@ -105,11 +113,14 @@ class QueryRunner:
         self._spark = spark
         self._owns_spark = False
         self._starting = threading.Lock()
+        self._closed = False
         self.queries: dict[str, Query] = {}
 
-    def add(self, plan: QueryPlan) -> Query:
+    def add(self, plan: QueryPlan, *, paused: bool = False) -> Query:
         """Add a query that is not started yet."""
-        found = self.queries[plan.id] = Query(plan)
+        found = Query(plan)
+        found.paused = paused
+        self.queries[plan.id] = found
         return found
 
     def application(self, query: Query) -> KafkaStreams:
@@ -124,7 +135,11 @@ class QueryRunner:
         return KafkaStreams(topology_of(query.plan), settings, session=self._spark)
 
     def start(self, query: Query) -> None:
-        """Start a query and return; errors of its start are raised and noted."""
+        """Start a query and return, unless it has been paused, terminated, replaced or started before.
+
+        Raises:
+            PenstockError: It cannot be started; `Query.error` has it too.
+        """
         self._launch(query)
 
     def catch_up(self, *, most_rounds: int = 20) -> None:
@@ -136,10 +151,16 @@ class QueryRunner:
         before: Mapping[str, Any] | None = None
         for _ in range(most_rounds):
             for query in self._waiting():
-                self._launch(query, until_latest=True)
-                assert query.app is not None  # noqa: S101 - launched
-                query.app.wait()
-                query.ended()
+                app = self._launch(query, until_latest=True)
+                if app is None:
+                    continue
+                try:
+                    app.wait()
+                except PenstockError as error:
+                    query.failed(error)
+                    raise
+                finally:
+                    query.ended()
             ends = self._ends()
             if ends == before or not self._feeds_earlier():
                 return
@@ -162,16 +183,20 @@ class QueryRunner:
     def _waiting(self) -> Iterator[Query]:
         return (query for query in list(self.queries.values()) if not query.paused)
 
-    def _launch(self, query: Query, *, until_latest: bool = False) -> None:
-        query.failed(None)
-        try:
-            with self._starting:
+    def _launch(self, query: Query, *, until_latest: bool = False) -> KafkaStreams | None:
+        with query.lock, self._starting:
+            if self._closed or query.paused or query.app is not None or self.queries.get(query.id) is not query:
+                return None
+            query.failed(None)
+            try:
                 self._start_spark()
                 query.app = self.application(query)
                 query.app.start(until="latest" if until_latest else "stopped")
-        except PenstockError as error:
-            query.failed(error)
-            raise
+            except PenstockError as error:
+                query.failed(error)
+                query.ended()
+                raise
+            return query.app
 
     def _start_spark(self) -> None:
         if self._spark is not None:
@@ -184,9 +209,11 @@ class QueryRunner:
 
     def stop(self, query: Query) -> None:
         """Stop a query; its state stays."""
-        if query.app is not None:
-            query.app.close(STOP_MS)
-            query.ended()
+        with query.lock:
+            if query.app is not None:
+                if not query.app.close(STOP_MS):
+                    _log.warning("query %s has not stopped within %d s", query.id, STOP_MS // 1000)
+                query.ended()
 
     def remove(self, query_id: str) -> None:
         """Stop a query and delete its state and internal topics."""
@@ -200,12 +227,14 @@ class QueryRunner:
             _log.warning("the state of %s stays where it is: %s", query_id, error)
 
     def close(self) -> None:
-        """Stop all queries, and Spark if it was started here."""
+        """Stop all queries, and Spark if it was started here; none is started afterwards."""
+        self._closed = True
         for query in list(self.queries.values()):
             self.stop(query)
-        if self._owns_spark and self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+        with self._starting:
+            if self._owns_spark and self._spark is not None:
+                self._spark.stop()
+                self._spark = None
 
 
 def _topics(plan: QueryPlan) -> set[str]:

@@ -24,7 +24,7 @@ from penstock.sql.session import asserting, changing, describing, explaining, li
 from penstock.sql.session.exporting import exported
 from penstock.sql.session.running import Query
 from penstock.sql.session.settings import SessionSettings
-from penstock.sql.session.workspace import Workspace
+from penstock.sql.session.workspace import Scope, Workspace
 
 __all__ = ["SqlSession"]
 
@@ -125,7 +125,12 @@ class SqlSession:
     @property
     def catalog(self) -> Catalog:
         """Streams, tables, types, settings and plans. Statements replace it: do not keep it."""
-        return self._work.catalog
+        return self._work.shared
+
+    def scope(self, settings: Mapping[str, str], variables: Mapping[str, str]) -> Scope:
+        """Settings and variables for `execute` that hold for one request alone, over those of the session."""
+        catalog = self.catalog
+        return Scope({**catalog.settings, **settings}, {**catalog.variables, **variables})
 
     @property
     def log(self) -> TopicLog:
@@ -155,11 +160,12 @@ class SqlSession:
         """The settings of the application of a query."""
         return self.settings.app_settings(query_id, settings)
 
-    def execute(self, text: str) -> list[StatementResult]:
+    def execute(self, text: str, scope: Scope | None = None) -> list[StatementResult]:
         """Run statements in their order.
 
         Args:
             text: Statements with semicolons between them.
+            scope: Settings and variables in place of those of the session, which SET and DEFINE then leave alone.
 
         Returns:
             One result for each statement.
@@ -168,10 +174,10 @@ class SqlSession:
             SqlError: A statement is refused; those before it have run, those behind it have not. If the text is no
                 SQL, nothing has run.
         """
-        with self._lock:
+        with self._lock, self._work.scoped(scope):
             if self._closed:
                 raise InvalidStateError("the session is closed", hint="Make a new SqlSession.")
-            found = parse_script(text, self.catalog.variables, tests=True)
+            found = parse_script(text, self._work.catalog.variables, tests=True)
             return [result for parsed in found for result in self._located(text, parsed)]
 
     def _located(self, text: str, parsed: Parsed) -> list[StatementResult]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.errors import FencedError, InvalidStateError, PenstockError, SqlError
@@ -21,11 +23,24 @@ from penstock.sql.session.running import Query, QueryRunner
 from penstock.sql.session.settings import SessionSettings
 from penstock.sql.session.topics import known_topics
 
-__all__ = ["Workspace"]
+__all__ = ["Scope", "Workspace"]
 
 _log = logging.getLogger(__name__)
 LEASE_MS = 30_000
 BEAT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Settings and variables of one request, in place of those of the session.
+
+    Attributes:
+        settings: What SET and UNSET of the request change.
+        variables: What DEFINE and UNDEFINE of the request change, by names in upper case.
+    """
+
+    settings: dict[str, str]
+    variables: dict[str, str]
 
 
 class Workspace:
@@ -44,7 +59,7 @@ class Workspace:
         SqlError: A statement of the catalog cannot be applied; nothing is held or open.
 
     Attributes:
-        catalog: Streams, tables, types, settings.
+        shared: Streams, tables, types, and the settings and variables of the session.
         runner: The persistent queries.
         paused: The ids of queries that PAUSE has stopped.
         runs: Whether queries run as soon as they are made.
@@ -61,7 +76,8 @@ class Workspace:
         self.paused: set[str] = set()
         self.runs = False
         self.journal = Journal(log, f"_penstock-{settings.service}sql-statements")
-        self.catalog = Catalog(infer=inference(settings.app), functions=settings.functions())
+        self.shared = Catalog(infer=inference(settings.app), functions=settings.functions())
+        self._scope: Scope | None = None
         self._lease: Lease | None = None
         self._closed = threading.Event()
         try:
@@ -72,6 +88,23 @@ class Workspace:
             self.close()
             raise
         self.catalog.settings.update(settings.statements)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog that the running statement sees: within `scoped`, with the settings of its request."""
+        scope = self._scope
+        return (
+            self.shared if scope is None else replace(self.shared, settings=scope.settings, variables=scope.variables)
+        )
+
+    @contextmanager
+    def scoped(self, scope: Scope | None) -> Iterator[None]:
+        """Run statements with the settings and variables of a request; the caller holds the session's lock."""
+        before, self._scope = self._scope, scope or self._scope
+        try:
+            yield
+        finally:
+            self._scope = before
 
     def _take_lease(self) -> None:
         name = f"{self.settings.service}sql"
@@ -97,19 +130,18 @@ class Workspace:
     def _restore(self) -> None:
         """Apply the statements of the journal to the empty catalog."""
         for entry in self.journal.read():
-            self.catalog.topics = known_topics(self.log)
-            self.catalog.settings = dict(entry.settings)
-            self.catalog.made = entry.made
+            self.shared.topics = known_topics(self.log)
+            self.shared.settings = dict(entry.settings)
+            self.shared.made = entry.made
             try:
                 for parsed in parse_script(entry.text):
                     self.replay(parsed)
             except SqlError as error:
                 raise self._not_restored(entry, error) from error
-        self.catalog.settings = {}
+        self.shared.settings = {}
         for plan in self.catalog.queries.values():
-            query = self.runner.add(plan)
-            query.paused = plan.id in self.paused
-        self.catalog.topics = known_topics(self.log)
+            self.runner.add(plan, paused=plan.id in self.paused)
+        self.shared.topics = known_topics(self.log)
 
     def _not_restored(self, entry: Entry, error: SqlError) -> SqlError:
         text = " ".join(entry.text.split())[:120]
@@ -152,6 +184,8 @@ class Workspace:
                     self.runner.start(query)
             except PenstockError as error:
                 _log.error("query %s did not start: %s", query.id, error)
+            except Exception:  # noqa: BLE001 - logged; the others start all the same
+                _log.exception("query %s did not start", query.id)
 
     def require_changes(self) -> None:
         """Refuse to change a catalog that another session holds."""
@@ -171,7 +205,9 @@ class Workspace:
         """Write a statement to the journal, and use the catalog that it has made."""
         entry = Entry(f"{text};", dict(self.catalog.settings), self.catalog.made, self._functions_in(text))
         self.journal.append(entry)
-        self.catalog = changed
+        if self._scope is not None:
+            changed = replace(changed, settings=self.shared.settings, variables=self.shared.variables)
+        self.shared = changed
 
     def close(self) -> None:
         """Stop queries, release the lease, close the log."""
