@@ -5,19 +5,21 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+import re
 import secrets
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
 
-__all__ = ["CHANGING", "READING", "AccessRules", "RefusedRequest", "parse_users"]
+__all__ = ["CHANGING", "READING", "AccessRules", "RefusedRequest", "is_authority", "parse_users"]
 
 BY_BROWSERS = frozenset({"origin", "referer", "sec-fetch-site", "sec-fetch-mode", "cookie"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 CHANGING = frozenset({"POST", "PUT", "DELETE"})
+# A Host header as a whole: a name, an IPv4 address or an IPv6 address in brackets, then perhaps a port.
+_AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[\w.~-]+)?)\]|([\w.-]+))(?::\d{1,5})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class AccessRules:
         421
         """
         host = headers.get("host", "")
-        if not self._is_known(_name_of(host)):
+        name = _name_of(host)
+        if name is None or not self._is_known(name):
             return RefusedRequest(421, f"this server is not known as {host[:100]!r}; use its address or its own name")
         if self.users is not None and not _is_authenticated(headers.get("authorization", ""), self.users):
             return RefusedRequest(401, "Unauthorized", (("www-authenticate", f'Basic realm="{self.realm}"'),))
@@ -117,11 +120,19 @@ def parse_users(lines: Iterable[str], where: str) -> dict[str, str]:
     return users
 
 
-def _name_of(host: str) -> str:
-    """Return the name in a Host header, without the port and the brackets of an IPv6 address."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if host.count(":") == 1 else host.lower()
+def is_authority(host: str) -> bool:
+    """Return whether a Host header is a name or an address, with or without a port, and nothing else.
+
+    >>> is_authority("127.0.0.1:8081"), is_authority("[::1]:8081"), is_authority("127.0.0.1:8081.evil.example")
+    (True, True, False)
+    """
+    return _AUTHORITY.fullmatch(host) is not None
+
+
+def _name_of(host: str) -> str | None:
+    """Return the name in a Host header, without the port and the brackets of an IPv6 address; None if it is none."""
+    found = _AUTHORITY.fullmatch(host)
+    return None if found is None else str(found[1] or found[2]).lower()
 
 
 def _own_names() -> frozenset[str]:
@@ -144,7 +155,8 @@ def _is_authenticated(header: str, users: Mapping[str, str]) -> bool:
 def _cross_site(host: str, headers: Mapping[str, str], bodies: frozenset[str]) -> RefusedRequest | None:
     """Refuse a changing request that comes from another site, or whose body could be sent by an HTML form."""
     origin = headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+    own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https")}  # a proxy may end the encryption
+    foreign = origin is not None and origin.lower() not in own
     if foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
         return RefusedRequest(403, "requests of other sites are refused")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers

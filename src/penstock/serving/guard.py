@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect
 
-from penstock.serving.access import AccessRules, RefusedRequest
+from penstock.serving.access import AccessRules, RefusedRequest, is_authority
 
-__all__ = ["Application", "Guard", "Limits", "Receive", "RefusalShown", "Scope", "Send"]
+__all__ = ["Application", "Guard", "Limits", "Receive", "RefusalShown", "Scope", "Send", "local_address"]
 
 _log = logging.getLogger(__name__)
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -20,6 +22,8 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_FOREIGN = re.compile(r"^[/\\\x00-\x20]+")  # browsers read a backslash as a slash, and leave out control characters
 _TOO_LARGE = 413
 _MOST_DRAINED = 256 << 20
 # Of every answer, unless the application sets its own: nothing here is a page that loads or frames anything.
@@ -96,7 +100,7 @@ class Guard:
         if sum(len(name) + len(value) for name, value in headers.items()) > self._limits.header_bytes:
             await self._refuse(RefusedRequest(431, "the headers are too large"), send)
             return
-        refusal = self._access.refusal(scope["method"], headers) or self._no_room(headers)
+        refusal = self._access.refusal(scope["method"], headers) or _malformed(scope, headers) or self._no_room(headers)
         if refusal is not None:
             if refusal.status == _TOO_LARGE:
                 await _drain(receive)
@@ -165,6 +169,30 @@ class Guard:
         await send({"type": "http.response.body", "body": body})
 
 
+def local_address(path: str, query: str = "") -> str:
+    r"""Return an address of this server for a ``Location`` header, whatever the path holds.
+
+    >>> local_address("//evil.example/a b"), local_address("/\\evil.example"), local_address("/ui/\r\nX: y", "a=1")
+    ('/evil.example/a%20b', '/evil.example', '/ui/%0D%0AX%3A%20y?a=1')
+
+    Args:
+        path: The path, with its escapes decoded; two slashes at its begin, or what browsers read as such, would name
+            another host.
+        query: The encoded query.
+    """
+    return "/" + quote(_FOREIGN.sub("", path), safe="/") + (f"?{query}" if query else "")
+
+
+def _malformed(scope: Scope, headers: MutableMapping[str, str]) -> RefusedRequest | None:
+    """Refuse what only a broken or hostile client sends: a host that is none, the address of another server."""
+    host = headers.get("host", "")
+    if host and not is_authority(host):
+        return RefusedRequest(400, "the Host header is not a name or an address with a port")
+    if not scope["path"].startswith("/") and scope["method"] != "OPTIONS":
+        return RefusedRequest(400, "the target of a request is a path that begins with a slash")
+    return None
+
+
 async def _drain(receive: Receive) -> None:
     """Read a body that is refused, up to a bound: many clients read no answer before they have sent all of theirs."""
     left = _MOST_DRAINED
@@ -176,7 +204,7 @@ async def _drain(receive: Receive) -> None:
 
 
 def _headed(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Add the headers of every answer that are not among these."""
-    found = list(headers)
+    """Add the headers of every answer that are not among these; a control character in a value would end it."""
+    found = [(name, _CONTROL.sub(b"?", value)) for name, value in headers]
     names = {name.lower() for name, _ in found}
     return [*found, *((name, value) for name, value in _HEADERS.items() if name not in names)]

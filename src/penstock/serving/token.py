@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import secrets
+from html import escape
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from penstock.serving.guard import Application, Receive, Scope, Send
+from penstock.serving.guard import Application, Receive, Scope, Send, local_address
 
 __all__ = ["TokenDoor", "new_token"]
 
 _MONTH_S = 30 * 24 * 3600
 _PARAMETER = "token"
 _HELP = "open the address that was printed at the start: it ends in ?token=..."
+_READS = ("GET", "HEAD")
+_STYLE = (
+    "body{font:1rem/1.5 system-ui,sans-serif;color-scheme:light dark;max-width:28rem;margin:15vh auto;padding:0 1rem}"
+    "label,input,button{display:block;font:inherit}input{box-sizing:border-box;width:100%;margin:.3rem 0 1rem;"
+    "padding:.4rem}button{padding:.4rem 1.2rem}[role=alert]{color:#c62828}"
+)
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sign in \u00b7 Penstock</title><style>{style}</style></head>
+<body><main><h1>Penstock</h1><p>This console asks for its token. It was printed at the start, at the end of the address:
+<code>?token=...</code></p>{wrong}
+<form method="get" action="{action}">{kept}
+<label for="token">Token</label><input id="token" name="token" type="password" autocomplete="current-password" required
+ autofocus><button>Sign in</button></form></main></body></html>
+"""
+_WRONG = '<p role="alert">This is not the token of this console.</p>'
+_POLICY = "default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 
 def new_token() -> str:
@@ -25,8 +45,9 @@ class TokenDoor:
     """An ASGI application that serves only requests with a token; others get 401.
 
     A browser opens an address with ``?token=...``; the answer moves the token into a cookie that no script can read and
-    no other site can send, and redirects to the address without it. The cookie is named by the port, as browsers share
-    cookies between the ports of a host.
+    that other sites can send with links alone, and redirects to the address without it. The cookie is named by the
+    port, as browsers share cookies between the ports of a host. A browser without the cookie gets a page that asks for
+    the token, programs get JSON.
 
     Args:
         application: The ASGI application.
@@ -45,14 +66,16 @@ class TokenDoor:
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == _PARAMETER]
         cookie = f"penstock-{(scope.get('server') or ('', 0))[1]}"
-        if given and scope["method"] in ("GET", "HEAD") and self._fits(given[-1]):
+        is_reading = scope["method"] in _READS
+        if given and is_reading and self._fits(given[-1]):
             rest = urlencode([(name, value) for name, value in query if name != _PARAMETER])
-            path = scope.get("root_path", "") + scope["path"].removeprefix(scope.get("root_path", ""))
-            place = "/" + path.lstrip("/") + (f"?{rest}" if rest else "")  # "//host" would be another site
-            value = f"{cookie}={given[-1]}; Path=/; Max-Age={_MONTH_S}; HttpOnly; SameSite=Strict"
+            value = f"{cookie}={quote(given[-1], safe='')}; Path=/; Max-Age={_MONTH_S}; HttpOnly; SameSite=Lax"
+            place = local_address(_path_of(scope), rest)
             await _answer(send, 303, b"", [("location", place), ("set-cookie", value), ("cache-control", "no-store")])
         elif self._fits(_bearer(headers)) or self._fits(_cookie(headers, cookie)):
             await self._application(scope, receive, send)
+        elif is_reading and _is_page(headers):
+            await _ask(send, _path_of(scope), query, is_wrong=bool(given))
         else:
             body = json.dumps({"error": {"code": "UNAUTHORIZED", "message": "a token is needed", "hint": _HELP}})
             await _answer(
@@ -61,6 +84,34 @@ class TokenDoor:
 
     def _fits(self, given: str) -> bool:
         return secrets.compare_digest(given.encode(), self._token)
+
+
+def _path_of(scope: Scope) -> str:
+    root = str(scope.get("root_path", ""))
+    return root + str(scope["path"]).removeprefix(root)
+
+
+def _is_page(headers: dict[str, str]) -> bool:
+    """Return whether a browser wants to show the answer, as opposed to a script or a program."""
+    return "text/html" in headers.get("accept", "") and headers.get("sec-fetch-dest", "document") == "document"
+
+
+async def _ask(send: Send, path: str, query: list[tuple[str, str]], *, is_wrong: bool) -> None:
+    """Answer with the page that asks for the token, which then leads to the address that was wanted."""
+    kept = "".join(
+        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">'
+        for name, value in query
+        if name != _PARAMETER
+    )
+    page = _PAGE.format(style=_STYLE, wrong=_WRONG if is_wrong else "", action=escape(local_address(path)), kept=kept)
+    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    headers = [
+        ("content-type", "text/html; charset=utf-8"),
+        ("content-security-policy", _POLICY.format(digest=digest)),
+        ("cache-control", "no-store"),
+        ("www-authenticate", "Bearer"),
+    ]
+    await _answer(send, 401, page.encode("utf-8", "backslashreplace"), headers)
 
 
 def _bearer(headers: dict[str, str]) -> str:
@@ -73,7 +124,7 @@ def _cookie(headers: dict[str, str], name: str) -> str:
         found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if found is None else unquote(found.value)
 
 
 async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[str, str]]) -> None:

@@ -50,7 +50,7 @@ def test_the_token_in_an_address_becomes_a_cookie_that_only_this_site_gets(clien
     assert (answer.status_code, answer.headers["location"]) == (303, f"/?app={APPLICATION}")
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    assert "SameSite=Lax" in cookie
     sent = cookie.partition(";")[0]
     assert client.get("/", headers={"authorization": "", "cookie": sent}).status_code == 200
 

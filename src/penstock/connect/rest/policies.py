@@ -107,7 +107,7 @@ class WorkerAccess:
         origin = headers.get("origin")
         if method in _CHANGING and origin is not None and not self.cross_origin.allows(origin):
             host = headers.get("host", "")
-            if origin.partition("://")[2].lower() != host.lower():
+            if origin.lower() not in {f"http://{host.lower()}", f"https://{host.lower()}"}:
                 return RefusedRequest(403, "requests of other sites are refused")
         checked = {**headers} if self.checks_host else {**headers, "host": "localhost"}
         return self.rules.refusal("GET", checked)

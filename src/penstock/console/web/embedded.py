@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from penstock.config.secrets import resolved
 from penstock.console.applications import Applications, OwnApplication
@@ -59,7 +60,7 @@ class EmbeddedConsole:
     def served_at(self, url: str, is_stopping: Callable[[], bool]) -> str:
         """Take notice of its server; return the console's address with the token."""
         self._site.is_stopping = is_stopping
-        return f"{url}{_PREFIX}/?token={self._token}"
+        return f"{url}{_PREFIX}/?{urlencode({'token': self._token})}"
 
     def close(self) -> None:
         """Release its log."""

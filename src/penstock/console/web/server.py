@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from penstock.errors import EnvironmentProblemError
 
@@ -74,7 +75,7 @@ class ConsoleServer:
         )
         site.is_stopping = lambda: self._server.is_stopping
         shown = f"[{address.host}]" if ":" in address.host else address.host
-        query = "" if address.token is None else f"?token={address.token}"
+        query = "" if address.token is None else f"?{urlencode({'token': address.token})}"
         self.port = listener.port
         self.url = f"http://{shown}:{listener.port}/{query}"
 
