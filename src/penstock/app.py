@@ -6,19 +6,21 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.config import StreamsConfig
 from penstock.console.recorder import Recorder
 from penstock.console.shown import ShownApplication
-from penstock.errors import AppFailedError, ConfigError, InvalidStateError, PenstockError
+from penstock.errors import AppFailedError, ConfigError, EnvironmentProblemError, InvalidStateError, PenstockError
 from penstock.java_names import with_java_names
 from penstock.log_lines import Work
 from penstock.spark.driver.app_metrics import AppMetrics
 from penstock.spark.driver.figures import Meter, RunLog
 from penstock.spark.failures import spark_is_gone
 from penstock.states import State, StateListener
+from penstock.terminal.app_lines import lines_on_terminal
 from penstock.topology.dataframes import for_application, session_of
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology
@@ -135,9 +137,10 @@ class KafkaStreams(ShownApplication):
             CoPartitionError: Topics that are joined have different partition counts.
             CheckpointMismatchError: The checkpoint belongs to another application or topology.
             FencedError: Another instance of the application runs.
-            EnvironmentProblemError: Java, a directory or a port cannot be used.
+            EnvironmentProblemError: PySpark, Java, a directory or a port cannot be used.
         """
         self._require_created("start")
+        _require_pyspark()
         if self.config.without_effect:
             _log.warning(
                 "settings without effect here, accepted so that a config can be shared with Kafka Streams: %s",
@@ -259,16 +262,18 @@ class KafkaStreams(ShownApplication):
         """Start, and block until a signal, ``close`` or an error, which is raised, stops the application.
 
         SIGINT and SIGTERM stop it cleanly; a second one ends the process at once, and loses nothing either. Each change
-        of state, the figures every ten seconds, and a summary at the end go to the logger ``penstock.app``.
+        of state, the figures every ten seconds, and a summary at the end go to the logger ``penstock.app``. On a
+        terminal they are shown where the program has not set up logging, too.
 
         Args:
             until: "latest" stops when the records that exist at the start have been processed.
         """
+        _require_pyspark()
         from penstock.spark.session.interrupts import interruptible, stop_on_signals
         from penstock.spark.session.session import running_session
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
-        with stop_on_signals(self._stop):
+        with lines_on_terminal(_log), stop_on_signals(self._stop):
             interruptible(lambda: self.start(until=until), self._stop)
             report = RunLog(self.figures)
             try:
@@ -395,3 +400,12 @@ class KafkaStreams(ShownApplication):
         with self._changed:
             self._ended = state in _ENDED
             self._changed.notify_all()
+
+
+def _require_pyspark() -> None:
+    """Raise EnvironmentProblemError in an installation for tests alone, which has no PySpark."""
+    if find_spec("pyspark") is None:
+        raise EnvironmentProblemError(
+            "an application runs on Spark, and PySpark is not installed",
+            hint='Install it: pip install "pyspark>=4.2,<5" pandas. TopologyTestDriver works without it.',
+        )

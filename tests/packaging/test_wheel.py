@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import time
+import tomllib
 import venv
 import zipfile
 from importlib import metadata
@@ -17,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.broker.settings import free_port
 
 ROOT = Path(__file__).parents[2]
 TOPOLOGY_TEST = """
@@ -32,12 +36,19 @@ with TopologyTestDriver(builder.build(), config) as driver:
     counts = driver.output_topic("counts", value_serde="long").read_key_values_to_list()
 assert dict(counts) == {"to": 2, "be": 2, "or": 1, "not": 1}, counts
 """
+README_PROGRAM = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+
+
+def _bare() -> dict[str, str]:
+    """The environment of processes, without what the tests' own has for Python and Penstock; jars come from the cache."""
+    kept = ("PENSTOCK_CACHE", "PENSTOCK_JAVA_ARCHIVE")
+    return {name: text for name, text in os.environ.items()
+            if name in kept or not name.startswith(("PYTHON", "PENSTOCK", "PYSPARK"))}  # fmt: skip
 
 
 def run(*command, **options) -> str:
-    environment = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "PENSTOCK"))}
     done = subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, check=False, timeout=300, env=environment, **options
+        [*map(str, command)], capture_output=True, text=True, check=False, timeout=300, env=_bare(), **options
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -120,14 +131,11 @@ def _required_by(wheel: Path) -> set[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def environment(wheel, tmp_path_factory) -> Path:
-    """A virtual environment with the wheel and links to just what it requires, as ``pip install penstock`` makes it."""
-    pytest.importorskip("packaging", reason="packaging is not installed: make setup")
-    folder = tmp_path_factory.mktemp("environment")
+def _environment(folder: Path, wheel: Path, names: set[str]) -> Path:
+    """A virtual environment with the wheel and links to distributions of this one."""
     venv.create(folder, with_pip=False, symlinks=True)
     packages = folder / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
-    for name in _required_by(wheel):
+    for name in names:
         for file in metadata.files(name) or ():
             first = file.parts[0]
             if first not in ("..", "__pycache__") and not (packages / first).exists():
@@ -135,6 +143,23 @@ def environment(wheel, tmp_path_factory) -> Path:
     run(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-deps", "--no-index",
         "--quiet", wheel)  # fmt: skip
     return folder
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory) -> Path:
+    """What ``pip install penstock`` makes: the wheel and what it requires, without an extra."""
+    pytest.importorskip("packaging", reason="packaging is not installed: make setup")
+    return _environment(tmp_path_factory.mktemp("environment"), wheel, _required_by(wheel))
+
+
+@pytest.fixture(scope="module")
+def small_environment(wheel, tmp_path_factory) -> Path:
+    """What the page about installing says for tests alone."""
+    pytest.importorskip("packaging", reason="packaging is not installed: make setup")
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    (named,) = re.findall(r"^pip install --no-deps penstock\npip install (.*)$", page, re.MULTILINE)
+    names = {name for first in named.split() for name in (first, *_with_requirements(first, {first}))}
+    return _environment(tmp_path_factory.mktemp("small"), wheel, names)
 
 
 def test_the_wheel_works_with_nothing_but_its_requirements(environment, tmp_path):
@@ -161,3 +186,93 @@ def test_what_needs_an_extra_names_it(environment, tmp_path):
     )
     assert done.returncode == 1
     assert 'pip install "penstock[kafka]"' in done.stderr
+
+
+def test_topologies_are_tested_without_pyspark(small_environment, tmp_path):
+    python = small_environment / "bin" / "python"
+    run(python, "-c", "import importlib.util as u; assert not u.find_spec('pyspark') and not u.find_spec('pandas')")
+    run(python, "-c", TOPOLOGY_TEST, cwd=tmp_path)
+    (tmp_path / "app.py").write_text(README_PROGRAM)
+    run(python, "-c", "import app", cwd=tmp_path)  # imports KafkaStreams, and tests the topology
+    done = subprocess.run([str(python), "app.py"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "PySpark is not installed" in done.stderr
+
+
+def test_all_brings_each_extra_of_users():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert extras["all"] == [f"penstock[{','.join(sorted(extras.keys() - {'all', 'dev'}))}]"]
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    assert {extra for extra in extras if extra != "dev"} <= set(re.findall(r'"penstock\[(\w+)\]"', page))
+
+
+# What a reader of the README has said for each of its commands in a plain installation: the command has succeeded, has
+# said something by which it is seen to work (it is interrupted then), or names the extra that it needs.
+_SUCCEEDS = ""
+_EXTRA = "the extra "
+_README_COMMANDS = {
+    "penstock datagen access-log": _SUCCEEDS,
+    "python app.py": r"records/s, lag 0, .* [1-9][\d,]* in",
+    "penstock topics consume": _SUCCEEDS,
+    "penstock describe": _SUCCEEDS,
+    "penstock explain": _SUCCEEDS,
+    "penstock topics list": _SUCCEEDS,
+    "penstock run": r"os-check",
+    "penstock groups lag": _SUCCEEDS,
+    "penstock query": _SUCCEEDS,
+    "penstock state list": _SUCCEEDS,
+    "penstock groups reset": _SUCCEEDS,
+    "penstock ui": _EXTRA + "ui",
+    "penstock connect file": r"running; Ctrl-C stops it",
+    "penstock connect worker": _EXTRA + "connect",
+    "penstock datagen shop": _SUCCEEDS,
+    "penstock broker start": _SUCCEEDS,
+    "penstock registry start": _EXTRA + "registry",
+    "penstock doctor": _SUCCEEDS,
+}
+
+
+def _readme_commands() -> list[str]:
+    blocks = re.findall(r"^```\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    lines = [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith(("penstock ", "python "))]
+
+
+def test_each_command_of_the_readme_in_a_plain_installation(environment, tmp_path):
+    (tmp_path / "app.py").write_text(README_PROGRAM)
+    (tmp_path / "access.log").write_text("a line\nanother\n")
+    commands = [(line, expected) for line in _readme_commands() for start, expected in _README_COMMANDS.items()
+                if line.startswith(start)]  # fmt: skip
+    assert [line for line, _ in commands] == _readme_commands(), "each command stands in the table, once"
+    ports = [str(free_port()), str(free_port())]
+    try:
+        for line, expected in commands:
+            more = ["--port", ports[0], "--controller-port", ports[1]] if line == "penstock broker start" else []
+            code, said = _say(environment, [*line.split(), *more], tmp_path, expected)
+            assert "not a message for users" not in said, f"{line}\n{said}"
+            if expected.startswith(_EXTRA):
+                assert code == 1, f"{line}\n{said}"
+                assert f'pip install "penstock[{expected.removeprefix(_EXTRA)}]"' in said, f"{line}\n{said}"
+            else:
+                assert re.search(expected, said), f"{line} has never said {expected!r}\n{said}"
+                assert code == 0, f"{line}: exit code {code}\n{said}"
+    finally:
+        if (tmp_path / ".kafka").exists():
+            run(environment / "bin" / "penstock", "broker", "stop", cwd=tmp_path)
+
+
+def _say(environment: Path, words: list[str], folder: Path, until: str) -> tuple[int, str]:
+    """Run a command to its end, or until it has said something; return its exit code and all that it has said."""
+    with (folder / "said").open("w+") as said:
+        process = subprocess.Popen([str(environment / "bin" / words[0]), *words[1:]], stdout=said, stderr=said,
+                                   cwd=folder, env=_bare())  # fmt: skip
+        deadline = time.monotonic() + 240
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+            if until and not until.startswith(_EXTRA) and re.search(until, (folder / "said").read_text()):
+                break
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        code = process.wait(60)
+    return code, (folder / "said").read_text()

@@ -12,6 +12,7 @@ from penstock.api.options import Named
 from penstock.api.serdes import UNKNOWN
 from penstock.errors import TopologyError
 from penstock.given import check_optional
+from penstock.terminal.words import with_article
 from penstock.topology.building.graph import ProcessorGraph
 
 if TYPE_CHECKING:
@@ -134,7 +135,9 @@ def name_of(name: str | Named | None) -> str | None:
 def check_kind(value: object, kind: type, verb: str, hint: str) -> None:
     """Raise TopologyError unless the argument of a verb is of this type."""
     if not isinstance(value, kind):
-        raise TopologyError(f"{verb}() takes a {kind.__name__}, not {type(value).__name__} {value!r}", hint=hint)
+        raise TopologyError(
+            f"{verb}() takes {with_article(kind.__name__)}, not {type(value).__name__} {value!r}", hint=hint
+        )
 
 
 def option(given: T | None, kind: type[T], verb: str) -> T:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError
+from penstock.terminal.words import with_article
 from penstock.user_code import load_module
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def load_topology(target: str) -> tuple[Topology, dict[str, Any]]:
         found, settings = found.topology, {**settings, **found.config.given}
     if not isinstance(found, Topology):
         raise ConfigError(
-            f"{target} is a {type(found).__name__}, not a topology",
+            f"{target} is {with_article(type(found).__name__)}, not a topology",
             hint="Name a Topology, a StreamsBuilder, a KafkaStreams or a function that returns one.",
         )
     return found, settings

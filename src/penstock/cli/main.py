@@ -17,6 +17,7 @@ from penstock.cli.application import run as apps
 from penstock.cli.connect.mirror import mirror
 from penstock.cli.log_format import logged
 from penstock.cli.logs import data, groups, topics
+from penstock.cli.missing_packages import hint_for
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_error, print_json
 from penstock.cli.servers import broker, registry
@@ -107,6 +108,9 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, ModuleNotFoundError) and (hint := hint_for(error, arguments)):
+            print_error(f"this command needs the package {error.name}, which is not installed", hint)
+            sys.exit(1)
         print_error(
             f"{type(error).__name__}: {error}", "This is not a message for users: please report it, with --debug."
         )

@@ -24,6 +24,7 @@ from penstock.console.limits import (
 from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, SerializationError
 from penstock.log.base import TopicPartition
+from penstock.terminal.words import with_article
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -230,7 +231,7 @@ def _decoded(serde: Any, data: bytes | None) -> tuple[Any, str]:
     try:
         return (None if data is None else plain(serde.deserialize(data))), ""
     except (SerializationError, ValueError) as error:
-        return plain(data), f"not a {serde.name}: {getattr(error, 'message', error)}"[:300]
+        return plain(data), f"not {with_article(serde.name)}: {getattr(error, 'message', error)}"[:300]
 
 
 def _masked(value: Any, steps: list[str]) -> Any:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.errors import LogError, SerializationError
 from penstock.serde import Serdes
 from penstock.serde.partitioner import partition_for
+from penstock.terminal.words import with_article
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -96,7 +97,7 @@ def _encode(serde: Any, given: str | bytes | None, what: str) -> bytes | None:
             value = json.loads(text)
     except ValueError as error:
         raise SerializationError(
-            f"the {what} {text!r} is not a {serde.name}: {error}", hint="Check the format."
+            f"the {what} {text!r} is not {with_article(serde.name)}: {error}", hint="Check the format."
         ) from error
     encoded: bytes | None = serde.serialize(value)
     return encoded

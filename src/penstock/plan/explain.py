@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.plan.continuous import continuous_refusal
 from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
+from penstock.terminal.words import counted
 from penstock.topology.configured.value_fields import fields_known_above, fields_read
 from penstock.topology.nodes import ProcessorNode
 from penstock.topology.operations.asynchronous import MapAsync
@@ -140,10 +141,10 @@ def explain_text(
     if facts["internal_topics"]:
         how = "topics of the log" if mode == "continuous" else "Spark's shuffle, not written"
         lines.append(f"\nRepartition topics ({how})")
-        lines += [f"  {name}: {count} partitions" for name, count in facts["internal_topics"].items()]
+        lines += [f"  {name}: {counted(count, 'partition')}" for name, count in facts["internal_topics"].items()]
     if facts["global_topics"]:
         lines.append("\nGlobal tables (one copy on each machine, read up to the same offsets by all tasks of a batch)")
-        lines += [f"  {name}: {count} partitions" for name, count in facts["global_topics"].items()]
+        lines += [f"  {name}: {counted(count, 'partition')}" for name, count in facts["global_topics"].items()]
     if facts["optimizations"]:
         lines.append("\nOptimised (topology.optimization)")
         lines += [f"  {one['what']} ({one['rule']})" for one in facts["optimizations"]]
@@ -159,7 +160,7 @@ def _mode_line(mode: str, refusal: str | None) -> str:
 def _lines(sub: Mapping[str, Any], topology: Topology) -> Iterator[str]:
     yield f"  Sub-topology {sub['id']}: {sub['tasks']} tasks"
     for topic, count in sub["reads"].items():
-        yield f"    reads  {topic} ({count} partitions)"
+        yield f"    reads  {topic} ({counted(count, 'partition')})"
     for topic in sub["writes"]:
         yield f"    writes {topic}"
     for name in sub["stores"]:

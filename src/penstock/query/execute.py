@@ -24,6 +24,7 @@ from penstock.query.results import FailureReason, QueryResult, StateQueryRequest
 from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
 from penstock.state.views import SessionView, TimestampedView, VersionedView, WindowView
 from penstock.state.views.keyvalue import OrderedView
+from penstock.terminal.words import with_article
 
 __all__ = ["UnknownQueryError", "check_request", "execute", "plain_entries", "position_of", "run_query"]
 
@@ -147,7 +148,7 @@ def _answer(
         where = reading.sources.get(number, "nothing")
         answer.execution_info = [
             f"batch {reading.batch} of partition {number} opened in {opened_s * 1e6:.0f} us, from: {where}",
-            f"{type(request.query).__name__} on a {info.spec.kind} store in {spent:.0f} us",
+            f"{type(request.query).__name__} on {with_article(info.spec.kind)} store in {spent:.0f} us",
         ]
     return answer
 
@@ -159,7 +160,7 @@ def _executed(view: Any, request: StateQueryRequest) -> QueryResult:
         return QueryResult.for_failure(
             FailureReason.UNKNOWN_QUERY_TYPE,
             f"store {request.store!r} is of kind {view.spec.kind!r} and does not answer "
-            f"a {type(request.query).__name__}",
+            f"{with_article(type(request.query).__name__)}",
         )
     except Exception as error:  # noqa: BLE001 - serdes are the user's
         return QueryResult.for_failure(FailureReason.STORE_EXCEPTION, f"{type(error).__name__}: {error}")

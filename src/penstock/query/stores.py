@@ -24,6 +24,7 @@ from penstock.state.views import ValueAndTimestamp, VersionedRecord
 from penstock.state.views.keys import key_bytes
 from penstock.state.views.notebook import entries_html
 from penstock.terminal.html import MOST_ROWS, facts_html
+from penstock.terminal.words import with_article
 
 __all__ = [
     "Found",
@@ -320,7 +321,7 @@ def open_store(source: StateSource, parameters: StoreQueryParameters) -> ReadOnl
     kind: StoreType | None = parameters.store_type
     if kind is not None and not kind.fits(info.spec):
         raise StateError(
-            f"store {name!r} is of kind {info.spec.kind!r}, not a {kind.name} store",
+            f"store {name!r} is of kind {info.spec.kind!r}, not {with_article(kind.name)} store",
             hint="Open it by its name alone, or with a matching type of QueryableStoreTypes.",
             store=name,
         )

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from starlette.requests import ClientDisconnect
-
 from penstock.serving.access import AccessRules, RefusedRequest, is_authority
 
 __all__ = ["Application", "Guard", "Limits", "Receive", "RefusalShown", "Scope", "Send", "local_address"]
@@ -124,6 +122,8 @@ class Guard:
         return RefusedRequest(_TOO_LARGE, f"a request's body may have {self._limits.body_bytes:,} bytes")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.requests import ClientDisconnect  # here: limits are read without an HTTP server, too
+
         has_begun = has_more = False
         received = 0
 

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import datetime as dt
 
-__all__ = ["clock", "duration", "size", "span_of", "time_of"]
+__all__ = ["clock", "counted", "duration", "size", "span_of", "time_of", "with_article"]
 
 _NO_END = 2**63 - 1  # of windows whose size is not known
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Format a number of things.
+
+    >>> counted(1, "batch", "batches"), counted(1200, "record"), counted(0, "row")
+    ('1 batch', '1,200 records', '0 rows')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def with_article(noun: str) -> str:
+    """Return a noun behind "a" or "an", by its first letter.
+
+    >>> with_article("integer"), with_article("KStream"), with_article("UUID")
+    ('an integer', 'a KStream', 'a UUID')
+    """
+    return f"{'an' if noun[:1] in 'aeioAEIO' else 'a'} {noun}"
 
 
 def size(count: int) -> str:

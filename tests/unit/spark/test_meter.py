@@ -45,8 +45,8 @@ def test_rates_are_of_the_last_ten_seconds_and_sums_of_the_whole_run() -> None:
 def test_fields_that_no_value_has_had_are_said_until_they_are_found() -> None:
     meter = Meter("app", Clock())
     meter(_batch(0, 10, never_found=2, tasks=({"task": "0_0", "fields_never_found": 1}, {"task": "0_1"})))
-    assert meter.figures("RUNNING").line().endswith("1 dropped, 1 fields never found, 1 batches")
-    assert meter.figures("NOT_RUNNING").summary().endswith("; 1 fields never found")
+    assert meter.figures("RUNNING").line().endswith("1 dropped, 1 field never found, 1 batch")
+    assert meter.figures("NOT_RUNNING").summary().endswith("; 1 field never found")
     meter(_batch(1, 10, tasks=({"task": "0_0", "fields_never_found": 0},)))
     assert "never found" not in meter.figures("RUNNING").line() + meter.figures("NOT_RUNNING").summary()
     assert batch_progress(0, [b'{"task": "0_0", "fields_never_found": 3}']).never_found == 3

@@ -23,7 +23,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import console, print_json, print_table, waiting
 from penstock.errors import ConfigError
-from penstock.terminal.words import time_of
+from penstock.terminal.words import counted, time_of
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -337,7 +337,7 @@ def _show(answer: dict[str, Any]) -> None:
     read_from = answer.get("read_from")
     if read_from and batch < 0:
         facts += [f"from {', '.join(read_from) if isinstance(read_from, list) else read_from}"]
-    facts += [f"{behind:,} records behind"] if behind is not None else []
+    facts += [f"{counted(behind, 'record')} behind"] if behind is not None else []
     facts += ["there are more: --limit"] if answer.get("next") else []
     out.print(", ".join(facts), style="dim")
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from penstock.log_lines import writes_json
 from penstock.terminal.live import LiveView
-from penstock.terminal.words import clock, duration
+from penstock.terminal.words import clock, counted, duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -71,7 +71,7 @@ def _screen(figures: RunFigures) -> Text:
         (f"{figures.application}  ", "bold"),
         f"{figures.state} {duration(figures.seconds)}  ",
         (f"{figures.rate:,.0f} records/s  ", "bold green"),
-        f"lag {lag}  {figures.seconds_a_batch:.2f} s a batch  state {figures.state_rows:,} rows  ",
+        f"lag {lag}  {figures.seconds_a_batch:.2f} s a batch  state {counted(figures.state_rows, 'row')}  ",
         f"{figures.records_in:,} in  {figures.records_out:,} out  batch {figures.batches:,}",
         (f"  {figures.dropped:,} dropped", "yellow") if figures.dropped else "",
         (f"  {figures.never_found:,} fields never found", "yellow") if figures.never_found else "",

@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.output import console
 from penstock.errors import ConfigError
+from penstock.terminal.words import counted
 
 __all__ = ["mirror"]
 
@@ -44,4 +45,4 @@ def mirror(
         except KeyboardInterrupt:
             stopped.set()
         copied = sum(flow.source.copied for flow in running.flows if flow.source is not None)
-        out.print(f"{copied:,} records copied")
+        out.print(f"{counted(copied, 'record')} copied")

@@ -15,6 +15,7 @@ from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json, print_table
 from penstock.errors import ConfigError
+from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.connect.data import ConnectRecord
@@ -60,7 +61,7 @@ def run(
         except KeyboardInterrupt:
             stopped.set()
             worker.join(30)
-        out.print(f"{config['name']}: {connector.records:,} records")
+        out.print(f"{config['name']}: {counted(connector.records, 'record')}")
         if failures:
             raise failures[0]
 

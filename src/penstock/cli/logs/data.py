@@ -20,6 +20,7 @@ from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import instant_ms
 from penstock.cli.output import console, waiting, working
 from penstock.errors import ConfigError, TopicExistsError
+from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.datagen.base import Generated, Settings
@@ -89,7 +90,7 @@ def datagen(
             for group in groups:
                 sent += _append(log, group, partitions)
                 bar.at(sent)
-        console(stderr=True).print(f"{sent:,} records")
+        console(stderr=True).print(counted(sent, "record"))
         return
     with working("generating", count, prints=True) as bar:
         for group in groups:

@@ -13,7 +13,7 @@ from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, LogError, SerializationError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.serde.windowed import Windowed
-from penstock.terminal.words import span_of, time_of
+from penstock.terminal.words import span_of, time_of, with_article
 
 __all__ = ["ReadRange", "TextConsumer", "line_of"]
 
@@ -114,7 +114,7 @@ class TextConsumer:
             return serde.deserialize(data)
         except SerializationError as error:
             raise SerializationError(
-                f"{self._topic}-{what} is not a {serde.name}: {error.message}",
+                f"{self._topic}-{what} is not {with_article(serde.name)}: {error.message}",
                 hint="Give --key-format and --value-format (bytes shows anything).",
             ) from error
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import AuthorizationError, LogError, LogUnavailableError, PenstockError
+from penstock.terminal.words import counted
 
 __all__ = ["check_broker"]
 
@@ -45,7 +46,7 @@ def _ask(servers: str, settings: Mapping[str, Any]) -> str:
         ends = log.end_offsets(topics) if topics else {}
         starts = log.beginning_offsets(topics) if topics else {}
         full = [place for place, end in sorted(ends.items()) if end > starts[place]]
-        said = f"answers; {len(topics)} topics"
+        said = f"answers; {counted(len(topics), 'topic')}"
         for place in full[:_TOPICS_TRIED]:
             try:
                 if log.read(place.topic, place.partition, starts[place], 1).records.num_rows:

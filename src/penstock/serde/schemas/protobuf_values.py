@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.errors import SerializationError
+from penstock.terminal.words import with_article
 
 __all__ = ["column_type", "fill", "to_series"]
 
@@ -269,4 +270,4 @@ def _fill_one(target: Any, value: Any) -> None:
     elif value is True and not target.DESCRIPTOR.fields:
         target.SetInParent()
     else:
-        raise TypeError(f"a {name} is no {type(value).__name__}")
+        raise TypeError(f"{with_article(name)} is no {type(value).__name__}")

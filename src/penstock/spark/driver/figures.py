@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from penstock.terminal.html import facts_html
+from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
     from penstock.spark.batch.progress import BatchProgress
@@ -63,21 +64,22 @@ class RunFigures:
         if self.doing:
             return f"{self.application} {self.state}: {self.doing} ({self.seconds:.0f} s since the start)"
         dropped = f", {self.dropped:,} dropped" if self.dropped else ""
-        dropped += f", {self.never_found:,} fields never found" if self.never_found else ""
+        dropped += f", {counted(self.never_found, 'field')} never found" if self.never_found else ""
         return (
             f"{self.application} {self.state}: {self.rate:,.0f} records/s, lag {self._lag()}, "
-            f"{self.seconds_a_batch:.2f} s a batch, state {self.state_rows:,} rows; {self.records_in:,} in, "
-            f"{self.records_out:,} out{dropped}, {self.batches:,} batches"
+            f"{self.seconds_a_batch:.2f} s a batch, state {counted(self.state_rows, 'row')}; {self.records_in:,} in, "
+            f"{self.records_out:,} out{dropped}, {counted(self.batches, 'batch', 'batches')}"
         )
 
     def summary(self) -> str:
         """Describe the whole run in one sentence."""
         mean = self.busy_seconds / self.batches if self.batches else 0.0
         return (
-            f"{self.application} {self.state} after {self.seconds:,.0f} s: {self.records_in:,} records in, "
-            f"{self.records_out:,} out, {self.dropped:,} dropped, {self.batches:,} batches of {mean:.2f} s, "
-            f"lag {self._lag()}, state {self.state_rows:,} rows"
-            + (f"; {self.never_found:,} fields never found" if self.never_found else "")
+            f"{self.application} {self.state} after {self.seconds:,.0f} s: {counted(self.records_in, 'record')} in, "
+            f"{self.records_out:,} out, {self.dropped:,} dropped, "
+            f"{counted(self.batches, 'batch', 'batches')} of {mean:.2f} s, "
+            f"lag {self._lag()}, state {counted(self.state_rows, 'row')}"
+            + (f"; {counted(self.never_found, 'field')} never found" if self.never_found else "")
         )
 
     def _repr_html_(self) -> str:

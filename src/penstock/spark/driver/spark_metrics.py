@@ -6,9 +6,6 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
 from penstock.metrics.name import MetricName
 from penstock.metrics.prometheus import family_of
 from penstock.metrics.store_definitions import OWN
@@ -83,6 +80,8 @@ class SparkMetrics:
             _log.warning("Spark's metrics system does not get the application's totals: %s", error)
 
     def _register(self, names: Mapping[str, float]) -> None:
+        from pyspark import SparkContext  # here: `from penstock import KafkaStreams` needs no Spark
+
         context: Any = SparkContext.getOrCreate()  # that of the application, which runs
         jvm, scala = context._jvm, context._jsc.sc()  # noqa: SLF001 - there is no public way
         made = {name: scala.doubleAccumulator(name) for name in names}
@@ -102,6 +101,8 @@ def observed(frame: DataFrame) -> DataFrame:
 
     Spark's own ``numInputRows`` counts envelopes; these are the records.
     """
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
     report = F.when(F.col("kind") == int(EnvelopeKind.REPORT), F.col("payload").cast("string"))
 
     def sums(path: str, name: str) -> Column:

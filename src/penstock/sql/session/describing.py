@@ -15,6 +15,7 @@ from penstock.sql.parse.tokens import Position
 from penstock.sql.results import Described, Listing
 from penstock.sql.session.listing import errors_of, functions_of
 from penstock.sql.session.workspace import Workspace
+from penstock.terminal.words import counted
 
 __all__ = ["describe", "describe_all"]
 
@@ -89,7 +90,7 @@ def _extended(source: Source, work: Workspace) -> Facts:
             query = work.queries.get(query_id)
             behind = sum(each.lag for each in lag(work.log, work.settings.application_id(query_id)))
             state = f"{query.state}, errors: {errors_of(query)}" if query else "unknown"
-            facts.append((word, f"{query_id} ({state}, {behind:,} records behind)"))
+            facts.append((word, f"{query_id} ({state}, {counted(behind, 'record')} behind)"))
     return facts
 
 
