@@ -141,10 +141,9 @@ class GlobalCopy:
 
     def add(self, place: TopicPartition, fetched: Fetched) -> None:
         """Apply records that have been fetched; only the writer fetches."""
-        self._positions[place] = fetched.next_offset
-        if fetched.records.num_rows:
-            for piece in _pieces([fetched.records]):
-                self._apply(place, piece, following=fetched.next_offset)
+        for piece in _pieces([fetched.records]):
+            self._apply(place, piece)
+        self._positions[place] = fetched.next_offset  # noted with the next rows: there are no records in between
 
     def close(self) -> None:
         """Close the files; another thread may become the writer."""
@@ -182,14 +181,13 @@ class GlobalCopy:
         self._show()
         self._rebase()
 
-    def _apply(self, place: TopicPartition, piece: list[pa.RecordBatch], *, following: int | None = None) -> None:
-        """Process records, and commit their rows with the positions."""
+    def _apply(self, place: TopicPartition, piece: list[pa.RecordBatch]) -> None:
+        """Process records, and commit their rows with the positions behind them: what is noted is in the rows."""
         replica = self._opened()
         for records in piece:
             self._filler.apply(place, records)
         if piece:
-            end = int(piece[-1].column("offset")[-1].as_py()) + 1
-            self._positions[place] = max(end, following or 0)
+            self._positions[place] = int(piece[-1].column("offset")[-1].as_py()) + 1
         changes = self._state.sorted_changes()
         rows = {
             name: [(to_bytes_list(each.column(0)), to_bytes_list(each.column(1)))] for name, each in changes.items()

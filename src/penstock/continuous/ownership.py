@@ -70,6 +70,7 @@ class Ownership:
     _spots: Mapping[str, Spot] = field(default_factory=dict)
     _owners: dict[TaskId, str] = field(default_factory=dict)
     _moving: dict[TaskId, _Moving] = field(default_factory=dict)
+    _outdated: set[str] = field(default_factory=set)
 
     @property
     def owners(self) -> Mapping[TaskId, str]:
@@ -90,6 +91,13 @@ class Ownership:
         """
         self._wanted, self._spots = wanted, spots
         return self._next()
+
+    def outdate(self) -> None:
+        """Have `aim` send each thread a new list, also of the same tasks: they read or write other topics than before.
+
+        A thread follows a new plan with its next list, and the revision that it reports says that it has done so.
+        """
+        self._outdated = set(self.lists)
 
     def reported(self, thread: str, revision: int, held: Collection[TaskId]) -> dict[str, TaskList]:
         """Note that a thread has done as a list says; return the lists to send.
@@ -121,8 +129,10 @@ class Ownership:
             before = self.lists.get(thread)
             active = frozenset(task for task in self._wanted.active[thread] if self._may_have(task, thread))
             standby = self._standbys(thread) - active
-            if before is not None and (active, standby) == (before.active, before.standby):
+            is_same = before is not None and (active, standby) == (before.active, before.standby)
+            if is_same and thread not in self._outdated:
                 continue
+            self._outdated.discard(thread)
             revision = 1 if before is None else before.revision + 1
             sent[thread] = self.lists[thread] = TaskList(revision, active, standby)
             for task in active:

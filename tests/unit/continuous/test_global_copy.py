@@ -7,16 +7,18 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 
+import pyarrow as pa
 import pytest
 from global_table import globals_app
 
 from eventually import eventually
 from penstock.continuous import global_copy
+from penstock.continuous.app import TaskId
 from penstock.continuous.backing import continuous_replicas
 from penstock.continuous.global_state import MemoryGlobals
 from penstock.continuous.thread import StreamThread, ThreadHooks
@@ -243,3 +245,54 @@ def test_a_restore_tells_its_progress_and_can_be_ended(log: EmbeddedLog, tmp_pat
     thread = started(log, tmp_path / "replicas", sensor)
     assert sensor.records == 50_000  # what was committed before is not read again
     thread.close(commit=False)
+
+
+class _EndsAfter(Sensor):
+    """Ends the thread when so many pieces are in the copy."""
+
+    def __init__(self, pieces: int) -> None:
+        self.left = pieces
+
+    def on_flushed(self, task_id: str, changes: Mapping[str, pa.RecordBatch], seconds: float) -> None:
+        if task_id == GLOBAL_TASK:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+
+def keys_in(thread: StreamThread) -> list[str]:
+    return [key for key, _ in thread.store(TaskId(0, 0), "names").all()]
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 4])
+def test_a_fetch_that_ends_in_any_of_its_pieces_loses_nothing(
+    log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    monkeypatch.setattr(global_copy, "_PIECE_RECORDS", 3)
+    keys = [f"k{each}" for each in range(10)]
+    sensor = _EndsAfter(1 + pieces)  # the first is that of the start
+    thread = started(log, tmp_path / "replicas", sensor)
+    append(log, "names", [(key, "v", 1) for key in keys])
+    with pytest.raises(KeyboardInterrupt):
+        settle(thread)
+    thread.close(commit=False)
+    read = _Globals()
+    again = started(log, tmp_path / "replicas", read)
+    assert keys_in(again) == keys
+    assert read.records == max(0, 10 - 3 * pieces)  # what is in the copy is not read again
+    again.close(commit=False)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 4])
+def test_a_restore_that_ends_in_any_of_its_pieces_loses_nothing(
+    log: EmbeddedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    monkeypatch.setattr(global_copy, "_PIECE_RECORDS", 3)
+    globals_app(log, None)
+    append(log, "names", [(f"k{each}", "v", 1) for each in range(5)])
+    append(log, "names", [(f"l{each}", "v", 1) for each in range(5)], partition=1)
+    with pytest.raises(KeyboardInterrupt):
+        started(log, tmp_path / "replicas", _EndsAfter(pieces))
+    again = started(log, tmp_path / "replicas")
+    assert keys_in(again) == [f"{name}{each}" for name in "kl" for each in range(5)]
+    again.close(commit=False)

@@ -358,3 +358,52 @@ def test_urls_open_and_close_their_log(tmp_path):
         consumer.subscribe("t")
         [record] = consumer.poll()
     assert pickle.loads(pickle.dumps(record)) == record
+
+
+def test_a_loop_over_a_consumer_that_ends_early_loses_nothing(log):
+    """The loop polls 500 records at a time; its position is behind the last one that it has yielded."""
+    log.create_topic("t", 2)
+    for partition in range(2):
+        log.append("t", partition, pa.RecordBatch.from_pydict({"value": [b"%d" % i for i in range(700)]}))
+    seen = {0: [], 1: []}
+    for ends_after in (1, 499, 500, 3, 397):  # in three polls of the loop, and between two
+        with Consumer(log, group="g") as consumer:
+            consumer.assign(T[:2])
+            for number, record in enumerate(consumer, 1):
+                seen[record.partition].append(int(record.value))
+                if number == ends_after:
+                    consumer.commit()
+                    break
+            at = consumer.positions
+            assert at == {place: len(seen[place.partition]) for place in T[:2]} == consumer.committed()
+            left = consumer.poll(max_records=1)
+            assert [each.offset for each in left] == [at[TopicPartition("t", each.partition)] for each in left]
+    assert seen == {0: list(range(700)), 1: list(range(700))}
+
+
+def test_a_position_that_is_sought_in_a_loop_counts(log):
+    log.create_topic("t")
+    produce(log, 10)
+    with Consumer(log, group="g") as consumer:
+        consumer.assign(T[:1])
+        for record in consumer:
+            if record.offset == 3:
+                consumer.seek(T[0], 8)
+                break
+        assert [record.offset for record in consumer.poll()] == [8, 9]
+
+
+def test_records_of_other_partitions_outlive_an_error_of_one(log):
+    log.create_topic("t", 3)
+    for place in T[:3]:
+        log.append("t", place.partition, pa.RecordBatch.from_pydict({"value": [b"%d" % i for i in range(5)]}))
+    log.delete_records("t", 1, 4)
+    for turn in range(3):  # the broken one comes first, second and third
+        with Consumer(log, group=f"g{turn}", auto_offset_reset="none") as consumer:
+            consumer.assign({T[0]: 0, T[1]: 2, T[2]: 0})
+            for _ in range(turn + 1):
+                with pytest.raises(OffsetOutOfRangeError):
+                    consumer.poll()
+            consumer.seek(T[1], 4)
+            found = [(record.partition, record.offset) for record in consumer.poll()]
+            assert sorted(found) == [(0, n) for n in range(5)] + [(1, 4)] + [(2, n) for n in range(5)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from worker_support import ROWS, append, loaded, prepared, report, run, two_work
 
 from penstock import Materialized, StreamsBuilder
 from penstock.log.embedded.log import EmbeddedLog
+from penstock.runtime.sensor import Sensor
 from penstock.spark.batch.progress import batch_progress
 from penstock.spark.driver.app_metrics import AppMetrics
+from penstock.spark.worker import global_stores
 from penstock.states import State
+from penstock.topology.configured.serdes import with_serdes
 
 Prepared = tuple[bytes, EmbeddedLog]
 
@@ -131,3 +135,41 @@ def test_dropped_records_of_global_tables_count_for_the_global_task(tmp_path: Pa
     assert metrics.registry.value("put-rate", lmdb_state_id="names", task_id="-1_-1") > 0
     assert [batch.dropped for batch in metrics.batches] == [0, 1, 0]
     assert metrics.batches.newest.drops == {}
+
+
+class _EndsAfter(Sensor):
+    """Ends the process's work when so many pieces are in the copy."""
+
+    def __init__(self, pieces: int) -> None:
+        self.left = pieces
+
+    def on_flushed(self, task_id: str, changes: Any, seconds: float) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3, 4, 5])
+def test_a_copy_whose_making_ends_in_any_of_its_pieces_lacks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    monkeypatch.setattr(global_stores, "_PIECE_RECORDS", 3)
+    with prepared(tmp_path, topology(), ["names", "words", "counts", "out"]) as (data, log):
+        log.create_partitions("names", 2)
+        for start in range(0, 10, 2):
+            append(log, "names", [(f"k{n}", "v") for n in range(start, start + 2)])
+        column = pa.array([b"l0", b"l1"], pa.large_binary())
+        for _ in range(2):
+            log.append("names", 1, pa.RecordBatch.from_pydict({"key": column, "value": column}))
+        job = loaded(data)
+        root = str(tmp_path / "copies")
+        typed = with_serdes(job.topology, job.config)
+        first = global_stores.GlobalStores(typed, job.config, log, root, "copy")
+        with suppress(KeyboardInterrupt):
+            first.move_to(sensor=_EndsAfter(pieces))
+        first.close()
+        second = global_stores.GlobalStores(typed, job.config, log, root, "copy")
+        second.move_to()
+        shown = [key for key, _ in second.views.view(typed.stores["names"]).all()]
+        second.close()
+    assert shown == [*(f"k{n}" for n in range(10)), "l0", "l1"]

@@ -80,11 +80,13 @@ class TextConsumer:
             end = ends[TopicPartition(self._topic, partition)]
             while self._next[partition] < end:
                 fetched = self._log.read(self._topic, partition, self._next[partition])
-                self._next[partition] = fetched.next_offset
                 formats = (self._key.name, self._value.name)
                 for row in only.candidates(Columns(fetched.records, partition, formats)).to_pylist():
                     if self._wanted(row["timestamp"]):
-                        yield self._decoded(partition, row)
+                        decoded = self._decoded(partition, row)
+                        self._next[partition] = row["offset"] + 1  # one record at a time: the caller may end after any
+                        yield decoded
+                self._next[partition] = fetched.next_offset
 
     def waiting(self) -> int:
         """Return the number of offsets that are left to read."""

@@ -45,9 +45,11 @@ class Tap:
         """The records that have come since the last call."""
         for place, position in sorted(self._positions.items()):
             fetched = self._log.read(place.topic, place.partition, position, MOST)
-            self._positions[place] = fetched.next_offset
             for row in fetched.records.to_pylist():
-                yield self._record(place, row)
+                record = self._record(place, row)
+                self._positions[place] = row["offset"] + 1  # one record at a time: the caller may end after any
+                yield record
+            self._positions[place] = fetched.next_offset
 
     def _record(self, place: TopicPartition, row: Mapping[str, Any]) -> SinkRecord:
         headers = [

@@ -85,12 +85,15 @@ class MirrorSourceTask(MirrorTask):
 
     def _records(self) -> list[SourceRecord] | None:
         records: list[SourceRecord] = []
+        reached: dict[TopicPartition, int] = {}
         for place in self._reader:
             fetched = self._reader.read(place, MOST)
             if fetched.records.num_rows:
                 partition = source_partition(self._flow, place)
                 records += [self._record(place, partition, row) for row in fetched.records.to_pylist()]
-                self._reader.move(place, fetched.next_offset)
+                reached[place] = fetched.next_offset
+        for place, next_offset in reached.items():  # not before: if a partition fails, the worker polls again
+            self._reader.move(place, next_offset)
         return records or None
 
     def commit_record(self, record: SourceRecord, delivery: Delivery | None) -> None:

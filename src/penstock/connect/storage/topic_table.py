@@ -195,9 +195,13 @@ class TopicTable:
             return self._read_all(self._log.settled_ends(places))
 
     def _read_all(self, ends: Mapping[TopicPartition, int]) -> list[Change]:
+        """Read all partitions to these ends; if one fails, the next call reads all of them again from here."""
         found: list[Change] = []
+        reached: dict[TopicPartition, int] = {}
         for place, end in sorted(ends.items()):
-            found += self._read(place, end)
+            changes, reached[place] = self._read(place, end)
+            found += changes
+        self._positions |= reached
         return found
 
     def close(self) -> None:
@@ -216,7 +220,8 @@ class TopicTable:
         if producer is not None:
             producer.close()
 
-    def _read(self, place: TopicPartition, end: int) -> list[Change]:
+    def _read(self, place: TopicPartition, end: int) -> tuple[list[Change], int]:
+        """Return the records of a partition up to an offset, and the offset after what was read."""
         position = self._positions.get(place, 0)
         found: list[Change] = []
         while position < end:
@@ -226,8 +231,7 @@ class TopicTable:
             if fetched.next_offset <= position:
                 break
             position = fetched.next_offset
-        self._positions[place] = position
-        return found
+        return found, position
 
 
 def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[str, str]) -> bool:

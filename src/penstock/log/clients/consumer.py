@@ -92,6 +92,7 @@ class Consumer:
         self._span: tuple[int, int] | None = None
         self._too_new: int | None = None
         self._subscribed = self._closed = False
+        self._unread: dict[TopicPartition, int] = {}  # first records of the last poll that iteration has not reached
 
     # What to read
 
@@ -235,9 +236,30 @@ class Consumer:
         return [(place, batch) for place, batch in found if batch.num_rows]
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records one by one, forever or until ``finished``."""
+        """Yield records one by one, forever or until ``finished``.
+
+        The position follows each record: a commit counts those that have been yielded, and after an early end of the
+        loop the next poll goes on behind the last of them.
+        """
         while not self._closed and not (self._ends and self.finished):
-            yield from self.poll(timeout_s=_SLICE_S)
+            yield from self._one_by_one(self.poll(timeout_s=_SLICE_S))
+
+    def _one_by_one(self, records: Sequence[ConsumerRecord]) -> Iterator[ConsumerRecord]:
+        lasts = {TopicPartition(each.topic, each.partition): number for number, each in enumerate(records)}
+        self._unread = {TopicPartition(each.topic, each.partition): each.offset for each in reversed(records)}
+        try:
+            for number, record in enumerate(records):
+                place = TopicPartition(record.topic, record.partition)
+                if place in self._unread:  # it was not sought in meanwhile
+                    self._unread[place] = record.offset + 1
+                    if lasts[place] == number:
+                        del self._unread[place]  # the client's position may be behind markers of transactions
+                yield record
+        finally:
+            unread, self._unread = self._unread, {}
+            for place, offset in unread.items():
+                if not self._closed and place in self._client.assignment():
+                    self._client.seek(place, offset)
 
     @property
     def finished(self) -> bool:
@@ -273,12 +295,13 @@ class Consumer:
         """Return the next offset of a partition."""
         self._check_assigned([place])
         end = self._ends.get(place)
-        position = self._client.position(place)
+        position = self._unread[place] if place in self._unread else self._client.position(place)
         return position if end is None else min(position, end)
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         """Continue from this offset."""
         self._check_assigned([place])
+        self._unread.pop(place, None)
         self._client.seek(place, offset)
 
     def seek_to_beginning(self, places: Iterable[TopicPartition] = ()) -> None:

@@ -251,6 +251,7 @@ class EmbeddedConsumer:
         """Read from the partitions in turn, so that a busy one does not starve the others."""
         places = sorted(set(self._positions) - self._paused)
         found: list[tuple[TopicPartition, pa.RecordBatch]] = []
+        reached: dict[TopicPartition, int] = {}
         if not places:
             return found
         self._turn = (self._turn + 1) % len(places)
@@ -260,12 +261,13 @@ class EmbeddedConsumer:
             except OffsetOutOfRangeError:
                 self._positions[place] = self._reset_of(place)
                 fetched = self._log.read(place.topic, place.partition, self._positions[place], max_records)
-            self._positions[place] = fetched.next_offset
+            reached[place] = fetched.next_offset
             if fetched.records.num_rows:
                 found.append((place, fetched.records))
                 max_records -= fetched.records.num_rows
             if max_records <= 0:
                 break
+        self._positions |= reached  # not before: if a partition fails, the records of the others are read again
         return found
 
 

@@ -175,6 +175,7 @@ class Epoch:
             self.job, self._has_grown = job, True
             for name in self.threads:
                 self._send(Member(name, job.epoch), {"plan": job.plan_facts()})
+            self._owners.outdate()
             if self.is_assigned:
                 self._place()
 

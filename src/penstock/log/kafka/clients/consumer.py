@@ -6,6 +6,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -145,7 +146,9 @@ class KafkaConsumer:
                 messages = self._consumer.consume(max_records, 0)
                 left = deadline - time.monotonic()
                 if not messages and left > 0 and (one := self._consumer.poll(left)) is not None:
-                    messages = [one, *self._consumer.consume(max_records - 1, 0)] if max_records > 1 else [one]
+                    messages = [one]
+                    if max_records > 1:
+                        messages += self._consumer.consume(max_records - 1, 0)
             except KafkaException as error:
                 raise _problem(error, "polling") from error
             found = self._sort(messages)
@@ -231,8 +234,12 @@ class KafkaConsumer:
         return self.end_offsets(places) if latest else self.beginning_offsets(places)
 
     def _sort(self, messages: list[Message]) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-        """Group messages by partition; those that are not records move the position, or are errors."""
+        """Group messages by partition; those that are not records move the position, or are errors.
+
+        What has come with an error is fetched again: it has not been returned, and so must not be counted as read.
+        """
         found: dict[tuple[str, int], list[Message]] = defaultdict(list)
+        problem: Exception | None = None
         for message in messages:
             error = message.error()
             if error is None:
@@ -243,9 +250,14 @@ class KafkaConsumer:
                 if place in self._places:  # transactions leave markers at the end, which are not records
                     self._positions[place] = max(self._positions.get(place, 0), message.offset() or 0)
             elif error.code() in _NO_OFFSET:
-                raise _no_offset(place)
+                problem = problem or _no_offset(place)
             elif error.code() != LocalCode.MAX_POLL_EXCEEDED and not is_transient(error):
-                raise _problem(error, f"reading {place.topic}-{place.partition}")
+                problem = problem or _problem(error, f"reading {place.topic}-{place.partition}")
+        if problem is not None:
+            for (topic, partition), group in found.items():
+                with suppress(LogError):  # the client itself has failed
+                    self.seek(TopicPartition(topic, partition), group[0].offset())
+            raise problem
         batches = []
         for at, group in found.items():
             place = TopicPartition(*at)
