@@ -1,16 +1,19 @@
 """The mirror's connectors: what they copy and write, how they divide the work, what they refuse."""
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pytest
 
 from penstock.connect.connectors.mirror_checkpoint import MirrorCheckpointConnector
 from penstock.connect.connectors.mirror_heartbeat import MirrorHeartbeatConnector
 from penstock.connect.connectors.mirror_source import MirrorSourceConnector
-from penstock.connect.data import SettingError
+from penstock.connect.data import RetriableError, SettingError
 from penstock.connect.mirror import Checkpoint, Heartbeat
 from penstock.connect.mirror.maker import Mirror
+from penstock.connect.mirror.reading import SourceReader
 from penstock.connect.testing import ConnectTestDriver, Step
-from penstock.errors import ConnectError
+from penstock.errors import ConnectError, LogUnavailableError
 from penstock.log import TopicPartition, open_log
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -56,6 +59,30 @@ def test_records_are_copied_once_as_they_are_whenever_the_task_crashes(config, w
     for number in range(2):
         copied, given = rows(east, "west.orders", number), rows(west, "orders", number)
         assert [{**row, "headers": row["headers"] or None} for row in copied] == given
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_a_source_that_is_away_for_one_of_its_partitions_loses_no_records(config, west, east, monkeypatch, fails_at):
+    west.create_partitions("orders", 3)
+    west.append("orders", 2, pa.RecordBatch.from_pydict({"value": [b"7", b"8"]}))
+    read, turns = SourceReader.read, iter(range(1, 100))
+
+    def away_once(self, *given):
+        if next(turns) == fails_at:
+            raise LogUnavailableError("no broker answers")
+        return read(self, *given)
+
+    monkeypatch.setattr(SourceReader, "read", away_once)
+    router = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
+    router |= {"transforms.r.regex": "(.*)", "transforms.r.replacement": "$1"}  # so records are not copied as they are
+    driver = ConnectTestDriver(MirrorSourceConnector, {**config, **router, "topics": "orders"}, log=east)
+    found = 0
+    for _ in range(4):
+        with suppress(RetriableError):
+            found += len(driver.poll())
+    driver.stop()
+    assert found == 8
+    assert [len(rows(east, "west.orders", number)) for number in range(3)] == [3, 3, 2]
 
 
 def test_partitions_are_dealt_out_to_the_tasks(config, west, east):
