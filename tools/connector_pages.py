@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+from penstock.connect.config import Model, Refused
+
 __all__ = ["connector_pages"]
 
 OF_CLIENTS = (
@@ -18,6 +20,12 @@ OF_CLIENTS = (
     "connector.plugin",
 )
 NOTE = "<!-- Written by tools/build_docs.py from the connector's definition: change that. -->"
+
+EXPERIMENTAL = "**Experimental:** no recordings of its model were compared with it. It says so when it starts."
+ABOUT = (
+    "Connectors under a name of Kafka's were compared, case by case, with what Kafka Connect 4.3.1 does. Those marked "
+    "*experimental* are tested, but not yet against recordings of the software whose settings they have."
+)
 
 
 def connector_pages(docs: Path) -> dict[Path, str]:
@@ -36,6 +44,8 @@ def connector_pages(docs: Path) -> dict[Path, str]:
         about = inspect.cleandoc(connector.__doc__ or "")
         kind = "sink" if hasattr(connector.task_class, "put") else "source"
         parts = [NOTE, "", f"# {name}", "", f"A {kind}: `connector.class: {connector.java_class}`", "", about, ""]
+        if connector.experimental:
+            parts += [EXPERIMENTAL, ""]
         parts += ["| setting | type | default | |", "| --- | --- | --- | --- |"]
         for setting in connector.config:
             if setting.name in of_all or setting.name.startswith(OF_CLIENTS):
@@ -47,8 +57,32 @@ def connector_pages(docs: Path) -> dict[Path, str]:
             text = " ".join(setting.doc.replace("|", "/").split()).rstrip(".") + "."
             rule = "" if setting.rule is None else f" Valid: `{setting.rule}`".replace("|", "/")
             parts.append(f"| `{setting.name}` | {setting.kind.name.lower()} | {default} | {text}{rule} |")
+        parts += _of_model(connector.model)
         pages[folder / f"{name.lower()}.md"] = "\n".join(parts) + "\n"
-        rows.append(f"| [{name}]({name.lower()}.md) | {kind} | {about.splitlines()[0]} |")
-    head = [NOTE, "", "# Connectors", "", "| | | |", "| --- | --- | --- |"]
+        state = ", *experimental*" if connector.experimental else ""
+        rows.append(f"| [{name}]({name.lower()}.md) | {kind}{state} | {about.splitlines()[0]} |")
+    head = [NOTE, "", "# Connectors", "", ABOUT, "", "| | | |", "| --- | --- | --- |"]
     pages[folder / "index.md"] = "\n".join([*head, *sorted(rows)]) + "\n"
     return pages
+
+
+def _of_model(model: Model) -> list[str]:
+    """The settings of the model that the connector does not have."""
+    parts: list[str] = []
+    if model.refused:
+        parts += ["", "## Settings that are refused", ""]
+        parts += [f"A config that has one of these settings of {model.software} is refused.", ""]
+        parts += ["| setting | what to do |", "| --- | --- |"]
+        for name, found in model.refused.items():
+            refused = found if isinstance(found, Refused) else Refused(found)
+            taken = ", ".join(f"`{value}`" if value else "an empty value" for value in refused.unless)
+            parts.append(f"| {_shown(name)} | {refused.advice}{f' (Taken: {taken}.)' if taken else ''} |")
+    if model.idle:
+        parts += ["", "## Settings without effect", "", "The connector names them when it starts.", ""]
+        parts += ["| setting | why |", "| --- | --- |"]
+        parts += [f"| {_shown(name)} | {reason[:1].upper()}{reason[1:]} |" for name, reason in model.idle.items()]
+    return parts
+
+
+def _shown(name: str) -> str:
+    return f"`{name}*`" if name.endswith(".") else f"`{name}`"

@@ -21,6 +21,7 @@ class ConnectorState:
         tasks: For each task ``id``, ``state``, ``worker_id``, and of a failed one ``trace``.
         config: Its settings, secrets masked.
         trace: Why it failed.
+        experimental: Its worker says that it was not compared with its model.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ConnectorState:
     tasks: Sequence[Mapping[str, Any]]
     config: Mapping[str, str]
     trace: str = ""
+    experimental: bool = False
 
     @property
     def has_failed(self) -> bool:

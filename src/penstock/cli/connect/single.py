@@ -101,14 +101,18 @@ def dry_run(
 
 
 def list_connectors(*, as_json: Json = False) -> None:
-    """List the connectors that are installed, with their versions."""
+    """List the connectors that are installed, with their versions, and which of them are experimental."""
     from penstock.connect.plugins import PluginKind
 
     found = _plugins(None).of_kind(PluginKind.SOURCE, PluginKind.SINK)
     if as_json:
-        print_json([{"class": p.java_class, "type": p.kinds[0].value, "version": p.version} for p in found])
+        rows = [{"class": p.java_class, "type": p.kinds[0].value, "version": p.version} for p in found]
+        print_json([{**row, "experimental": p.experimental} for row, p in zip(rows, found, strict=True)])
         return
-    print_table(("connector", "type", "version"), [(p.java_class, p.kinds[0].value, p.version) for p in found])
+    print_table(
+        ("connector", "type", "version", "state"),
+        [(p.java_class, p.kinds[0].value, p.version, "experimental" if p.experimental else "") for p in found],
+    )
 
 
 def read_connector(file: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from penstock.connect.api.sink_task import SinkTask
 from penstock.connect.api.source_task import SourceTask
-from penstock.connect.config import ConfigDef, ConfigValue, validate
+from penstock.connect.config import NO_MODEL, ConfigDef, ConfigValue, Model, validate
 from penstock.connect.data.errors import SettingError
 from penstock.log.base import TopicPartition
 
@@ -51,12 +51,16 @@ class Connector:
         java_class: The name by which configs name it (``connector.class``); that of Kafka if it is one of Kafka's.
         version: Its version.
         config: The definition of its own settings.
+        model: The software whose names its settings have; settings of it that the connector does not have are refused.
+        experimental: It was not compared with what its model does, and says so when it starts.
         context: What the worker offers, from before `start` on.
     """
 
     java_class: ClassVar[str]
     version: ClassVar[str] = "1.0"
     config: ClassVar[ConfigDef] = ConfigDef()
+    model: ClassVar[Model] = NO_MODEL
+    experimental: ClassVar[bool] = False
     task_class: ClassVar[type[SourceTask | SinkTask]]
     context: ConnectorContext
 

@@ -30,8 +30,8 @@ class ConnectorsOfWorker:
 
     def all(self) -> list[ConnectorState]:
         """Return all connectors by name."""
-        found = self._client.statuses()
-        return [_state(name, found[name]) for name in sorted(found)]
+        found, experimental = self._client.statuses(), self._client.experimental()
+        return [_state(name, found[name], experimental) for name in sorted(found)]
 
     def topics(self, name: str) -> list[str]:
         """Return the topics that a connector reads or writes."""
@@ -42,7 +42,7 @@ class ConnectorsOfWorker:
         self._client.restart(name, only_failed=only_failed)
 
 
-def _state(name: str, found: Any) -> ConnectorState:
+def _state(name: str, found: Any, experimental: frozenset[str]) -> ConnectorState:
     info, status = found.get("info", {}), found.get("status", {})
     own = status.get("connector", {})
     return ConnectorState(
@@ -53,4 +53,10 @@ def _state(name: str, found: Any) -> ConnectorState:
         [{**task, "trace": str(task.get("trace", ""))[:_TRACE_CHARACTERS]} for task in status.get("tasks", ())],
         {key: str(shown(key, value)) for key, value in sorted(info.get("config", {}).items())},
         str(own.get("trace", ""))[:_TRACE_CHARACTERS],
+        any(each.endswith(_class(info)) for each in experimental) if _class(info) else False,
     )
+
+
+def _class(info: Any) -> str:
+    """The end of a class's name by which a config names its connector."""
+    return str(info.get("config", {}).get("connector.class") or "")

@@ -88,6 +88,11 @@ class ConnectClient:
         values = [each["value"] for each in body["configs"]]
         return [f"{each['name']}: {text}" for each in values for text in each["errors"]]
 
+    def experimental(self) -> frozenset[str]:
+        """The connectors of the worker that it calls experimental; none of a worker that does not know the word."""
+        found = self._ask("GET", "/connector-plugins")
+        return frozenset(str(each["class"]) for each in found if each.get("experimental"))
+
     def put_config(self, name: str, config: Mapping[str, str]) -> None:
         """Create a connector, or change its config."""
         self._ask("PUT", f"{_path(name)}/config", dict(config))

@@ -13,6 +13,7 @@ from penstock.connect.config.kinds import (
     parse_kind,
     setting_text,
 )
+from penstock.connect.config.model import NO_MODEL, Model, Refused, near_names
 from penstock.connect.config.validation import ConfigValue, validate
 from penstock.connect.config.validators import (
     AllOf,
@@ -43,7 +44,9 @@ __all__ = [
     "Importance",
     "JavaRegex",
     "Kind",
+    "Model",
     "NO_DEFAULT",
+    "NO_MODEL",
     "NamedValues",
     "NonEmptyList",
     "NonEmptyText",
@@ -52,6 +55,7 @@ __all__ = [
     "Password",
     "Range",
     "Recommender",
+    "Refused",
     "Setting",
     "UniqueList",
     "Validator",
@@ -59,6 +63,7 @@ __all__ = [
     "Width",
     "class_name",
     "java_class",
+    "near_names",
     "no_alias_twice",
     "parse_kind",
     "setting_text",

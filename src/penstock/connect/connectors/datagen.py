@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
-from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
+from penstock.connect.config import ConfigDef, Importance, Kind, Model, OneOf, Range, Setting
 from penstock.connect.data import SourceRecord
 from penstock.datagen.access_log import access_log
 from penstock.datagen.base import Generated, Settings
@@ -53,6 +53,18 @@ CONFIG = ConfigDef(
             doc="The first event's time in ms.",
         ),
     ]
+)
+_SCHEMAS = "Records are those of the generators: access-log, clicks or shop, by quickstart."
+MODEL = Model(
+    "Confluent's datagen connector",
+    refused={
+        "max.interval": "Set rate, the records a second.",
+        "random.seed": "Set seed.",
+        "schema.string": _SCHEMAS,
+        "schema.filename": _SCHEMAS,
+        "schema.keyfield": _SCHEMAS,
+        "generate.timeout": "Set iterations, the number of records.",
+    },
 )
 
 
@@ -104,6 +116,8 @@ class DatagenSource(SourceConnector):
 
     java_class: ClassVar[str] = "io.confluent.kafka.connect.datagen.DatagenConnector"
     config: ClassVar[ConfigDef] = CONFIG
+    model: ClassVar[Model] = MODEL
+    experimental: ClassVar[bool] = True
     task_class: ClassVar[type[SourceTask]] = DatagenTask
 
     def start(self, settings: Mapping[str, str]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.connect.api import Connector
+from penstock.connect.config import Model
 from penstock.connect.connectors.datagen import DatagenSource
 from penstock.connect.connectors.http import webhook
+from penstock.connect.connectors.http_models import HTTP_SINK_MODEL, HTTP_SOURCE_MODEL
 from penstock.connect.connectors.http_source import http_poll
 from penstock.connect.connectors.objects import ObjectSinkConnector
 from penstock.connect.connectors.postgres import PostgresChangesConnector
@@ -16,6 +20,14 @@ from penstock.connect.functions.loading import connector_of
 
 __all__ = ["LIBRARY"]
 
+
+def _of_function(function: Any, model: Model) -> type[Connector]:
+    """The connector of a function, with its model; none of them was compared with a model's own runs."""
+    connector = connector_of(function)
+    connector.model, connector.experimental = model, True
+    return connector
+
+
 LIBRARY: tuple[type[Connector], ...] = (
     DatagenSource,
     ObjectSinkConnector,
@@ -25,6 +37,6 @@ LIBRARY: tuple[type[Connector], ...] = (
     SparkSourceConnector,
     SqlSinkConnector,
     SqlSourceConnector,
-    connector_of(http_poll),
-    connector_of(webhook),
+    _of_function(http_poll, HTTP_SOURCE_MODEL),
+    _of_function(webhook, HTTP_SINK_MODEL),
 )

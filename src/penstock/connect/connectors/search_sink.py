@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Password, Range, Setting, WebUrl
+from penstock.connect.config import ConfigDef, Importance, Kind, Model, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.http import AGAIN, may_pass, plain
+from penstock.connect.connectors.search_model import SEARCH_MODEL
 from penstock.connect.data import DataError, RetriableError, SinkRecord, Struct
 from penstock.errors import ConnectError
 
@@ -233,6 +234,8 @@ class SearchSinkConnector(AlikeTasksSink):
 
     java_class: ClassVar[str] = "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector"
     config: ClassVar[ConfigDef] = CONFIG
+    model: ClassVar[Model] = SEARCH_MODEL
+    experimental: ClassVar[bool] = True
     task_class: ClassVar[type[SinkTask]] = SearchSinkTask
 
 

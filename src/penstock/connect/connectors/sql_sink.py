@@ -274,6 +274,7 @@ class SqlSinkConnector(AlikeTasksSink):
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSinkConnector"
+    experimental: ClassVar[bool] = True
     config: ClassVar[ConfigDef] = CONFIG
     task_class: ClassVar[type[SinkTask]] = SqlSinkTask
 

@@ -216,6 +216,7 @@ class SqlSourceConnector(SourceConnector):
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSourceConnector"
+    experimental: ClassVar[bool] = True
     config: ClassVar[ConfigDef] = CONFIG
     task_class: ClassVar[type[SourceTask]] = SqlSourceTask
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Setting
+from penstock.connect.config import NO_MODEL, ConfigDef, Importance, Kind, Model, OneOf, Setting
 from penstock.connect.data import Schema, SchemaAndValue
 
 __all__ = ["CONVERTER_TYPE", "Converter", "Role"]
@@ -26,10 +26,12 @@ class Converter:
     Attributes:
         java_class: Kafka's class name, under which configs name it.
         config: The definition of its settings.
+        model: The software whose names its settings have.
     """
 
     java_class: ClassVar[str]
     config: ClassVar[ConfigDef] = ConfigDef([CONVERTER_TYPE])
+    model: ClassVar[Model] = NO_MODEL
 
     def configure(self, settings: Mapping[str, Any], role: Role = "value") -> None:
         """Take the settings, without their prefix such as ``value.converter.``.

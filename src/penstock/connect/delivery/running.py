@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 
@@ -12,7 +13,7 @@ from penstock.connect.delivery.single import SingleSource, plainly, single_sink
 from penstock.connect.delivery.sink import SinkDelivery
 from penstock.connect.delivery.source import Unwatched
 from penstock.connect.delivery.stored_offsets import ensure_topic
-from penstock.connect.plugins import Plugins, validate_connector
+from penstock.connect.plugins import Plugins, start_notes, validate_connector
 from penstock.errors import ConfigError
 from penstock.log.base import TopicLog, TopicPartition
 
@@ -24,6 +25,7 @@ PLAIN_CONVERTERS = {
     "value.converter.schemas.enable": "false",
 }
 COMMIT_EVERY = 20  # puts; a sink that is idle commits at once
+_log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _RETRY_MS = 1000
 
@@ -75,6 +77,8 @@ class ConnectorRun:
 
     def __init__(self, log: TopicLog, config: Mapping[str, str], plugins: Plugins) -> None:
         check_config(config, plugins)
+        for note in start_notes(config, plugins):
+            _log.warning("%s", note)
         self.name, self.config = config["name"], dict(config)
         self.connector: Connector = plugins.connector(config["connector.class"]).make()
         self._log = log

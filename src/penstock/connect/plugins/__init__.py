@@ -11,6 +11,7 @@ from penstock.connect.plugins.registry import (
     connector_plugin,
     standard_plugins,
 )
+from penstock.connect.plugins.setting_names import check_names, start_notes
 from penstock.connect.plugins.validating import plugin_settings, validate_connector
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "Stage",
     "TransformationChain",
     "WorkerSettings",
+    "check_names",
     "connector_plugin",
     "enriched",
     "plugin_settings",
     "standard_plugins",
+    "start_notes",
     "transformation_chain",
     "validate_connector",
 ]

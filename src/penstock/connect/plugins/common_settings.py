@@ -1,11 +1,12 @@
-"""The settings of all connectors."""
+"""The settings of all connectors: Kafka Connect's, and those by which failed tasks start again."""
 
 from __future__ import annotations
 
-from penstock.connect.config import CleanText, Importance, Kind, OneOf, Range, Setting, Width
+from penstock.connect.config import AnyCase, CleanText, ConfigDef, Importance, Kind, OneOf, Range, Setting, Width
 
-__all__ = ["COMMON"]
+__all__ = ["COMMON", "FOREVER", "RESTARTS"]
 
+FOREVER = -1
 COMMON: tuple[Setting, ...] = (
     Setting(
         name="name",
@@ -158,4 +159,36 @@ COMMON: tuple[Setting, ...] = (
         width=Width.SHORT,
         label="Log Error Details",
     ),
+)
+RESTARTS = ConfigDef(
+    [
+        Setting(
+            name="restart.policy",
+            kind=Kind.STRING,
+            default="none",
+            rule=AnyCase(("NONE", "ON-FAILURE")),
+            doc="Whether failed tasks start again: none or on-failure.",
+        ),
+        Setting(
+            name="restart.delay.ms",
+            kind=Kind.LONG,
+            default=1000,
+            rule=Range(1),
+            doc="The wait before the first restart, doubled each time.",
+        ),
+        Setting(
+            name="restart.delay.max.ms",
+            kind=Kind.LONG,
+            default=60_000,
+            rule=Range(1),
+            doc="The longest wait. A task that runs longer than this has recovered.",
+        ),
+        Setting(
+            name="restart.max.attempts",
+            kind=Kind.LONG,
+            default=FOREVER,
+            rule=Range(FOREVER),
+            doc="How often in a row; -1: for ever.",
+        ),
+    ]
 )

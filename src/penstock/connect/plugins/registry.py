@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.connect.api import Connector, SinkConnector
-from penstock.connect.config import ConfigDef, java_class
+from penstock.connect.config import NO_MODEL, ConfigDef, Model, java_class
 from penstock.connect.converters import CONVERTERS, SimpleHeaderConverter
 from penstock.connect.data import SettingError
 from penstock.connect.predicates import PREDICATES
@@ -59,6 +59,8 @@ class Plugin:
         config: The definition of its settings.
         version: Its version.
         stands_for: The classes that an abstract one stands for; None: it is not abstract.
+        model: The software whose names its settings have, and what of it the plugin does not have.
+        experimental: It was not compared with what its model does.
     """
 
     java_class: str
@@ -67,6 +69,8 @@ class Plugin:
     config: ConfigDef
     version: str = KAFKA_VERSION
     stands_for: tuple[str, ...] | None = None
+    model: Model = NO_MODEL
+    experimental: bool = False
 
     @property
     def simple_name(self) -> str:
@@ -173,14 +177,23 @@ def connector_plugin(connector: type[Connector]) -> Plugin:
     '1.0'
     """
     kind = PluginKind.SINK if issubclass(connector, SinkConnector) else PluginKind.SOURCE
-    return Plugin(connector.java_class, (kind,), connector, connector.config, connector.version)
+    return Plugin(
+        connector.java_class,
+        (kind,),
+        connector,
+        connector.config,
+        connector.version,
+        model=connector.model,
+        experimental=connector.experimental,
+    )
 
 
 def standard_plugins() -> Plugins:
     """The converters, transformations and predicates of Apache Kafka."""
     both = (PluginKind.CONVERTER, PluginKind.HEADER_CONVERTER)
     converters = (
-        Plugin(c.java_class, both if c is not SimpleHeaderConverter else both[1:], c, c.config) for c in CONVERTERS
+        Plugin(c.java_class, both if c is not SimpleHeaderConverter else both[1:], c, c.config, model=c.model)
+        for c in CONVERTERS
     )
     transforms = (Plugin(t.java_class, (PluginKind.TRANSFORMATION,), t, t.config) for t in TRANSFORMS)
     predicates = (Plugin(p.java_class, (PluginKind.PREDICATE,), p, p.config) for p in PREDICATES)

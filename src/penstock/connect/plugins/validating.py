@@ -12,6 +12,7 @@ from penstock.connect.data import SettingError
 from penstock.connect.plugins.connector_definition import CONVERTER_KINDS, WorkerSettings, connector_definition
 from penstock.connect.plugins.enriching import enriched, plugin_settings_of
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
+from penstock.connect.plugins.setting_names import check_names
 from penstock.connect.plugins.versions import in_range, version_error
 from penstock.java_text.errors import JavaTextError
 from penstock.java_text.hashing import hash_order
@@ -81,6 +82,8 @@ def validate_connector(
     values |= {name: value for name, value in own.items() if name not in plugin.config.settings}
     for name in plugin.config.settings.keys() & common.settings.keys():
         own[name].errors = values[name].errors
+    for name, sentence in check_names(given, plugins, where).refused.items():
+        values.setdefault(name, ConfigValue(name)).errors.append(sentence)
     entries = _entries(ConfigDef(each for each in common if each.name not in plugin.config.settings), values)
     entries += _entries(plugin.config, own)
     known = {*common.settings, *plugin.config.settings}

@@ -77,7 +77,8 @@ class PluginEndpoints:
             raise RequestError(500, f"{java_name(error)}: {error.message}") from error
 
     def _described(self, plugin: Plugin, kind: PluginKind) -> dict[str, Any]:
-        return {"class": plugin.java_class, "type": kind.value, "version": plugin.version}
+        described = {"class": plugin.java_class, "type": kind.value, "version": plugin.version}
+        return {**described, "experimental": True} if plugin.experimental else described
 
     def _find(self, name: str) -> Plugin:
         if _OTHER.fullmatch(name):

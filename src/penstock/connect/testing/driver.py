@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from penstock.clock import unix_ms
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
-from penstock.connect.data import Header, Headers, RetriableError, SinkRecord, SourceRecord
+from penstock.connect.data import Header, Headers, RetriableError, SettingError, SinkRecord, SourceRecord
 from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step
 from penstock.connect.delivery.conversion import batches_of
 from penstock.connect.delivery.running import PLAIN_CONVERTERS, topics_of
@@ -67,6 +67,9 @@ class ConnectTestDriver:
         self.name = str(config.get("name", "test"))
         self.config = {key: _text(value) for key, value in config.items()}
         self.config.setdefault("name", self.name)
+        for sentence in (plugin.model.refusal(key, value) for key, value in self.config.items()):
+            if sentence is not None:
+                raise SettingError(sentence)
         self.log = log or open_log("memory://")
         self.converters = Converters.of(self.config, self.plugins, PLAIN_CONVERTERS)
         self._make: Callable[[], Connector] = plugin.make

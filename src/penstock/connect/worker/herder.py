@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.connect.delivery.traces import trace_text
-from penstock.connect.plugins import PluginKind, Plugins
+from penstock.connect.plugins import PluginKind, Plugins, start_notes
 from penstock.connect.settings.providers import Providers, config_providers
 from penstock.connect.settings.worker_config import WorkerConfig
 from penstock.connect.storage.config_store import ConfigStore, RestartRequest, TaskId
@@ -293,6 +293,8 @@ class Herder:
         except Exception as error:  # noqa: BLE001 - a connector's own code
             self._fail(slot, error)
             return
+        for note in start_notes(slot.settings, self.plugins, self.config.plugin_settings):
+            _log.warning("%s", note)
         self._move_connector(slot, state.target(name))
 
     def _move_connector(self, slot: ConnectorSlot, target: str) -> None:

@@ -7,45 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from penstock.connect.config import AnyCase, ConfigDef, Kind, Range, Setting
 from penstock.connect.data import SettingError
+from penstock.connect.plugins.common_settings import FOREVER, RESTARTS
 from penstock.connect.storage.config_store import TaskId
 
 __all__ = ["RestartPolicy", "TaskRestarts"]
-
-FOREVER = -1
-SETTINGS = ConfigDef(
-    [
-        Setting(
-            name="restart.policy",
-            kind=Kind.STRING,
-            default="none",
-            rule=AnyCase(("NONE", "ON-FAILURE")),
-            doc="Whether failed tasks start again: none or on-failure.",
-        ),
-        Setting(
-            name="restart.delay.ms",
-            kind=Kind.LONG,
-            default=1000,
-            rule=Range(1),
-            doc="The wait before the first restart, doubled each time.",
-        ),
-        Setting(
-            name="restart.delay.max.ms",
-            kind=Kind.LONG,
-            default=60_000,
-            rule=Range(1),
-            doc="The longest wait. A task that runs longer than this has recovered.",
-        ),
-        Setting(
-            name="restart.max.attempts",
-            kind=Kind.LONG,
-            default=FOREVER,
-            rule=Range(FOREVER),
-            doc="How often in a row; -1: for ever.",
-        ),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +43,7 @@ class RestartPolicy:
         """
         given = {name: value for name, value in config.items() if value is not None}
         given["restart.policy"] = given.get("restart.policy") or "none"
-        parsed = SETTINGS.parse(given)
+        parsed = RESTARTS.parse(given)
         return cls(
             parsed["restart.policy"].lower() != "none",
             parsed["restart.max.attempts"],

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import Check, ConfigDef, Importance, Kind, NamedValues, OneOf, Range, Setting
+from penstock.connect.config import Check, ConfigDef, Importance, Kind, Model, NamedValues, OneOf, Range, Setting
 from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.objects.formats import FORMATS, encode, json_line, suffix_of
+from penstock.connect.connectors.objects.model import OBJECT_MODEL
 from penstock.connect.connectors.objects.names import ObjectName, check_folders, check_store_url, fixed_part, folder_of
 from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord
 from penstock.errors import ConnectError
@@ -272,6 +273,8 @@ class ObjectSinkConnector(AlikeTasksSink):
     java_class: ClassVar[str] = "ObjectSink"
     task_class: ClassVar[type[SinkTask]] = ObjectSinkTask
     config: ClassVar[ConfigDef] = CONFIG
+    model: ClassVar[Model] = OBJECT_MODEL
+    experimental: ClassVar[bool] = True
 
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         if parsed["format"] != "parquet" and parsed["compression"] not in ("", "none", "gzip"):

@@ -285,6 +285,7 @@ class PostgresChangesConnector(SourceConnector):
     """
 
     java_class: ClassVar[str] = "io.debezium.connector.postgresql.PostgresConnector"
+    experimental: ClassVar[bool] = True
     config: ClassVar[ConfigDef] = CONFIG
     task_class: ClassVar[type[SourceTask]] = PostgresChangesTask
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.config.prefixes import behind_prefix
-from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Range, Setting
+from penstock.connect.config import ConfigDef, Importance, Kind, Model, OneOf, Range, Setting
 
-__all__ = ["SINK_CONFIG", "SOURCE_CONFIG", "session_head"]
+__all__ = ["SINK_CONFIG", "SOURCE_CONFIG", "SPARK", "session_head"]
 
 OPTION, CONF = "spark.option.", "spark.conf."
+SPARK = Model("Spark", own=(OPTION, CONF))
 _COMMON = (
     Setting(
         name="spark.format",

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import ConfigDef
+from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.alike_tasks import AlikeTasksSink
 from penstock.connect.connectors.objects.formats import to_arrow
 from penstock.connect.connectors.spark.child import SparkChild
-from penstock.connect.connectors.spark.settings import SINK_CONFIG, session_head
+from penstock.connect.connectors.spark.settings import SINK_CONFIG, SPARK, session_head
 from penstock.connect.data import DataError, SinkRecord
 from penstock.log.base import TopicPartition
 from penstock.spark.connector.frames import Frame
@@ -109,4 +109,6 @@ class SparkSinkConnector(AlikeTasksSink):
 
     java_class: ClassVar[str] = "SparkSinkConnector"
     config: ClassVar[ConfigDef] = SINK_CONFIG
+    model: ClassVar[Model] = SPARK
+    experimental: ClassVar[bool] = True
     task_class: ClassVar[type[SinkTask]] = SparkSinkTask

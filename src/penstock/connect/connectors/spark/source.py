@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
-from penstock.connect.config import ConfigDef
+from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.spark.child import SparkChild
 from penstock.connect.connectors.spark.rows import schema_of, value_of
-from penstock.connect.connectors.spark.settings import SOURCE_CONFIG, session_head
+from penstock.connect.connectors.spark.settings import SOURCE_CONFIG, SPARK, session_head
 from penstock.connect.data import Schema, SettingError, SourceRecord, Struct, struct
 from penstock.spark.connector.frames import Frame
 
@@ -117,6 +117,8 @@ class SparkSourceConnector(SourceConnector):
 
     java_class: ClassVar[str] = "SparkSourceConnector"
     config: ClassVar[ConfigDef] = SOURCE_CONFIG
+    model: ClassVar[Model] = SPARK
+    experimental: ClassVar[bool] = True
     task_class: ClassVar[type[SourceTask]] = SparkSourceTask
 
     def start(self, settings: Mapping[str, str]) -> None:
