@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from penstock.errors import ConfigError
 from penstock.log_lines import LogStream, writes_json
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.terminal.bars import Bar
 
-__all__ = ["console", "print_error", "print_json", "print_table", "waiting", "working"]
+__all__ = ["confirm", "console", "print_error", "print_json", "print_table", "waiting", "working"]
 
 
 _ANY_WIDTH = 10_000
@@ -58,6 +61,28 @@ def waiting(what: str) -> Iterator[None]:
         return
     with out.status(what):
         yield
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on the terminal before something is lost; end the command with exit code 1 unless the answer is yes.
+
+    Args:
+        question: For example "Delete the topic?".
+        yes: Whether ``--yes`` is given: then nothing is asked. Without a terminal the answer is a line of the input.
+
+    Raises:
+        ConfigError: There is no terminal to ask on.
+    """
+    if yes:
+        return
+    if sys.stdin.isatty():
+        typer.confirm(question, abort=True)
+        return
+    answer = sys.stdin.readline()
+    if not answer:
+        raise ConfigError(f"{question} There is no terminal to ask on", hint="Give --yes to do it without a question.")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise typer.Abort
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "none") -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -357,3 +358,17 @@ def test_consume_reads_as_the_application_writes(run, log):
     assert shown == "0@0  1970-01-01T00:00:00.000Z  linux 1970-01-01T00:02:00Z/1970-01-01T00:03:00Z  7\n"
     code, out, _ = run("topics", "consume", "out", "--key-format", "bytes", "--json", "-b", log)
     assert (code, json.loads(out)["value"]) == (0, 7)
+
+
+@pytest.mark.parametrize(("answer", "code", "is_there"), [("y\n", 0, False), ("n\n", 1, True), ("", 1, True)])
+def test_a_topic_is_deleted_without_a_terminal_only_by_an_answer_or_yes(
+    run, tmp_path, monkeypatch, answer, code, is_there
+):
+    log = str(tmp_path / "log.db")
+    run("topics", "create", "t", "-b", log)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    found, _, errors = run("topics", "delete", "t", "-b", log)
+    assert found == code
+    assert ("Give --yes" in errors) == (answer == "")
+    assert ('"t"' in run("topics", "list", "-b", log, "--json")[1]) == is_there
+    assert run("topics", "delete", "t", "-b", log, "--yes")[0] == (0 if is_there else 1)

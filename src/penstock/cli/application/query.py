@@ -34,12 +34,12 @@ __all__ = ["app"]
 
 
 class _Group(TyperGroup):
-    """``penstock query APP STORE ...`` is ``penstock query get APP STORE ...``."""
+    """``penstock query APP STORE ...`` is ``penstock query get APP STORE ...``, also where an option stands first."""
 
     default = "get"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
             args = [self.default, *args]
         found: list[str] = super().parse_args(ctx, args)
         return found

@@ -28,23 +28,13 @@ def list_state(
     options: AppOptions,
     as_json: Json = False,
 ) -> None:
-    """List the tasks with state: stores, newest batch, segments and their bytes."""
-    with _rebuilder(options) as rebuilder:
-        rows: list[dict[str, Any]] = []
-        for sub, partition in rebuilder.tasks():
-            facts = rebuilder.look(sub, partition)
-            size = rebuilder.storage(sub, partition).size_bytes()
-            rows.append(
-                {
-                    "task": facts.task,
-                    "stores": list(facts.stores),
-                    "batch": facts.chain.head,
-                    "deltas": facts.chain.deltas,
-                    "snapshots": facts.chain.snapshots,
-                    "bytes": size,
-                    "changelog_batch": None if facts.numbers is None else facts.numbers.batch,
-                }
-            )
+    """List the tasks with state: stores, newest batch, segments and their bytes. The application may run."""
+    from penstock.config import StreamsConfig
+    from penstock.spark.recovery.rebuild import inspector_for
+
+    topology, settings = options.load()
+    with inspector_for(topology, StreamsConfig(settings)) as (rebuilder_now, _):
+        rows = _listed(rebuilder_now)
     if as_json:
         print_json(rows)
         return
@@ -134,6 +124,31 @@ def rebuild(
         for r in reports
     )
     print_table(names, rows, empty="no task keeps state")
+
+
+def _listed(rebuilder_now: Callable[[], Rebuilder], tries: int = 5) -> list[dict[str, Any]]:
+    """Return the facts about each task; looked at again where a running application has merged segments meanwhile."""
+    rows: list[dict[str, Any]] = []
+    rebuilder = rebuilder_now()
+    try:
+        for sub, partition in rebuilder.tasks():
+            facts = rebuilder.look(sub, partition)
+            rows.append(
+                {
+                    "task": facts.task,
+                    "stores": list(facts.stores),
+                    "batch": facts.chain.head,
+                    "deltas": facts.chain.deltas,
+                    "snapshots": facts.chain.snapshots,
+                    "bytes": rebuilder.storage(sub, partition).size_bytes(),
+                    "changelog_batch": None if facts.numbers is None else facts.numbers.batch,
+                }
+            )
+    except FileNotFoundError:
+        if tries <= 1:
+            raise
+        return _listed(rebuilder_now, tries - 1)
+    return rows
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import typer
 from penstock.cli.connect.single import read_connector, shown_record
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
-from penstock.cli.output import console, print_json
+from penstock.cli.output import confirm, console, print_json
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ def apply(
         _check(plan, client)
         if dry_run:
             return
-        if not yes and not typer.confirm(f"Make {_count(len(plan.changes))}?"):
-            raise typer.Exit(1)
+        confirm(f"Make {_count(len(plan.changes))}?", yes=yes)
         _make(plan, client)
 
 

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.moving import MovingOptions, show_moves
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
-from penstock.cli.output import console, print_json, print_table
+from penstock.cli.output import confirm, console, print_json, print_table
 
 __all__ = ["app"]
 
@@ -131,8 +131,7 @@ def delete(
     with where.open() as log:
         admin = GroupAdmin(log)
         admin.lag(group)  # raises for an unknown group before the question
-        if not yes:
-            typer.confirm(f"Delete {what}?", abort=True)
+        confirm(f"Delete {what}?", yes=yes)
         if topic:
             admin.delete_offsets(group, topic)
         else:

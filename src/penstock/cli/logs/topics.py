@@ -13,7 +13,7 @@ from penstock.cli.completion import serde_names
 from penstock.cli.logs.internal_topics import owner_of
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json, instant_ms, read_config
-from penstock.cli.output import console, print_json, print_table, working
+from penstock.cli.output import confirm, console, print_json, print_table, working
 
 __all__ = ["app"]
 
@@ -120,8 +120,7 @@ def delete(
     """Delete a topic and all its records."""
     with where.open() as log:
         log.partitions(topic)
-        if not yes:
-            typer.confirm(f"Delete {topic} and all its records?", abort=True)
+        confirm(f"Delete {topic} and all its records?", yes=yes)
         log.delete_topic(topic)
     console().print(f"deleted {topic}")
 

@@ -24,7 +24,7 @@ class BatchProgress:
         never_found: Fields that operators use and no value has had yet, summed over the tasks that ran.
         stream_time_ms: The largest timestamp seen; -1 for none.
         lag: Records that wait, by ``topic-partition``.
-        store_entries: Rows per store over all tasks that ran, before the batch.
+        store_entries: Rows per store over all tasks that ran: before the batch, or after it in stores that were empty.
         segment_bytes: Bytes of state segments written.
         tasks: The report of each task: seconds per step, its begin (``began_ms``), its records.
         lost: Offsets that retention removed before they were read, by ``topic-partition``.

@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.config import StreamsConfig
+    from penstock.log.base import TopicLog
     from penstock.plan.plan import PlannedSubTopology
     from penstock.plan.stored import StoredPlan
     from penstock.topology.topology import Topology
 
-__all__ = ["Rebuilder", "TaskInspection", "TaskReport", "check_put_back", "rebuilder_for"]
+__all__ = ["Rebuilder", "TaskInspection", "TaskReport", "check_put_back", "inspector_for", "rebuilder_for"]
 
 
 class Rebuilder:
@@ -320,6 +321,24 @@ def rebuilder_for(topology: Topology, config: StreamsConfig, lease_ttl_ms: int =
         FencedError: The application runs.
         CheckpointMismatchError: The whole checkpoint is missing, or it is of another topology.
     """
+    with inspector_for(topology, config) as (rebuilder, log):
+        lease = log.acquire_lease(config["application.id"], "state rebuild", lease_ttl_ms)
+        try:
+            yield rebuilder()
+        finally:
+            log.release_lease(lease)
+
+
+@contextmanager
+def inspector_for(topology: Topology, config: StreamsConfig) -> Iterator[tuple[Callable[[], Rebuilder], TopicLog]]:
+    """Yield what makes a rebuilder of an application's state as it is then, and the log; the application may run.
+
+    The segments of an application that runs are merged meanwhile: only `Rebuilder.look` and `Rebuilder.storage` are for
+    it, and a rebuilder is of one moment.
+
+    Raises:
+        CheckpointMismatchError: The whole checkpoint is missing, or it is of another topology.
+    """
     with open_app_log(config) as log:
         plan = plan_for(topology, config, log)
         app = PlannedApp(topology, config, plan, log)
@@ -334,11 +353,7 @@ def rebuilder_for(topology: Topology, config: StreamsConfig, lease_ttl_ms: int =
             )
         require_compatible(stored, app.document, checkpoint, config["penstock.state.drop"])
         require_unmoved(stored, plan, checkpoint)
-        lease = log.acquire_lease(plan.application_id, "state rebuild", lease_ttl_ms)
-        try:
-            yield Rebuilder(app, committed_by_spark(checkpoint), dropped=stored.dropped)
-        finally:
-            log.release_lease(lease)
+        yield lambda: Rebuilder(app, committed_by_spark(checkpoint), dropped=stored.dropped), log
 
 
 def check_put_back(app: PlannedApp, before: StoredPlan) -> None:

@@ -191,6 +191,9 @@ class _Attempt:
         self._metrics["entries"] = {name: len(state.map(name)) for name in work.sub.stores}
         self._metrics["store_bytes"] = stored_bytes(state.maps)
         output = self._process(task, state)
+        for name, before in self._metrics["entries"].items():
+            if not before:  # all rows are this batch's, and counting them asks nothing of the replica
+                self._metrics["entries"][name] = len(state.map(name))
         work.reach(1)
         started = time.perf_counter()
         offsets = {name: list(span) for name, span in work.ranges.items()}
