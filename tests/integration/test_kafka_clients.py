@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from penstock.cli.main import main
-from penstock.errors import FencedError, InvalidStateError, OffsetOutOfRangeError, UnknownTopicError
+from penstock.errors import FencedError, InvalidStateError, LogError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.groups.admin import GroupAdmin
 from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition, open_log
 from penstock.serde.partitioner import partition_for
@@ -33,6 +33,15 @@ def log(kafka):
 @pytest.fixture
 def name():
     return f"clients-{next(NAMES)}"
+
+
+@pytest.fixture(params=["embedded", "kafka"])
+def any_log(request, tmp_path):
+    if request.param == "kafka":
+        yield request.getfixturevalue("log")
+        return
+    with open_log(str(tmp_path / "log")) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -90,6 +99,46 @@ class Heard(RebalanceListener):
 
     def on_revoked(self, partitions):
         self.events.append(("revoked", len(partitions)))
+
+
+def test_zero_and_empty_are_values_of_their_own(any_log, name):
+    """The first moment of 1970, the first partition and the first offset, empty keys, values and headers."""
+    any_log.create_topic(name, 3)
+    reported = []
+    with Producer(any_log) as producer:
+        producer.send(name, b"before", key=b"k", timestamp=5, partition=0)
+        producer.send(
+            name, b"", key=b"", timestamp=0, partition=0, headers=[("", b""), ("none", None)],
+            on_delivery=lambda done, error: reported.append((done, error)),
+        )  # fmt: skip
+        producer.send(name, b"after", key=b"k", timestamp=1, partition=0)
+        for at in (0, 1, 0):
+            producer.send(name, b"%d" % at, key=b"of a key", timestamp=at)
+        producer.send(name, None, key=b"", timestamp=0)
+        batch = {"timestamp": [0, 3, 0], "key": [b"x"] * 3, "value": [b"", None, b"last"]}
+        producer.send_batch(name, pa.RecordBatch.from_pydict(batch))
+        producer.flush()
+        with pytest.raises(LogError, match=r"-1 of a record for .* is before 1970"):
+            producer.send(name, b"x", timestamp=-1)
+    assert reported == [(Delivery(name, 0, 1, 0), None)]
+    with Consumer(any_log) as consumer:
+        consumer.subscribe(name)
+        found = poll_until([consumer], lambda found: len(found) == 10)
+        first = [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in found if r.partition == 0][:3]
+        assert first == [
+            (0, 5, b"k", b"before", ()),
+            (1, 0, b"", b"", (("", b""), ("none", None))),
+            (2, 1, b"k", b"after", ()),
+        ]
+        by_key = {key: [(r.timestamp, r.value) for r in found if r.key == key] for key in (b"of a key", b"", b"x")}
+        assert by_key == {
+            b"of a key": [(0, b"0"), (1, b"1"), (0, b"0")],
+            b"": [(0, b""), (0, None)],
+            b"x": [(0, b""), (3, None), (0, b"last")],
+        }
+        assert {r.partition for r in found if r.key == b"of a key"} == {partition_for(b"of a key", 3)}
+        assert next(r.partition for r in found if r.value is None and not r.key) == partition_for(b"", 3)
+    assert any_log.offset_for_time(name, 0, 0).offset == 0
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])

@@ -10,11 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.log.base import TopicPartition
+from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicPartition
 from penstock.serde.partitioner import partitions_for
 
-__all__ = ["Delivery", "Headers", "OnDelivery", "ProducerOptions", "LogProducer", "ProducerRecord", "parts_of"]
+__all__ = [
+    "Delivery",
+    "Headers",
+    "LogProducer",
+    "OnDelivery",
+    "ProducerOptions",
+    "ProducerRecord",
+    "as_batch",
+    "parts_of",
+]
 
+_SCHEMA = RECORD_SCHEMA.remove(RECORD_SCHEMA.get_field_index("offset"))
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -53,6 +63,19 @@ class ProducerRecord(NamedTuple):
     timestamp: int
     partition: int | None
     headers: Headers | None
+
+
+def as_batch(records: Sequence[ProducerRecord]) -> pa.RecordBatch:
+    """Return records of one topic as columns of RECORD_SCHEMA, without offsets."""
+    _, values, keys, times, _, headers = zip(*records, strict=True)
+    packed = [None if each is None else [{"key": name, "value": value} for name, value in each] for each in headers]
+    arrays = [
+        pa.array(times, pa.int64()),
+        pa.array(keys, pa.large_binary()),
+        pa.array(values, pa.large_binary()),
+        pa.array(packed, HEADERS_TYPE),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

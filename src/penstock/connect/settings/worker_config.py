@@ -175,7 +175,8 @@ class WorkerConfig:
         """
         listeners = [each for each in self.values["listeners"] if each]
         if not listeners:
-            return self.values["rest.host.name"] or "", self.values["rest.port"] or _PLAIN_PORT
+            port = self.values["rest.port"]  # 0 is any free port
+            return self.values["rest.host.name"] or "", _PLAIN_PORT if port is None else port
         parts = urlsplit(listeners[0])
         try:
             port = parts.port

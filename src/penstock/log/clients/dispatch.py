@@ -42,7 +42,7 @@ def open_producer(log: TopicLog | str, options: ProducerOptions) -> tuple[LogPro
     from penstock.log.kafka.clients.producer import KafkaProducer
 
     kafka = _kafka(found)
-    return KafkaProducer(kafka.clients, kafka.partitions, options), opened
+    return KafkaProducer(kafka.clients, kafka.partitions, kafka.write_plainly, options), opened
 
 
 def _opened(log: TopicLog | str, settings: Mapping[str, str]) -> tuple[TopicLog, TopicLog | None]:

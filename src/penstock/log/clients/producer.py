@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from penstock.clock import unix_ms
-from penstock.errors import InvalidStateError
+from penstock.errors import InvalidStateError, LogError
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.clients.dispatch import open_producer
 from penstock.log.producer_interface import Delivery, Headers, OnDelivery, ProducerOptions, ProducerRecord
@@ -82,6 +82,12 @@ class Producer:
         """
         self._check_may_send()
         at = unix_ms() if timestamp is None else timestamp
+        if at < 0:
+            raise LogError(
+                f"the timestamp {at} of a record for {topic!r} is before 1970",
+                hint="Kafka's timestamps are milliseconds since 1970-01-01 UTC, 0 or more; None is now.",
+                topic=topic,
+            )
         self._client.send(ProducerRecord(topic, value, key, at, partition, headers), on_delivery)
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.errors import LogError
-from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, TopicPartition
+from penstock.log.base import TopicPartition
 from penstock.log.embedded.membership import Membership
-from penstock.log.producer_interface import Delivery, OnDelivery, ProducerOptions, ProducerRecord, parts_of
+from penstock.log.producer_interface import (
+    Delivery,
+    OnDelivery,
+    ProducerOptions,
+    ProducerRecord,
+    as_batch,
+    parts_of,
+)
 from penstock.serde.partitioner import partition_for
 
 if TYPE_CHECKING:
@@ -19,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddedProducer"]
 
-_SCHEMA = RECORD_SCHEMA.remove(RECORD_SCHEMA.get_field_index("offset"))
 _Row = tuple[ProducerRecord, OnDelivery | None]
 _Piece = list[_Row] | Any  # or a record batch
 
@@ -148,15 +154,4 @@ def _report_deliveries(place: TopicPartition, offset: int, pieces: Sequence[_Pie
 
 
 def _batch(piece: _Piece) -> pa.RecordBatch:
-    if not isinstance(piece, list):
-        return piece
-    records, _ = zip(*piece, strict=True)
-    _, values, keys, times, _, headers = zip(*records, strict=True)
-    packed = [None if each is None else [{"key": name, "value": value} for name, value in each] for each in headers]
-    arrays = [
-        pa.array(times, pa.int64()),
-        pa.array(keys, pa.large_binary()),
-        pa.array(values, pa.large_binary()),
-        pa.array(packed, HEADERS_TYPE),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    return as_batch([record for record, _ in piece]) if isinstance(piece, list) else piece

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from penstock.errors import LogUnavailableError, PenstockError
+from penstock.errors import LogError, LogUnavailableError, PenstockError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.clients.deliveries import Deliveries, enqueue, flush
 from penstock.log.kafka.failures import error_of, failure, is_fenced
-from penstock.log.producer_interface import Delivery, OnDelivery, ProducerOptions, ProducerRecord, parts_of
+from penstock.log.kafka.writing import AnyPart, checked
+from penstock.log.producer_interface import (
+    Delivery,
+    OnDelivery,
+    ProducerOptions,
+    ProducerRecord,
+    as_batch,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -34,14 +43,25 @@ _NO_PARTITION = -1
 class KafkaProducer:
     """The producer of Kafka, a `LogProducer`.
 
+    To librdkafka the timestamp 0 means the present time. Records of 1970-01-01 00:00 are written by column instead,
+    after all earlier ones.
+
     Args:
         clients: The clients of the log.
         partitions: Returns a topic's number of partitions.
+        write_plainly: Writes records by column, and returns the first offset of each partition.
         options: The settings of the producer.
     """
 
-    def __init__(self, clients: Clients, partitions: Callable[[str], int], options: ProducerOptions) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        partitions: Callable[[str], int],
+        write_plainly: Callable[[Sequence[AnyPart]], dict[TopicPartition, int]],
+        options: ProducerOptions,
+    ) -> None:
         self._partitions = partitions
+        self._write_plainly = write_plainly
         self._timeouts = clients.timeouts
         self._patience_s = clients.patience_s
         self._deliveries = Deliveries()
@@ -61,6 +81,9 @@ class KafkaProducer:
 
     def send(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> None:
         topic, value, key, timestamp, partition, headers = record
+        if timestamp == 0:
+            self._send_of_1970(record, on_delivery)
+            return
         more: dict[str, Any] = {} if on_delivery is None else {"on_delivery": self._reporter(on_delivery)}
         number = _NO_PARTITION if partition is None else partition
 
@@ -79,11 +102,39 @@ class KafkaProducer:
         self._client.poll(0)
 
     def send_batch(self, topic: str, records: pa.RecordBatch) -> None:
+        for partition, part in self._parts(topic, records):
+            if "timestamp" in part.schema.names and pc.any(pc.equal(part.column("timestamp"), 0)).as_py():
+                self._write(topic, partition, part)
+            else:
+                enqueue(self._client, (topic, partition, part), self._deliveries)
+
+    def _parts(self, topic: str, records: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if topic not in self._counts:
             self._counts[topic] = self._partitions(topic)
         self._turn += 1
-        for partition, part in parts_of(records, self._counts[topic], self._turn):
-            enqueue(self._client, (topic, partition, part), self._deliveries)
+        return parts_of(records, self._counts[topic], self._turn)
+
+    def _send_of_1970(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> None:
+        topic, records = record.topic, as_batch([record])
+        parts = self._parts(topic, records) if record.partition is None else [(record.partition, records)]
+        for partition, part in parts:
+            offset = self._write(topic, partition, part)
+            if on_delivery is not None:
+                on_delivery(Delivery(topic, partition, offset, record.timestamp), None)
+
+    def _write(self, topic: str, partition: int, records: pa.RecordBatch) -> int:
+        """Write records by column, after all that are waiting; return the offset of the first."""
+        if self._transactional:
+            raise LogError(
+                f"a record for {topic}-{partition} has the timestamp 0, which transactions over Kafka cannot write",
+                hint="Kafka's C client takes it for the present time. Write it outside a transaction, or with the "
+                "timestamp 1.",
+                topic=topic, partition=partition,
+            )  # fmt: skip
+        self._client.flush(self._patience_s)
+        return self._write_plainly([(topic, partition, checked(topic, partition, records))])[
+            TopicPartition(topic, partition)
+        ]
 
     def poll(self) -> None:
         self._client.poll(0)
