@@ -384,6 +384,27 @@ def test_paused_partitions_wait_and_kept_ones_lose_nothing(app):
         assert fetched(fetcher, 3) == {app.places[1]: [b"a", b"b", b"c"]}
 
 
+def test_looking_for_leaders_while_a_fetch_is_in_flight(app, caplog):
+    """Topics join one after the other, each while the answer to the fetch before is on its way, or has come."""
+    topics = [f"{app.topic}-more-{number}" for number in range(3)]
+    for topic in topics:
+        app.log.create_topic(topic, 1)
+    wanted = {app.places[0]: 0}
+    with app.log.fetcher() as fetcher:
+        fetcher.assign(wanted)
+        assert fetcher.poll(0.01) == {}  # a request is in flight
+        fetcher._cluster._connections().pop(-1).close()  # as brokers do with those that are idle
+        for number, topic in enumerate(topics):
+            app.log.append(app.topic, 0, batch([b"%d" % number]))
+            time.sleep(0.2)  # its answer waits in the socket
+            wanted = {**wanted, app.places[0]: number, TopicPartition(topic, 0): 0}
+            fetcher.assign(wanted)
+            found = fetcher.poll(2.0)  # a lost answer would be late after 3.5 s
+            assert found[app.places[0]].records.column("value").to_pylist() == [b"%d" % number]
+            assert fetcher.poll(0.01) == {}
+    assert not caplog.records
+
+
 def test_one_request_is_in_flight_before_the_records_are_returned(app):
     app.log.append(app.topic, 0, batch([b"a"]))
     with app.log.fetcher() as fetcher:

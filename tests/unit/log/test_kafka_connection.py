@@ -20,7 +20,7 @@ from penstock.log.kafka.failures import is_transient
 from penstock.log.kafka.wire import connection as connection_module
 from penstock.log.kafka.wire import fetch_session, waiting
 from penstock.log.kafka.wire.cluster import Cluster
-from penstock.log.kafka.wire.connection import BrokerConnection
+from penstock.log.kafka.wire.connection import BrokerConnection, arrivals
 
 FETCHES = struct.pack(">ihihhh", 1, 0, 1, 1, 0, 12)
 VERSIONS = struct.pack(">ihihhh", 1, 0, 1, 3, 0, 9)  # the answer to request 1: metadata is known in versions 0 to 9
@@ -81,6 +81,58 @@ def test_answers_that_are_none_break_the_connection(answer: bytes) -> None:
         ask = ask_metadata(port, 2_000_000)
         with pytest.raises(KafkaException, match=r"the connection to broker .* broke"):
             ask()
+
+
+def names_of(answer: Any) -> list[str]:
+    return [each.host for each in answer.brokers]
+
+
+def answer_of(number: int) -> bytes:
+    """The metadata of a cluster with one broker, whose host says which request it answers."""
+    host = f"answers-{number}".encode()
+    broker = struct.pack(">ih", number, len(host)) + host + struct.pack(">ih", 9092, -1)
+    return framed(struct.pack(">iii", number, 0, 1) + broker + struct.pack(">hii", -1, -1, 0))
+
+
+def test_answers_are_kept_for_their_receivers_whoever_reads_them() -> None:
+    """A look-up of leaders while a fetch is in flight takes the fetch's answer from the socket first."""
+    with answering(framed(VERSIONS), *(answer_of(number) for number in range(2, 7))) as port:
+        connection = BrokerConnection("127.0.0.1", port, {})
+        fetch, other, dropped = (connection.send(metadata()) for _ in range(3))
+        assert not connection.is_idle
+        connection.drop(dropped)
+        assert names_of(connection.ask(metadata())) == ["answers-5"]
+        assert arrivals({connection: fetch}, 0) == [connection]
+        assert names_of(connection.receive(fetch)) == ["answers-2"]
+        assert names_of(connection.receive(other)) == ["answers-3"]
+        assert connection.is_idle and not connection._answers and not connection._unwanted
+        # And the other way round: those who wait for the newest keep the answers before it.
+        first = connection.send(metadata())
+        assert arrivals({connection: first}, 10) == [connection]
+        assert names_of(connection.receive(first)) == ["answers-6"]
+        connection.close()
+
+
+def test_waiting_for_an_answer_reads_those_before_it() -> None:
+    with answering(framed(VERSIONS), *(answer_of(number) for number in range(2, 5))) as port:
+        connection = BrokerConnection("127.0.0.1", port, {})
+        first, second, third = (connection.send(metadata()) for _ in range(3))
+        assert arrivals({connection: third}, 10) == [connection]
+        assert [names_of(connection.receive(each)) for each in (second, third, first)] == [
+            ["answers-3"], ["answers-4"], ["answers-2"],
+        ]  # fmt: skip
+        assert arrivals({connection: third + 1}, 0) == [connection], "nothing is on its way: receive() raises"
+        connection.close()
+
+
+def test_the_end_of_a_connection_is_the_error_of_all_its_requests() -> None:
+    with answering(framed(VERSIONS), answer_of(2), framed(b"\0\0\0\7")) as port:
+        connection = BrokerConnection("127.0.0.1", port, {})
+        first, second, third = (connection.send(metadata()) for _ in range(3))
+        assert arrivals({connection: third}, 10) == [connection]
+        for each in (third, second, first):
+            with pytest.raises(KafkaException, match="broke"):
+                connection.receive(each)
 
 
 @contextmanager

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -17,6 +16,7 @@ from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure, may_pass, patience_for
 from penstock.log.kafka.open_transactions import OpenTransactions
 from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, end_of_batches
+from penstock.log.kafka.wire.connection import arrivals
 from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.fetch_session import FetchSession, FetchSizes
 
@@ -196,19 +196,16 @@ class KafkaFetcher:
         """Wait for answers, and take their records; return whether there are any."""
         if self._homeless:
             timeout_s = min(timeout_s, self._troubles.pause_s)
-        with selectors.PollSelector() as selector:  # nothing to open and close
-            for connection, session in self._sessions.items():
-                if session.number is not None:
-                    selector.register(connection, selectors.EVENT_READ)
-                    timeout_s = min(timeout_s, session.patience_s)
-            for key, _ in selector.select(timeout_s):
-                connection = cast("BrokerConnection", key.fileobj)
-                self._behind.discard(connection)
-                try:
-                    for place, offset, part in self._sessions[connection].receive(connection):
-                        self._take(connection, place, offset, part)
-                except KafkaException as error:
-                    self._lose(connection, error)
+        asked = {each: session.number for each, session in self._sessions.items() if session.number is not None}
+        for connection in asked:
+            timeout_s = min(timeout_s, self._sessions[connection].patience_s)
+        for connection in arrivals(asked, timeout_s):
+            self._behind.discard(connection)
+            try:
+                for place, offset, part in self._sessions[connection].receive(connection):
+                    self._take(connection, place, offset, part)
+            except KafkaException as error:
+                self._lose(connection, error)
         for connection, session in list(self._sessions.items()):
             try:
                 session.check_due(connection)

@@ -143,9 +143,12 @@ class Cluster:
         self._connections().clear()
 
     def any_broker(self) -> BrokerConnection:
-        """Return a connection to any broker; recently unreachable ones only if no other answers."""
+        """Return an idle connection to any broker; recently unreachable ones only if no other answers.
+
+        A broker answers requests in turn: on a connection with a fetch in flight the caller would wait for its end.
+        """
         for connection in self._connections().values():
-            if connection.usable:
+            if connection.is_idle:
                 return connection
         addresses = self._addresses()
         assert addresses, "bootstrap.servers is checked before"  # noqa: S101

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import ssl
 import time
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.log.client_counts import Client
     from penstock.log.kafka.security.oauth import TokenSource
 
-__all__ = ["BrokerConnection", "parse_answer"]
+__all__ = ["BrokerConnection", "arrivals", "parse_answer"]
 
 _LENGTH_BYTES = 4
 _SMALLEST_ANSWER = 4  # the correlation id
@@ -64,6 +65,9 @@ class _Sent:
 class BrokerConnection:
     """A connection with negotiated versions, authenticated.
 
+    Requests have numbers, and each answer is kept for the receiver of its number, whoever reads it from the socket. So
+    nobody else may watch the socket: `arrivals` waits for answers.
+
     Args:
         host: The broker's host.
         port: The broker's port.
@@ -93,6 +97,8 @@ class BrokerConnection:
         self._waiting: deque[_Sent] = deque()  # answers come in the order of requests
         self._clients: set[Client] = set()  # those that have used it
         self._answers: dict[int, Any] = {}
+        self._unwanted: set[int] = set()
+        self._failure: KafkaException | LogError | None = None
         self._expires: float | None = None
         self._versions: Any = None
         try:
@@ -118,9 +124,10 @@ class BrokerConnection:
         """Whether it is open, and its session has not expired."""
         return self._socket.fileno() >= 0 and (self._expires is None or time.monotonic() < self._expires)
 
-    def fileno(self) -> int:
-        """Return the file descriptor of its socket, for a selector."""
-        return self._socket.fileno()
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is usable and no request is in flight: a new one is answered at once."""
+        return self.usable and not self._waiting
 
     def ask(self, request: ApiMessage) -> Any:
         """Send a request and wait for its answer."""
@@ -157,13 +164,51 @@ class BrokerConnection:
         """Return the answer to the request of this number."""
         while number not in self._answers:
             if not self._waiting:
-                raise self._broken(f"request {number} is not on its way")
-            # The kernel may still be sending earlier requests.
-            unanswered = sum(sent.size for sent in self._waiting)
-            timeout_s = self._timeout_s + unanswered / _SLOW_BYTES_PER_S
-            sent = self._waiting.popleft()
-            self._answers[sent.number] = self._read(sent, timeout_s)
+                raise self._failure or self._broken(f"request {number} is not on its way")
+            self._take_next()
         return self._answers.pop(number)
+
+    def drop(self, number: int) -> None:
+        """Let go of a request whose answer nobody will receive."""
+        if self._answers.pop(number, None) is None:
+            self._unwanted.add(number)
+
+    def _take_next(self) -> None:
+        """Read the answer to the oldest request, and keep it for its receiver."""
+        # The kernel may still be sending earlier requests.
+        unanswered = sum(sent.size for sent in self._waiting)
+        timeout_s = self._timeout_s + unanswered / _SLOW_BYTES_PER_S
+        sent = self._waiting.popleft()
+        answer = self._read(sent, timeout_s)
+        if sent.number in self._unwanted:
+            self._unwanted.remove(sent.number)
+        else:
+            self._answers[sent.number] = answer
+
+    def begins(self, number: int, *, readable: bool = False) -> bool:
+        """Return whether the answer to a request is here or begins to arrive; earlier answers are kept on the way.
+
+        It is also true if the connection is broken: `receive` raises the error.
+
+        Args:
+            number: The request.
+            readable: The socket has bytes.
+        """
+        try:
+            while number not in self._answers and self._waiting:
+                if not (readable or self._has_pending()):
+                    return False
+                if self._waiting[0].number == number:
+                    return True
+                self._take_next()
+                readable = False
+        except (KafkaException, LogError) as error:
+            self._failure = error
+        return True
+
+    def _has_pending(self) -> bool:
+        """Return whether TLS has decrypted bytes that no selector shows."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _write(self, frame: memoryview) -> None:
         """Send all of a frame; raises TimeoutError if the kernel takes no byte for the connection's time-out."""
@@ -223,6 +268,7 @@ class BrokerConnection:
         self._socket.close()
         self._waiting.clear()
         self._answers.clear()
+        self._unwanted.clear()
 
     def _fill(self, view: memoryview, timeout_s: float) -> None:
         """Receive into a buffer; raises TimeoutError after ``timeout_s`` without any byte."""
@@ -244,7 +290,8 @@ class BrokerConnection:
         self.close()
         # A broker that rejects the certificate does so in answer to the first request.
         code = TLS_FAILED if _is_refusal(reason) and not self._is_open else NO_CONNECTION
-        return failed(code, f"the connection to broker {self.address} broke: {reason}")
+        failure = self._failure = failed(code, f"the connection to broker {self.address} broke: {reason}")
+        return failure
 
     def _secure(self, host: str) -> None:
         if not self._settings.get("security_protocol", "PLAINTEXT").endswith("SSL"):
@@ -299,6 +346,28 @@ class BrokerConnection:
         name, tokens = self._settings["sasl_mechanism"], self._settings.get("tokens")
         user = self._settings.get("sasl_plain_username") if tokens is None else tokens.client_id
         return failed(REFUSED_USER, f"broker {self.address} refuses user {user!r} by {name}: {reason}")
+
+
+def arrivals(wanted: Mapping[BrokerConnection, int], timeout_s: float) -> list[BrokerConnection]:
+    """Wait until answers to some of these requests begin to arrive, and return their connections.
+
+    Answers to earlier requests of the same connections are kept for their receivers. A connection that is broken is
+    returned too: `BrokerConnection.receive` raises its error.
+
+    Args:
+        wanted: Connections, each with the number of a request.
+        timeout_s: The longest wait in seconds.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = [connection for connection, number in wanted.items() if connection.begins(number)]
+        with selectors.PollSelector() as selector:  # nothing to open and close
+            for connection in wanted.keys() - found:
+                selector.register(connection._socket, selectors.EVENT_READ, connection)  # noqa: SLF001
+            ready = [key.data for key, _ in selector.select(0 if found else max(0.0, deadline - time.monotonic()))]
+        found += [connection for connection in ready if connection.begins(wanted[connection], readable=True)]
+        if found or time.monotonic() >= deadline:
+            return found
 
 
 def parse_answer(frame: Any, number: int, kind: type[ApiMessage] | FrequentCodec) -> Any:

@@ -77,6 +77,12 @@ class FetchSession:
         self._epoch = self._epoch % ((1 << 31) - 1) + 1
         return self._parts(answer)
 
+    def leave(self, connection: BrokerConnection) -> None:
+        """End the session on this side; the broker forgets it by itself."""
+        if self.number is not None:
+            connection.drop(self.number)
+            self.number = None
+
     @property
     def patience_s(self) -> float:
         """The time in seconds until the answer is late."""

@@ -5,11 +5,11 @@ The requests belong to fetch sessions, so waiting for 1,000 idle partitions cost
 
 from __future__ import annotations
 
-import selectors
 import threading
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from penstock.log.kafka.wire.connection import arrivals
 from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.fetch_session import FetchSession, FetchSizes
 
@@ -69,6 +69,8 @@ class DataWaiter:
         wanted: dict[BrokerConnection, dict[TopicPartition, int]] = {}
         for place, offset in known.items():
             wanted.setdefault(self._cluster.leader(place), {})[place] = offset
+        for connection in self._sessions.keys() - wanted.keys():
+            self._sessions[connection].leave(connection)
         self._sessions = {connection: self._sessions.get(connection, FetchSession(_SIZES)) for connection in wanted}
         for connection, places in wanted.items():
             self._sessions[connection].wanted = places
@@ -76,18 +78,15 @@ class DataWaiter:
     def _wait(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         found, left = False, timeout_s
-        with selectors.DefaultSelector() as selector:
+        while not found and left >= 0:
             for connection, session in self._sessions.items():
-                selector.register(connection, selectors.EVENT_READ, session)
-            while not found and left >= 0:
-                for connection, session in self._sessions.items():
-                    session.send(connection, left)  # unless one of an earlier call is in flight
-                for key, _ in selector.select(left + _SLACK_S):
-                    session, connection = key.data, cast("BrokerConnection", key.fileobj)
-                    found |= _has_news(session.receive(connection))
-                for connection, session in self._sessions.items():
-                    session.check_due(connection)
-                left = deadline - time.monotonic()
+                session.send(connection, left)  # unless one of an earlier call is in flight
+            asked = {each: session.number for each, session in self._sessions.items() if session.number is not None}
+            for connection in arrivals(asked, left + _SLACK_S):
+                found |= _has_news(self._sessions[connection].receive(connection))
+            for connection, session in self._sessions.items():
+                session.check_due(connection)
+            left = deadline - time.monotonic()
         return found
 
 
