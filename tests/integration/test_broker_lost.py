@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
 
 from eventually import eventually
+from penstock import Materialized, StreamsBuilder
+from penstock.app import State
 from penstock.broker.cluster import BrokerCluster
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.kafka.log import KafkaLog
+from penstock.log.kafka.wire.cluster import Cluster
 from penstock.log.open import open_log
+
+from .conftest import Place
 
 PARTITIONS = 3
 PATIENCE_S = 180.0
@@ -79,3 +90,54 @@ def write(log: TopicLog, topic: str, value: bytes) -> None:
 def all_in_sync(admin: AdminClient) -> bool:
     topics = admin.list_topics(timeout=10).topics.values()
     return all(len(one.isrs) == len(one.replicas) for each in topics for one in each.partitions.values())
+
+
+def test_an_application_stops_soon_after_leaders_have_moved(cluster: BrokerCluster, tmp_path: Path, spark: Any) -> None:
+    """Records of its repartition topic are deleted at the present leaders, not at those of the deletion before."""
+    place = Place(tmp_path, spark, cluster.bootstrap_servers)
+    source = place.topic("words", PARTITIONS)
+    builder = StreamsBuilder()
+    builder.stream(source).group_by(lambda _, value: value).count(Materialized("words"))
+    settings = {"commit.interval.ms": 100, "repartition.purge.interval.ms": 100, "task.timeout.ms": 60_000}
+    repartition = f"{place.prefix}app-words-repartition"
+    with place.app(builder.build(), **settings) as app, closing(kafka_of(place).clients.own_cluster()) as brokers:
+        eventually(lambda: app.state is State.RUNNING, facts=lambda: app.error)
+        for number in range(3):
+            before = sum(place.log.beginning_offsets([repartition]).values())
+            place.write(source, [(None, f"{number}-{each}", each) for each in range(30)])
+            eventually(lambda before=before: sum(place.log.beginning_offsets([repartition]).values()) > before)
+            for partition in range(PARTITIONS):
+                move_leader(brokers, TopicPartition(repartition, partition))
+        place.write(source, [(None, f"last-{each}", each) for each in range(30)])
+        eventually(lambda: app.figures().records_in >= 2 * 4 * 30, facts=app.figures)
+        ended = threading.Event()
+        threading.Thread(target=lambda: (app.close(), ended.set()), daemon=True).start()
+        assert ended.wait(5.0)
+    place.log.close()
+
+
+def kafka_of(place: Place) -> KafkaLog:
+    assert isinstance(place.log, KafkaLog)
+    return place.log
+
+
+def move_leader(brokers: Cluster, place: TopicPartition) -> None:
+    """Make another replica the leader; connections stay as they are."""
+    brokers.forget_leaders([place])
+    before = brokers.leader(place).address
+    reassign = AlterPartitionReassignmentsRequest.ReassignableTopic
+    node = next(node for node, address in brokers._brokers.items() if "{}:{}".format(*address) != before)
+    replicas = [node, *(each for each in brokers._brokers if each != node)]
+    partition = reassign.ReassignablePartition(partition_index=place.partition, replicas=replicas)
+    topics = [reassign(name=place.topic, partitions=[partition])]
+    brokers.any_broker().ask(AlterPartitionReassignmentsRequest(timeout_ms=10_000, topics=topics, max_version=0))
+    election = ElectLeadersRequest.TopicPartitions(topic=place.topic, partitions=[place.partition])
+
+    def is_moved() -> bool:
+        brokers.any_broker().ask(
+            ElectLeadersRequest(election_type=0, topic_partitions=[election], timeout_ms=10_000, min_version=1)
+        )
+        brokers.forget_leaders([place])
+        return brokers.leader(place).address != before
+
+    eventually(is_moved, PATIENCE_S, passing=(KafkaException,))

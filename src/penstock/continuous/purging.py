@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError
+from penstock.errors import LogUnavailableError, PenstockError
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Purger"]
 
 _log = logging.getLogger(__name__)
+_CLOSE_S = 2.0
 
 
 class Purger:
@@ -41,7 +42,9 @@ class Purger:
         self._clock_s = clock_s
         self._last_s = clock_s()
         self._behind: dict[TopicPartition, int] = {}  # records below these offsets are not needed any more
+        self._failed: Mapping[TopicPartition, int] = {}  # those of the last deletion, if it failed
         self._working: threading.Thread | None = None
+        self._is_closed = False
 
     def note(self, committed: Mapping[TopicPartition, int]) -> None:
         """Note committed positions, and begin to delete behind all that have been noted if it is time."""
@@ -51,18 +54,27 @@ class Purger:
         if self._working is not None and self._working.is_alive():
             return
         self._last_s = self._clock_s()
-        behind, self._behind = self._behind, {}
+        behind, self._behind, self._failed = {**self._failed, **self._behind}, {}, {}
         self._working = threading.Thread(target=self._purge, args=(behind,), name="repartition-purge", daemon=True)
         self._working.start()
 
-    def wait(self) -> None:
-        """Wait for a deletion that is under way."""
+    def close(self) -> None:
+        """Give a deletion that is under way a moment; then leave it behind, as no result depends on it."""
+        self._is_closed = True
         if self._working is not None:
-            self._working.join()
+            self._working.join(_CLOSE_S)
 
     def _purge(self, behind: Mapping[TopicPartition, int]) -> None:
-        for place, offset in behind.items():
-            try:
-                self._log.delete_records(place.topic, place.partition, offset)
-            except PenstockError as error:  # the next attempt may succeed, and no result depends on it
-                _log.warning("Records of %s-%d below %d stay: %s", place.topic, place.partition, offset, error)
+        try:
+            self._log.purge(behind)
+        except PenstockError as error:
+            if self._is_closed:
+                return
+            self._failed = behind
+            passes = isinstance(error, LogUnavailableError)
+            _log.log(
+                logging.INFO if passes else logging.WARNING,
+                "Records of %s below the committed offsets stay for now: %s",
+                ", ".join(sorted({place.topic for place in behind})),
+                error,
+            )

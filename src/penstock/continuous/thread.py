@@ -207,7 +207,7 @@ class StreamThread:
         finally:
             self._resources.close()
             self._fetcher = self._sender = None
-            self._purger.wait()
+            self._purger.close()
 
     def add(self, app: ThreadApp, tasks: Mapping[TaskId, TaskReplica | None]) -> None:
         """Take over tasks; the owner before has let go of them after its last commit, or can commit no more.

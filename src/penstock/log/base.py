@@ -222,6 +222,10 @@ class TopicLog(Protocol):
         """Remove all records below an offset and return the new first offset."""
         ...
 
+    def purge(self, before: Mapping[TopicPartition, int]) -> None:
+        """Remove the records below these offsets, which nobody needs, in one attempt."""
+        ...
+
     # Records
 
     def append(self, topic: str, partition: int, records: pa.RecordBatch) -> int:

@@ -109,6 +109,11 @@ class Upkeep:
             _start_at(connection, slot, start)
         return start
 
+    def purge(self, before: Mapping[TopicPartition, int]) -> None:
+        """Remove the records below these offsets, which nobody needs."""
+        for place, offset in before.items():
+            self.delete_records(place.topic, place.partition, offset)
+
     def stats(self) -> Mapping[TopicPartition, PartitionStats]:
         """Return the sizes of all partitions."""
         with self._database.reading() as connection:

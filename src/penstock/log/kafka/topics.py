@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
@@ -24,6 +24,7 @@ from penstock.log.base import OffsetAndMetadata, OffsetAndTime, TopicInfo, Topic
 from penstock.log.client_counts import timed
 from penstock.log.kafka.clients.connections import Clients
 from penstock.log.kafka.failures import error_of, failure, persist
+from penstock.log.kafka.wire.deletions import delete_records
 from penstock.log.kafka.wire.errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST, NEWEST_TIME, list_offsets
@@ -238,11 +239,20 @@ class Topics:
 
     def delete_records(self, place: TopicPartition, before: int) -> int:
         """Remove all records below an offset and return the new first offset."""
-        admin = self._clients.admin()
-        wanted = KafkaTopicPartition(place.topic, place.partition, before)
-        act = lambda: admin.delete_records([wanted])[wanted].result(_REQUEST_S).low_watermark  # noqa: E731
-        first: int = self.ask(act, f"deleting records of {place.topic}-{place.partition}", "DELETE", topic=place.topic)
-        return first
+        cluster = self._clients.cluster()
+        doing = f"deleting records of {place.topic}-{place.partition}"
+        found: dict[TopicPartition, int] = self.ask(
+            lambda: delete_records(cluster, {place: before}), doing, "DELETE", topic=place.topic
+        )
+        return found[place]
+
+    def purge(self, before: Mapping[TopicPartition, int]) -> None:
+        """Remove the records below these offsets in one attempt, over connections of its own."""
+        with closing(self._clients.own_cluster()) as cluster:
+            try:
+                delete_records(cluster, before)
+            except KafkaException as error:
+                raise failure(error, "deleting records", self._clients.access, operation="DELETE") from error
 
     @timed("consumer", "commit-ms")
     def commit(
