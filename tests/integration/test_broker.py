@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from brokers import running_broker
 from penstock.broker.process import Broker
-from penstock.broker.settings import BrokerSettings, free_port
+from penstock.broker.settings import BrokerSettings, free_port, is_taken
 from penstock.cli.servers.broker import app
 from penstock.errors import ConfigError, EnvironmentProblemError, InvalidStateError
 
@@ -136,6 +136,10 @@ def test_data_outlives_a_restart(tmp_path):
         again.start()
         assert again.settings == settings
         assert consume(connection(again, "plain"), "kept", 1) == [b"1"]
+        for _ in range(3):  # its ports are free, whoever has started it, and whoever ends it
+            assert Broker.in_directory(tmp_path).stop(kill=True)
+            assert not any(is_taken(port) for port in settings.ports)
+            Broker.in_directory(tmp_path).start()
     finally:
         Broker.in_directory(tmp_path).stop()
 

@@ -27,6 +27,7 @@ __all__ = ["Broker", "BrokerStatus", "new_cluster_id"]
 _STARTED = "Kafka Server started"
 _START_S = 60.0
 _STOP_S = 30.0
+_PORTS_S = 10.0
 _POLL_S = 0.05
 _LOGGING = """\
 status = error
@@ -135,7 +136,7 @@ class Broker:
         return self.status()
 
     def stop(self, *, kill: bool = False) -> bool:
-        """Stop it and wait for its end; return False if it did not run.
+        """Stop it and wait for its end, when its ports are free again; return False if it did not run.
 
         Args:
             kill: Kill it like a crash (SIGKILL).
@@ -146,14 +147,17 @@ class Broker:
             return False
         os.kill(pid, signal.SIGKILL if kill else signal.SIGTERM)
         deadline = time.monotonic() + _STOP_S
-        while self._pid() is not None:
+        while _state(pid) not in ("", "Z"):  # it has no arguments any more while it ends
             if time.monotonic() > deadline:
                 os.kill(pid, signal.SIGKILL)
                 deadline += _STOP_S
             time.sleep(_POLL_S)
         self._pid_file.unlink(missing_ok=True)
         if self._process is not None:
-            self._process.wait(_STOP_S)  # a process that is ending has no arguments any more
+            self._process.wait(_STOP_S)
+        deadline = time.monotonic() + _PORTS_S
+        while any(is_taken(port) for port in self.settings.ports) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)  # its other threads end, and have its sockets until then
         return True
 
     def __enter__(self) -> Self:
@@ -234,12 +238,22 @@ class Broker:
             pid = int(self._pid_file.read_text())
         except (FileNotFoundError, ValueError):
             return None
-        shown = subprocess.run(  # noqa: S603
-            ["ps", "-o", "stat=,args=", "-ww", "-p", str(pid)],  # noqa: S607
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        alive = not shown.stdout.lstrip().startswith("Z") and str(self._properties) in shown.stdout
-        return pid if alive else None
+        shown = _shown("stat=,args=", pid)
+        return pid if not shown.startswith("Z") and str(self._properties) in shown else None
+
+
+def _shown(columns: str, pid: int) -> str:
+    """Return what ``ps`` shows of a process; nothing if there is none."""
+    done = subprocess.run(  # noqa: S603
+        ["ps", "-o", columns, "-ww", "-p", str(pid)],  # noqa: S607
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def _state(pid: int) -> str:
+    """Return the letter of a process's state; Z is one that has ended, nothing one that is gone."""
+    return _shown("stat=", pid)[:1]
 
 
 def new_cluster_id() -> str:
