@@ -105,7 +105,8 @@ def test_answers_are_kept_for_their_receivers_whoever_reads_them() -> None:
         assert arrivals({connection: fetch}, 0) == [connection]
         assert names_of(connection.receive(fetch)) == ["answers-2"]
         assert names_of(connection.receive(other)) == ["answers-3"]
-        assert connection.is_idle and not connection._answers and not connection._unwanted
+        assert connection.is_idle
+        assert (connection._answers, connection._unwanted) == ({}, set())
         # And the other way round: those who wait for the newest keep the answers before it.
         first = connection.send(metadata())
         assert arrivals({connection: first}, 10) == [connection]
