@@ -26,7 +26,9 @@ def access_log(
     *,
     file: Annotated[Path | None, typer.Option(help="Your own log file; by default one is generated.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Run until Ctrl-C.")] = False,
-    seconds: Annotated[float, typer.Option(min=1, help="The running time.")] = 60,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="The longest running time; a whole --file that is counted ends it sooner.")
+    ] = 60,
     directory: Annotated[
         Path, typer.Option("--dir", help="The directory of topics, state and the generated log.")
     ] = Path(".demo"),

@@ -82,7 +82,8 @@ class ConnectLines:
         if NAME not in self._ask("GET", "/connectors"):
             body = {"name": NAME, "config": config}
             self._on_note(
-                f"curl -X POST -H 'Content-Type: application/json' {self.url}/connectors -d '{json.dumps(body)}'"
+                "a Connect worker reads the lines into the topic; its connector, as one would make it by hand:\n"
+                f"  curl -X POST -H 'Content-Type: application/json' {self.url}/connectors -d '{json.dumps(body)}'"
             )
             self._ask("POST", "/connectors", body)
         elif self._ask("GET", f"/connectors/{NAME}/config") != {"name": NAME, **config}:
@@ -112,6 +113,10 @@ class ConnectLines:
                     self._lines += piece.count(b"\n")
                     self._counted_to += len(piece)
         return self._lines
+
+    def has_read_all(self) -> bool:
+        """Return whether all whole lines that the file has now are in the topic."""
+        return self.offset_bytes >= _whole_lines(self._file)
 
     def finish(self, timeout_s: float) -> None:
         """Wait until all whole lines that the file has now are in the topic, and stop the worker.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from penstock.app import KafkaStreams
+from penstock.app import KafkaStreams, State
 from penstock.demo.connect_lines import ConnectLines
 from penstock.demo.console import shown_console
 from penstock.demo.counts import Comparison, TopicCounts, compare
@@ -73,7 +73,8 @@ def run_demo(
         topology: By default that of `penstock.demo.access_log`.
         config: Its settings.
         path: An existing log file; by default one is written while the job runs.
-        seconds: The running time once the application has started; None: until Ctrl-C.
+        seconds: The longest running time once the tasks run; None: until Ctrl-C. An existing file that does not grow
+            ends the demo as soon as all of it has been counted.
         directory: The directory of all files. An existing log file, and Kafka, have a folder of their own in it.
         options: The rate of the written log file, and Kafka.
 
@@ -146,11 +147,10 @@ class _Job:
                     view.note(f"going on after line {before:,} of {self._file}")
                 if writer:
                     writer.start()
-                view.show(self._figures)
                 with _output_to(self._home / "spark.log"):
-                    self._app.start()
-                self._watch(log, source, counts, view, seconds)
-                self._figures.phase = "finishing what has been read"
+                    self._start(source, view)
+                self._watch(log, source, counts, view, seconds, ends_with_file=writer is None and seconds is not None)
+                self._figures.phase = "finishing"
                 if writer:
                     writer.stop()
                 source.finish(_READ_S)
@@ -178,15 +178,54 @@ class _Job:
         figures.dropped += progress.dropped
         figures.state_rows = sum(progress.store_entries.values()) or figures.state_rows
 
+    def _start(self, source: ConnectLines, view: View) -> None:
+        """Start the application, and show for how long it has been starting until its tasks run.
+
+        Raises:
+            PenstockError: A check of the start has failed.
+        """
+        failed: list[BaseException] = []
+
+        def start() -> None:
+            try:
+                self._app.start()
+            except BaseException as error:  # noqa: BLE001 - raised again below
+                failed.append(error)
+
+        thread = threading.Thread(target=start, name="demo-start", daemon=True)
+        begun, is_told = time.monotonic(), False
+        thread.start()
+        while thread.is_alive() or (self._app.state is State.REBALANCING and not self._stopping.is_set()):
+            self._figures.seconds = time.monotonic() - begun
+            self._figures.lines = source.total_lines()
+            view.show(self._figures)
+            if self._stopping.is_set() and not is_told:
+                view.note("Ctrl-C: the demo ends as soon as Spark has started; a second one ends it at once")
+                is_told = True
+            time.sleep(0.1)
+        if failed:
+            raise failed[0]
+
     def _watch(
-        self, log: TopicLog, source: ConnectLines, counts: TopicCounts, view: View, seconds: float | None
+        self,
+        log: TopicLog,
+        source: ConnectLines,
+        counts: TopicCounts,
+        view: View,
+        seconds: float | None,
+        *,
+        ends_with_file: bool,
     ) -> None:
+        """Show the figures until the time is over, Ctrl-C, or all of a file that does not grow has been counted."""
         started = time.monotonic()
         self._figures.phase = "running"
         while not self._stopping.is_set() and self._app.state.is_running_or_rebalancing:
+            is_read = ends_with_file and source.has_read_all()  # looked at before the lag: the order of the records
             self._measure(log, source, counts, time.monotonic() - started)
             view.show(self._figures)
             if seconds is not None and time.monotonic() - started >= seconds:
+                return
+            if is_read and not sum(self._figures.lag.values()):
                 return
             self._stopping.wait(0.5)
 

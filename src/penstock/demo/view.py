@@ -50,6 +50,8 @@ class View(LiveView[Figures]):
 def _line(figures: Figures) -> str:
     windows = len({start for start, _ in figures.counts})
     lag = " ".join(f"{place}={behind}" for place, behind in sorted(figures.lag.items())) or "none"
+    if figures.phase == Figures.phase:
+        return f"{figures.seconds:4.0f}s  {figures.phase}: {figures.lines:,} lines wait"
     return (
         f"{figures.seconds:4.0f}s  {figures.phase}: {figures.lines:,} lines read, {figures.counted:,} counted in "
         f"{windows} windows, {figures.rate:,.0f} records/s, lag {lag}, state {size(figures.state_bytes)}"
@@ -59,7 +61,9 @@ def _line(figures: Figures) -> str:
 def _screen(figures: Figures) -> Group:
     head = Text.assemble(
         ("access_log -> os-check  ", "bold"),
-        f"{figures.phase}, {figures.seconds:.0f} s  ",
+        f"{figures.phase}, {figures.seconds:.0f} s",
+    )
+    totals = Text.assemble(
         (f"{figures.rate:,.0f} records/s  ", "bold green"),
         f"{figures.lines:,} lines  {figures.counted:,} counted  {figures.bad:,} bad  batch {figures.batches:,}",
     )
@@ -70,7 +74,7 @@ def _screen(figures: Figures) -> Group:
     facts.add_row("state", f"{size(figures.state_bytes)}{rows}; {figures.dropped:,} records dropped (bad or late)")
     for name, place in figures.places.items():
         facts.add_row(name, place)
-    return Group(head, Text(), _table(figures.counts), Text(), facts)
+    return Group(head, totals, Text(), _table(figures.counts), Text(), facts)
 
 
 def _table(counts: Mapping[tuple[int, str], int]) -> Table:

@@ -1,0 +1,57 @@
+"""The demo as a program: over a file that does not grow, and on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from penstock.datagen.access_log import access_log
+from penstock.datagen.base import Settings
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "small.log"
+    path.write_text("".join(f"{each.value}\n" for each in access_log(Settings(count=300))))
+    return path
+
+
+def command(tmp_path, file, *more: str) -> list[str]:
+    return [sys.executable, "-m", "penstock", "demo", "access-log", "--dir", str(tmp_path / "demo"),
+            "--file", str(file), *more]  # fmt: skip
+
+
+def test_a_file_that_is_counted_ends_the_demo(tmp_path, file):
+    done = subprocess.run(
+        command(tmp_path, file, "--seconds", "100000"), capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "300 lines (300 in this run)" in done.stdout
+    assert "verified: a recount" in done.stdout
+
+
+def test_ctrl_c_while_spark_starts_is_acknowledged(tmp_path, file):
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command(tmp_path, file, "--follow"), stdin=theirs, stdout=theirs, stderr=theirs) as child:
+        os.close(theirs)
+        shown, has_asked, deadline = b"", False, time.monotonic() + 300
+        while time.monotonic() < deadline:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # the end of a terminal, on Linux
+                part = b""
+            if not part:
+                break
+            shown += part
+            if b"starting Spark, " in shown and not has_asked:
+                child.send_signal(signal.SIGINT)
+                has_asked = True
+        assert child.wait(60) == 0, shown.decode()
+    os.close(ours)
+    assert b"Ctrl-C: the demo ends as soon as Spark has started" in shown
