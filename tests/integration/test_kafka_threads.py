@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -24,7 +25,7 @@ from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
 from penstock.runtime.exception_handlers import Response
-from threads import append, records_of, thread_app
+from threads import append, new_thread, records_of, thread_app
 
 PATIENCE_S = 120.0
 
@@ -519,3 +520,52 @@ def test_a_task_does_not_wait_for_a_topic_that_has_been_read_to_its_bound(log, a
     eventually(lambda: thread.step(0.1) and thread.positions[new] == 1, 20.0)
     thread.close(commit=True)
     eventually(lambda: app.offset(new) == 1, 20.0)
+
+
+def test_the_end_of_a_partition_that_comes_back_is_known_again(app):
+    """A broker tells it once in a fetch session; a task waits for a partition without records whose end is unknown."""
+    idle, busy = app.places[0], app.places[1]
+    with app.log.fetcher() as fetcher:
+        for turn in range(3):
+            fetcher.assign({busy: turn} if turn else {busy: 0, idle: 0})
+            if turn:
+                fetcher.assign({busy: turn, idle: 0})  # without a request in between, as when a task is taken up anew
+            append(app.log, app.topic, [("k", "v", 1)], 1)
+            assert fetched(fetcher, 1) == {busy: [b"v"]}
+
+            def known(now=fetcher):
+                now.poll(0.1)
+                return now.ends().get(idle) == 0
+
+            eventually(known, 10)
+
+
+def test_a_task_goes_on_when_it_reads_one_more_topic_though_others_are_idle(log):
+    name = f"grows-{uuid.uuid4().hex[:8]}"
+    topics = [f"{name}-{number}" for number in range(4)]
+    for topic in topics[:3]:
+        log.create_topic(topic)
+    builder = StreamsBuilder()
+    builder.stream(re.compile(f"{name}-.*")).to(f"out-{name}")
+    log.create_topic(f"out-{name}")
+    config = {"application.id": f"app-{name}", "default.key.serde": "string", "default.value.serde": "string"}
+    app = thread_app(builder.build(), config, log)
+    (task,) = app.tasks()
+    thread = new_thread(app, log, epoch=log.acquire_lease(f"app-{name}", "test").epoch)
+    thread.start()
+
+    def has_written(count):
+        thread.step(0.1)
+        thread.commit()
+        return len(records_of(log, f"out-{name}")) == count
+
+    try:
+        append(log, topics[0], [("k", "first", 1)])
+        eventually(lambda: has_written(1), 20)
+        log.create_topic(topics[3])
+        grown = thread_app(builder.build(), config, log)
+        thread.add(grown, dict(thread.remove([task])))
+        append(log, topics[3], [("k", "second", 2)])
+        eventually(lambda: has_written(2), 20)
+    finally:
+        thread.close(commit=True)

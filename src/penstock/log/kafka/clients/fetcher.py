@@ -108,6 +108,9 @@ class KafkaFetcher:
         self._undecoded = [place for place in self._undecoded if place in positions and self._places[place].answer]
         self._paused &= positions.keys()
         self._ends = {place: end for place, end in self._ends.items() if place in positions}
+        for session in self._sessions.values():
+            if any(place in session.sent for place in positions.keys() - before.keys()):
+                session.begin_anew()
         self._troubles.keep(positions.keys())
         self._open.keep(positions.keys())
 
@@ -216,6 +219,8 @@ class KafkaFetcher:
     def _take(self, connection: BrokerConnection, place: TopicPartition, offset: int, part: Any) -> None:
         """Take the answer's part for a partition, if it is still wanted from this offset on."""
         known = self._places.get(place)
+        if known is not None and not part.error_code and part.last_stable_offset >= 0:
+            self._ends[place] = part.last_stable_offset  # the broker does not tell it again
         if known is None or known.fetched != offset:
             return
         try:
@@ -228,7 +233,6 @@ class KafkaFetcher:
             return
         self._troubles.forget(place)
         if part.last_stable_offset >= 0:
-            self._ends[place] = part.last_stable_offset
             self._open.note(place, part.last_stable_offset, part.high_watermark)
         after = end_of_batches(part.records, offset) if part.records else offset
         if after > offset:

@@ -53,6 +53,15 @@ class FetchSession:
     due: float = 0.0
     _id: int = 0
     _epoch: int = 0
+    _begins_anew: bool = False
+
+    def begin_anew(self) -> None:
+        """Have the broker answer for all partitions once more, also for those without news.
+
+        It tells the end of a partition once, and again only when it changes: a partition that comes back, and whose end
+        has been forgotten, would have none as long as nothing is written to it.
+        """
+        self._begins_anew = True
 
     def send(self, connection: BrokerConnection, wait_s: float) -> None:
         """Send a request for the wanted offsets, unless one is in flight."""
@@ -105,8 +114,9 @@ class FetchSession:
         from kafka.protocol.consumer import FetchRequest
 
         topic, forgotten = FetchRequest.FetchTopic, FetchRequest.ForgottenTopic
-        if not self._id:
+        if not self._id or self._begins_anew:
             self.sent, self._epoch = {}, 0
+            self._begins_anew = False
         changed = {place: offset for place, offset in self.wanted.items() if self.sent.get(place) != offset}
         gone = [place for place in self.sent if place not in self.wanted]
         self.sent = dict(self.wanted)
