@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -20,7 +21,7 @@ from penstock.errors import ConfigError, ProcessingError
 from .conftest import Place, long
 
 
-def counting(words: str, counts: str) -> Any:
+def counting(words: str | re.Pattern[str], counts: str) -> Any:
     """A word count through a repartition topic."""
     builder = StreamsBuilder()
     grouped = builder.stream(words).group_by(lambda _, value: value)
@@ -146,6 +147,24 @@ def test_a_topic_that_grows_is_read_whole_without_a_restart(place: Place) -> Non
         place.write(source, words(30), 3)
         eventually(lambda: newest(place, sink) == counted(words(20), words(30)), facts=lambda: app.error)
         assert app.metadata()["epoch"] == 1  # the tasks have come to the running threads
+
+
+def test_one_more_topic_of_a_pattern_is_read_and_the_idle_ones_hold_up_nothing(place: Place) -> None:
+    sources = [place.topic(f"in-{number}") for number in range(20)]
+    sink = place.topic("counts")
+    for source in sources[:10]:
+        place.write(source, words(10), 0)
+        place.write(source, words(10), 1)
+    pattern = re.compile(f"{place.prefix}in-.*")
+    with place.app(counting(pattern, sink), **{"metadata.max.age.ms": 500}) as app:
+        eventually(lambda: newest(place, sink) == counted(*[words(10)] * 20), 120)
+        added = place.topic("in-new", 3)
+        place.write(added, words(10), 2)
+        eventually(lambda: newest(place, sink) == counted(*[words(10)] * 21), 60)
+        place.write(added, words(10), 1)
+        place.write(sources[3], words(10), 0)  # the others have no news
+        eventually(lambda: newest(place, sink) == counted(*[words(10)] * 23), 60)
+        assert app.state is State.RUNNING
 
 
 def test_fewer_threads_than_slots(embedded: Place) -> None:

@@ -4,6 +4,10 @@ Both are the work of Kafka's ``StateUpdater``: a thread beside the loop of a str
 that active tasks never wait for it. Records are applied in pieces of a bounded size, and after each piece of a standby
 it rests as long as the piece has taken. A task that becomes active is handed over with its replica open, and only the
 rest of its changelogs is restored then.
+
+What goes wrong reaches the stream thread, by `StateUpdater.check`: there is one place where an application ends. Only
+what may pass by itself is tried again: without a limit while no broker answers, and for ``task.timeout.ms`` after other
+errors of the log, as records or topics may be there a moment later.
 """
 
 from __future__ import annotations
@@ -18,7 +22,15 @@ from typing import TYPE_CHECKING
 
 from penstock.continuous.changelog_sources import source_topics
 from penstock.continuous.replica import TaskReplica
-from penstock.errors import PenstockError
+from penstock.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    LogError,
+    LogUnavailableError,
+    PenstockError,
+    StateError,
+    UnknownTopicError,
+)
 from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,10 +45,33 @@ _IDLE_S = 0.25  # between two looks at the log while nothing arrives
 _BUSY_S = 0.05
 _AFTER_ERROR_S = 2.0
 _MOST_REST_S = 0.5
+_PASSING = (LogError, UnknownTopicError)  # records or topics that are missing for a moment, a file that is away
+_LASTING = (AuthenticationError, AuthorizationError)
 
 
 class _InterruptedError(Exception):
     """The task is wanted elsewhere, or the updater ends."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    """Failures of one kind of work, one after the other: since when they last."""
+
+    since: float | None = None
+
+    def may_pass(self, error: Exception, patience_s: float) -> bool:
+        """Note a failure; return whether another attempt may succeed."""
+        if not isinstance(error, _PASSING) or isinstance(error, _LASTING):
+            return False
+        if isinstance(error, LogUnavailableError):
+            return True
+        now = time.monotonic()
+        self.since = now if self.since is None else self.since
+        return now - self.since < patience_s
+
+    def end(self) -> None:
+        """Note a success."""
+        self.since = None
 
 
 @dataclass(slots=True)
@@ -50,6 +85,8 @@ class _Followed:
         places: The partitions that it follows.
         seen: Their ends when the replica had caught up last.
         lag: The number of records that it lacked at the last look; None before the first one.
+        retry_s: Not to be tried again before this time.
+        failing: Its failures since it was restored last.
     """
 
     task: TaskId
@@ -59,6 +96,7 @@ class _Followed:
     seen: Mapping[TopicPartition, int] = field(default_factory=dict)
     lag: int | None = None
     retry_s: float = 0.0
+    failing: _Failures = field(default_factory=_Failures)
 
 
 def followed_places(app: ThreadApp, task: TaskId) -> tuple[TopicPartition, ...]:
@@ -98,6 +136,24 @@ class StateUpdater:
         self._wanted: set[TaskId] = set()  # whose restore is to end now
         self._closing = False
         self._thread: threading.Thread | None = None
+        self._failures = _Failures()
+        self._error: PenstockError | None = None  # of which it has ended
+        self._patience_s = int(app.config["task.timeout.ms"]) / 1000
+
+    def check(self) -> None:
+        """Raise the error of which the updater has ended; to be called by the stream thread, in each of its steps.
+
+        Raises:
+            StateError: A task's changelogs cannot be applied, its replica cannot be written, or something unexpected.
+            PenstockError: Another permanent error, of the log.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._thread is not None and not self._thread.is_alive() and not self._closing:
+            raise StateError(
+                "the thread that follows changelogs has ended, and nothing says why",
+                hint="Start the application again: it continues where it stopped.",
+            )
 
     def follow(
         self,
@@ -176,17 +232,38 @@ class StateUpdater:
     def _run(self) -> None:
         log: ThreadLog | None = None
         try:
-            while not self._closing:
+            while not self._closing and self._error is None:
                 pause = _AFTER_ERROR_S
                 try:
                     log = log or self._open_log()
                     pause = _BUSY_S if self._look(log) else _IDLE_S
-                except PenstockError as error:
+                    self._failures.end()
+                except Exception as error:  # noqa: BLE001 - what may not pass reaches the stream thread
+                    if not self._failures.may_pass(error, self._patience_s):
+                        self._fail(error, "the changelogs of tasks cannot be followed")
+                        return
                     _log.warning("standby tasks wait: %s", error)
                 self._wait(pause)
+        except BaseException as error:  # noqa: BLE001 - whatever ends the thread, the stream thread has to know
+            self._fail(error, "the changelogs of tasks cannot be followed")
         finally:
             if log is not None:
                 log.close()
+
+    def _fail(self, error: BaseException, what: str) -> None:
+        """Note the error of which the updater ends, unless there is one already."""
+        if self._error is not None:
+            return
+        if isinstance(error, PenstockError):
+            self._error = error
+            return
+        failed = StateError(
+            f"{what}: {type(error).__name__}: {error}",
+            hint="Start the application again: it continues where it stopped. If it fails again, delete the replicas "
+            "of the application on that machine (state.dir): they are rebuilt.",
+        )
+        failed.__cause__ = error
+        self._error = failed
 
     def _wait(self, pause_s: float) -> None:
         """Wait for the next look: until then, or until there is another task."""
@@ -207,6 +284,8 @@ class StateUpdater:
         ends = log.settled_ends(place for each in followed for place in each.places if place.topic in logged)
         moved = False
         for each in followed:
+            if self._error is not None:
+                break
             now = {place: ends.get(place, committed.get(place, 0)) for place in each.places}
             each.lag = self._lag(each, now)
             if each.replica is None or now != each.seen:
@@ -232,11 +311,17 @@ class StateUpdater:
                 each.replica = TaskReplica.open(self._app, each.task)
             each.replica.restore(log, committed, partial(self._progressed, each, [time.perf_counter()]))
             each.seen, each.lag = ends, 0
+            each.failing.end()
         except _InterruptedError:
             pass
-        except PenstockError as error:
-            _log.warning("the replica of task %s does not follow its changelogs: %s", each.task, error)
-            each.retry_s = time.monotonic() + _AFTER_ERROR_S
+        except Exception as error:  # noqa: BLE001 - what may not pass reaches the stream thread
+            if each.failing.may_pass(error, self._patience_s):
+                _log.warning("the replica of task %s does not follow its changelogs: %s", each.task, error)
+                each.retry_s = time.monotonic() + _AFTER_ERROR_S
+            else:
+                if isinstance(error, PenstockError):
+                    error.facts.setdefault("task", str(each.task))
+                self._fail(error, f"the state of task {each.task} cannot be restored")
         finally:
             with self._changed:
                 self._working = None

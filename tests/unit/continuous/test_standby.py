@@ -11,12 +11,18 @@ import pytest
 
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
+from penstock.config import StreamsConfig
 from penstock.continuous.app import TaskId, ThreadApp
 from penstock.continuous.hooks import ThreadHooks
 from penstock.continuous.replica import TaskReplica
 from penstock.continuous.standby import StateUpdater
+from penstock.errors import ConfigError, PenstockError, StateError, UnknownTopicError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
+from penstock.spark.batch.topology_bytes import pickle_app
+from penstock.spark.continuous.hosted_tasks import HostedTasks
+from penstock.spark.continuous.job import ContinuousJob
+from penstock.spark.continuous.restore_notes import RestoreNotes
 from threads import append, new_thread, records_of, settle, thread_app
 
 SERDES = {"default.key.serde": "string", "default.value.serde": "string", "statestore.cache.max.bytes": 0}
@@ -120,3 +126,116 @@ def test_a_standby_survives_a_log_that_is_gone_for_a_while(log: EmbeddedLog, tmp
     with closing(StateUpdater(app, opened)) as following:
         following.follow(app, [TASK])
         eventually(lambda: following.lags() == {TASK: 0}, facts=lambda: calls)
+
+
+def restorable(log: EmbeddedLog, tmp_path: Path) -> None:
+    """Leave 100 records in the changelog."""
+    active = new_thread(app_at(log, tmp_path / "here"), log)
+    active.start()
+    count(log, 100, 1)
+    settle(active)
+    active.close(commit=True)
+
+
+def error_of(following: StateUpdater) -> PenstockError:
+    """The error of which the updater ends."""
+
+    def found() -> PenstockError | None:
+        try:
+            following.check()
+        except PenstockError as error:
+            return error
+        return None
+
+    error: PenstockError = eventually(found)
+    return error
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("what"), MemoryError(), SystemExit(3), KeyError("x")], ids=repr)
+def test_whatever_ends_the_updater_reaches_the_thread(log: EmbeddedLog, tmp_path: Path, raised: BaseException) -> None:
+    restorable(log, tmp_path)
+    there = app_at(log, tmp_path / "there")
+    calls = []
+
+    def fail(progress: Any) -> None:
+        calls.append(progress)
+        raise raised
+
+    with updater(there, log, fail) as restoring:
+        restoring.check()
+        restoring.follow(there, [], [TASK])
+        error = error_of(restoring)
+        assert isinstance(error, StateError)
+        assert error.__cause__ is raised
+        assert type(raised).__name__ in error.message
+        replica = restoring.take(TASK)  # nobody waits for an updater that has ended
+        replica.close()
+    assert len(calls) == 1  # what cannot pass is not tried again
+
+
+def test_a_replica_that_cannot_be_opened_is_not_tried_for_ever(log: EmbeddedLog, tmp_path: Path) -> None:
+    app = app_at(log, tmp_path / "there")
+    (tmp_path / "there").write_text("a file in its place")
+    with updater(app, log) as following:
+        following.follow(app, [TASK])
+        assert error_of(following) is error_of(following)
+
+
+def test_a_changelog_that_is_gone_is_waited_for_as_long_as_task_timeout_ms(log: EmbeddedLog, tmp_path: Path) -> None:
+    app = app_at(log, tmp_path / "there", **{"task.timeout.ms": 0})
+    log.delete_topic("app-count-changelog")
+    with updater(app, log) as following:
+        following.follow(app, [TASK])
+        assert isinstance(error_of(following), UnknownTopicError)
+
+
+def test_a_changelog_that_comes_back_in_time_is_followed(log: EmbeddedLog, tmp_path: Path) -> None:
+    app = app_at(log, tmp_path / "there")
+    log.delete_topic("app-count-changelog")
+    with updater(app, log) as following:
+        following.follow(app, [TASK])
+        log.create_topic("app-count-changelog")
+        eventually(lambda: following.lags() == {TASK: 0})
+        following.check()
+
+
+def test_a_log_that_cannot_be_opened_for_a_reason_that_stays(log: EmbeddedLog, tmp_path: Path) -> None:
+    app = app_at(log, tmp_path / "there")
+
+    def refused() -> EmbeddedLog:
+        raise ConfigError("no such user")
+
+    with closing(StateUpdater(app, refused)) as following:
+        following.follow(app, [TASK])
+        assert isinstance(error_of(following), ConfigError)
+
+
+def test_the_thread_that_hosts_tasks_ends_with_the_updaters_error(log: EmbeddedLog, tmp_path: Path) -> None:
+    settings = {"application.id": "app", "bootstrap.servers": log.url, "task.timeout.ms": 0, **SERDES}
+    app = app_at(log, tmp_path / "there", **{"task.timeout.ms": 0})
+    job = ContinuousJob(
+        plan=app.plan,
+        pickled_app=pickle_app(app.topology, StreamsConfig(settings)),
+        log_url=log.url,
+        log_settings={},
+        identity=app.identity,
+        epoch=1,
+        threads=1,
+        replica_root=str(tmp_path / "there"),
+        changelogs=app.changelogs,
+        numbers_topic=app.numbers_topic,
+    )
+    first = {"revision": 1, "active": [], "standby": [str(TASK)]}
+    log.delete_topic("app-count-changelog")
+    thread = new_thread(app, log, [], name="thread-1")
+    with closing(HostedTasks(job, log, RestoreNotes(), first, None)) as tasks:
+        tasks.follow()
+
+        def ends() -> bool:
+            try:
+                tasks.change(thread, first, None)
+            except UnknownTopicError:
+                return True
+            return False
+
+        eventually(ends)

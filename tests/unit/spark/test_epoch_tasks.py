@@ -3,69 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from dataclasses import replace
 
 import pytest
+from epoch_support import EPOCH, Driver, plan_of_tasks
 
 from penstock.continuous.app import TaskId
 from penstock.continuous.placement import StateHolders
-from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
-from penstock.spark.continuous.control_server import Member
+from penstock.plan.plan import PhysicalPlan
 from penstock.spark.continuous.epoch import Epoch
 from penstock.spark.continuous.job import ContinuousJob
-
-EPOCH = 4
-
-
-def plan_of_tasks(tasks: int, name: str = "in") -> PhysicalPlan:
-    sub = PlannedSubTopology(0, (), ("store",), (name,), (), (), tasks, (0,), True, False)
-    return PhysicalPlan("app", (sub,), {name: tasks}, ())
-
-
-class Driver:
-    """An epoch with threads that do as they are asked, at once or when they are let."""
-
-    def __init__(self, threads: int, tasks: int, before: StateHolders | None = None, **settings: Any) -> None:
-        self.now = 100.0
-        self.sent: dict[str, list[dict[str, Any]]] = {}
-        job = ContinuousJob(plan_of_tasks(tasks), b"", "", {}, "log", EPOCH, threads, "", **settings)
-        self.epoch = Epoch(job, self._send, before or StateHolders(), lambda: self.now)
-
-    def _send(self, member: Member, message: Any) -> bool:
-        self.sent.setdefault(member.thread, []).append(message)
-        return True
-
-    def hello(self, name: str, place: str, pid: int = 1) -> None:
-        facts = {"host": f"host-{place}", "pid": pid, "place": place}
-        self.epoch.on_message(Member(name, EPOCH), {"hello": facts})
-        self.look()
-
-    def look(self, seconds: float = 0.0) -> None:
-        self.now += seconds
-        self.epoch.look(15.0, 45.0)
-
-    def wanted(self, name: str) -> dict[str, Any]:
-        return next(each["assign"] for each in reversed(self.sent[name]) if "assign" in each)
-
-    def done(self, name: str, lag: int | None = 0, **more: Any) -> None:
-        """The thread has done what its newest list says."""
-        wanted = self.wanted(name)
-        standbys = dict.fromkeys(wanted["standby"], lag)
-        tasks = wanted["active"]
-        report = {
-            "state": "running",
-            "revision": wanted["revision"],
-            "owned": tasks,
-            "ready": tasks,
-            "standbys": standbys,
-        }
-        self.epoch.on_message(Member(name, EPOCH), {"report": {**report, **more}})
-
-    def tasks(self, name: str) -> tuple[list[str], list[str]]:
-        return self.wanted(name)["active"], self.wanted(name)["standby"]
-
-    def gone(self, name: str) -> None:
-        self.epoch.on_message(Member(name, EPOCH), {"gone": True})
 
 
 def test_a_thread_that_comes_back_gets_tasks_when_it_can_take_them() -> None:
@@ -203,3 +150,21 @@ def test_the_tasks_of_a_larger_plan_come_to_the_threads_that_run() -> None:
     plans = [each["plan"] for each in driver.sent["thread-0"] if "plan" in each]
     assert [plan["partitions"] for plan in plans] == [{"in": 4}]
     assert not driver.epoch.is_running
+
+
+def test_threads_with_the_same_tasks_follow_a_plan_with_more_topics_too() -> None:
+    driver = Driver(2, 2)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "a")
+    driver.done("thread-0")
+    driver.done("thread-1")
+    assert driver.epoch.is_running
+    before = {name: driver.wanted(name) for name in ("thread-0", "thread-1")}
+    sub = replace(plan_of_tasks(2).subtopologies[0], external_topics=("in", "more"))
+    plan = PhysicalPlan("app", (sub,), {"in": 2, "more": 2}, ())
+    driver.epoch.extend(ContinuousJob(plan, b"", "", {}, "log", EPOCH, 2, ""))
+    for name, list_before in before.items():
+        assert driver.wanted(name) == {**list_before, "revision": list_before["revision"] + 1}
+        assert not driver.epoch.is_running  # not before each of them reads the new topic
+        driver.done(name)
+    assert driver.epoch.is_running

@@ -117,6 +117,8 @@ class ControlClient:
                     self._talk(connection)
             except (OSError, ValueError, PenstockError) as error:
                 _log.debug("the connection to the driver is lost: %s", error)
+            except Exception:  # noqa: BLE001 - without this thread the driver is never heard again
+                _log.exception("the connection to the driver is lost")
             self._look_at_time()
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, _PAUSE_S)

@@ -171,7 +171,7 @@ class ControlServer:
                     self._take(one, decode_line(line))
         except BlockingIOError:
             return
-        except (OSError, ValueError, PenstockError) as error:
+        except (OSError, ValueError, LookupError, TypeError, PenstockError) as error:
             _log.debug("the control channel to %s ends: %s", one.member, error)
             self._drop(one)
 

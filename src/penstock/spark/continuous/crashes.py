@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.continuous.epoch import Epoch
 
-__all__ = ["MOST_RESTARTS", "CrashWatch"]
+__all__ = ["MOST_RESTARTS", "CrashWatch", "task_sources"]
 
 MOST_RESTARTS = 3
 _FORGET_S = 600.0
@@ -104,7 +104,7 @@ class CrashWatch:
             AppFailedError: A task has not got further for too many crashes.
         """
         committed = log.committed_offsets(plan.application_id)
-        found = _behind(log, {task: _sources(plan, task) for task in tasks}, committed)
+        found = _behind(log, {task: task_sources(plan, task) for task in tasks}, committed)
         count, worst = self.note(found, committed)
         if worst is not None and count > MOST_RESTARTS:
             error = AppFailedError(f"the process of {thread} has ended", thread=thread)
@@ -115,7 +115,7 @@ def _suspects(
     log: TopicLog, plan: PhysicalPlan, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
 ) -> dict[TaskId, list[TopicPartition]]:
     """Return the tasks that had something to do, with their partitions; all of them if none had."""
-    sources = {task: _sources(plan, task) for task in tasks}
+    sources = {task: task_sources(plan, task) for task in tasks}
     return _behind(log, sources, committed) or sources
 
 
@@ -148,7 +148,8 @@ def _repeated_error(
     )
 
 
-def _sources(plan: PhysicalPlan, task: TaskId) -> list[TopicPartition]:
+def task_sources(plan: PhysicalPlan, task: TaskId) -> list[TopicPartition]:
+    """Return the partitions that a task reads, by their names in the log."""
     from penstock.log.base import TopicPartition
 
     sub = plan.subtopology(task.subtopology)

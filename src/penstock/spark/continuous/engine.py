@@ -39,6 +39,7 @@ from penstock.spark.continuous.latest import has_reached
 from penstock.spark.continuous.lost_threads import LostThreads
 from penstock.spark.continuous.restore_watch import RestoreWatch
 from penstock.spark.continuous.thread_host import hosted_threads
+from penstock.spark.continuous.unread import UnreadPatience, UnreadWatch
 from penstock.spark.failures import is_cancelled, is_lost_process, sealed_error_in, spark_error_reason, spark_error_text
 from penstock.spark.session.gateway import silence_py4j
 from penstock.spark.session.own_session import active_session, clone_session, keep_rdd_to_df
@@ -71,7 +72,7 @@ _PASSING = (FencedError, LogUnavailableError, OffsetOutOfRangeError, UnknownTopi
 
 def is_passing(error: PenstockError) -> bool:
     """Return whether a new epoch may succeed where this error has ended one, or its preparation says more."""
-    return bool(error.facts.get("lost_process")) or isinstance(error, _PASSING)
+    return bool(error.facts.get("lost_process") or error.facts.get("plan_anew")) or isinstance(error, _PASSING)
 
 
 class ContinuousEngine:
@@ -83,6 +84,7 @@ class ContinuousEngine:
         on_batch: Called on the driver once a second when threads have done something.
         checkpoint: A folder for Spark's notes about the query, which is emptied at the start.
         session_s: The time after which a silent thread is given up: ``session.timeout.ms``.
+        patience: The time for which a partition may stay unread.
 
     Attributes:
         restores: The restores of all threads.
@@ -96,6 +98,7 @@ class ContinuousEngine:
         on_batch: Callable[[BatchProgress], None],
         checkpoint: Path,
         session_s: float,
+        patience: UnreadPatience,
     ) -> None:
         self._session = session
         self._log = log
@@ -114,6 +117,7 @@ class ContinuousEngine:
         self._counter = ProgressCounter()
         self._crashes = CrashWatch()
         self._lost = LostThreads(log, self._crashes, session.sparkContext.getConf().get("spark.master") or "")
+        self._unread = UnreadWatch(log, patience)
         self._has_gone = False
         self._reported = self._asked = 0.0
         self._has_reached_end = False
@@ -247,6 +251,8 @@ class ContinuousEngine:
         if not self._query.isActive:
             return self._ended_by_others(epoch)
         bounds = epoch.job.bounds
+        if bounds is None and epoch.error is None and epoch.is_running:
+            self._unread.look(epoch)
         if bounds is None or now - self._asked < _LATEST_S or not epoch.is_running:
             return self._has_reached_end
         self._asked = now

@@ -68,7 +68,11 @@ class HostedTasks:
             thread: The running thread.
             wanted: The newest list of the driver.
             plan: The newest plan, if that is not the job's.
+
+        Raises:
+            PenstockError: The state of a task that is followed or restored beside the loop cannot be.
         """
+        self._updater.check()
         if wanted is not self._done:
             before = self.app
             if plan is not self._plan and plan is not None:

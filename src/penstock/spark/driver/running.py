@@ -26,6 +26,7 @@ from penstock.spark.continuous.engine import ContinuousEngine
 from penstock.spark.continuous.epoch_plans import THREAD_SETTINGS, EpochPlans
 from penstock.spark.continuous.restore_watch import RestoreWatch
 from penstock.spark.continuous.start import require_continuous
+from penstock.spark.continuous.unread import UnreadPatience
 from penstock.spark.conversion.convert import convert_at_start
 from penstock.spark.conversion.modes import with_mode
 from penstock.spark.dataframes.into_topic import dataframe_queries
@@ -193,7 +194,8 @@ class Run:
         assert self.log is not None and self.places is not None  # noqa: S101, PT018 - launch() comes first
         session_s = int(self.config.get("session.timeout.ms") or _SESSION_MS) / 1000
         folder = Path(self.places.replicas).with_name("query")
-        engine = ContinuousEngine(session, self.log, self._batch_done, folder, session_s)
+        patience = UnreadPatience.of(int(self.config["max.task.idle.ms"]), int(self.config["task.timeout.ms"]))
+        engine = ContinuousEngine(session, self.log, self._batch_done, folder, session_s, patience)
         engine.restores = RestoreWatch(self.restore_listener)
         engine.note = PlacementNote(self.places.checkpoint)
         job = self._next_epoch()
