@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from penstock.metrics.name import Metric, MetricName
 
 __all__ = ["OtelExport", "telemetry_name"]
+
+_log = logging.getLogger(__name__)
 
 
 def telemetry_name(name: MetricName) -> str:
@@ -66,49 +70,56 @@ class OtelExport:
         except ImportError as error:
             raise ConfigError("OpenTelemetry is not installed", hint="pip install 'penstock[otel]'") from error
         self._metrics = metrics
-        self._known: set[str] = set()
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint), every_ms)
+        self._observed: dict[str, list[Observation]] = {}
+        # The reader has no interval of its own: instruments must exist before it collects, and none can be added while
+        # it does, under its lock.
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=endpoint), math.inf)
         self._provider = MeterProvider([reader], resource=Resource.create(dict(attributes or {})))
         self._meter: Meter = self._provider.get_meter("penstock")
-        self._meter.create_observable_gauge("penstock.series", [self._discover], description="Metrics that exist.")
+        self._exporting = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._export, args=(every_ms / 1000,), name="otel-export", daemon=True)
+        self._thread.start()
 
     def flush(self) -> bool:
         """Send everything now; return whether the collector has taken it."""
-        self._add_instruments()
-        return bool(self._provider.force_flush())
+        with self._exporting:
+            self._observe()
+            return bool(self._provider.force_flush())
 
     def close(self) -> None:
-        """Send the last figures and end."""
-        self._provider.shutdown()
+        """Send the last figures and end; safe to call twice."""
+        if not self._closing.is_set():
+            self._closing.set()
+            self._thread.join()
+            self.flush()
+            self._provider.shutdown()
 
-    def _discover(self, options: CallbackOptions) -> Iterable[Observation]:  # noqa: ARG002 - OpenTelemetry's signature
+    def _export(self, every_s: float) -> None:
+        while not self._closing.wait(every_s):
+            try:
+                self.flush()
+            except Exception:  # noqa: BLE001 - whatever the metrics or the collector raise, the next export comes
+                _log.exception("the metrics were not sent to OpenTelemetry; they are again in %.0f s", every_s)
+
+    def _observe(self) -> None:
+        """Read all metrics, and make the instruments of those that are new."""
         from opentelemetry.metrics import Observation
 
-        self._add_instruments()  # for the next export
-        return [Observation(len(self._metrics()))]
-
-    def _add_instruments(self) -> None:
-        for name in self._metrics():
+        found: dict[str, list[Observation]] = {}
+        metrics = self._metrics()
+        for name, metric in metrics.items():
             known = telemetry_name(name)
-            if known in self._known:
-                continue
-            self._known.add(known)
-            create: Any = self._meter.create_observable_gauge
-            if name.name.endswith("-total"):
-                create = self._meter.create_observable_counter
-            create(known, [self._observer(known)], description=name.description)
+            if known not in self._observed and known not in found:
+                create: Any = self._meter.create_observable_gauge
+                if name.name.endswith("-total"):
+                    create = self._meter.create_observable_counter
+                create(known, [self._observer(known)], description=name.description)
+            observations = found.setdefault(known, [])
+            value = metric.metric_value()
+            if not isinstance(value, str) and math.isfinite(value):
+                observations.append(Observation(value, {tag.replace("-", "_"): text for tag, text in name.tags}))
+        self._observed = {name: [] for name in self._observed} | found
 
     def _observer(self, known: str) -> Callable[[CallbackOptions], list[Observation]]:
-        def observe(options: CallbackOptions) -> list[Observation]:  # noqa: ARG001 - OpenTelemetry's signature
-            from opentelemetry.metrics import Observation
-
-            found = []
-            for name, metric in self._metrics().items():
-                if telemetry_name(name) != known:
-                    continue
-                value = metric.metric_value()
-                if not isinstance(value, str) and math.isfinite(value):
-                    found.append(Observation(value, {tag.replace("-", "_"): text for tag, text in name.tags}))
-            return found
-
-        return observe
+        return lambda _: self._observed.get(known, [])

@@ -98,6 +98,28 @@ def test_a_collector_receives_totals_as_sums_and_the_rest_as_gauges():
     assert not {"org.apache.kafka.stream.state", "org.apache.kafka.stream.task.process.latency.avg"} & metrics.keys()
 
 
+def test_metrics_that_come_while_the_export_runs_are_sent_at_its_intervals():
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    registry = MetricRegistry(RecordingLevel.INFO, clock=lambda: 0)
+    names, has_come = set(), {"first": threading.Event(), "second": threading.Event(), "third": threading.Event()}
+
+    def collect(path, body):
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            names.update(metric.name for scope in resource.scope_metrics for metric in scope.metrics)
+        for name, event in has_come.items():
+            if f"penstock.{name}" in names:
+                event.set()
+        return b""
+
+    with served(collect) as url:
+        export = OtelExport(lambda: registry, f"{url}/v1/metrics", 20)
+        for name, event in has_come.items():  # each is made after an export, as those of tasks and stores are
+            registry.gauge(MetricName.of(name, "penstock-metrics", {}), lambda: 1.0)
+            assert event.wait(60), name
+        export.close()
+
+
 def test_the_command_shows_what_an_application_answers():
     metric = {"group": "stream-metrics", "name": "state", "tags": {"client-id": "a"}, "value": "RUNNING"}
     total = {"group": "g", "name": "records-total", "tags": {"reason": "[in]"}, "value": 12345.0}
