@@ -108,6 +108,10 @@ class Recorded:
         self.batches += 1
         return self.batches - 1
 
+    def batch_tasks(self) -> list[dict[str, Any]]:
+        """Return the tasks of a batch, to be changed and reported."""
+        return [dict(task) for task in PROGRESS[0].tasks]
+
     def reject(self, topic: str, partition: int, offset: int, why: str) -> None:
         """Report a record as dropped, and send it to the topic of dead letters."""
         headers = {"exception": "builtins.ValueError", "message": "an even length", "topic": topic,
@@ -136,9 +140,9 @@ class Recorded:
 
 
 @contextmanager
-def recorded(root: Path, *, shown: Any = topology, **permissions: Any) -> Iterator[Recorded]:
+def recorded(root: Path, *, shown: Any = topology, state: str = "RUNNING", **permissions: Any) -> Iterator[Recorded]:
     now_ms = unix_ms()
-    root.mkdir(exist_ok=True)
+    root.mkdir(exist_ok=True, parents=True)
     log = open_log(f"sqlite:///{root / 'log.db'}")
     if not log.topics():
         fill(log, now_ms)
@@ -148,7 +152,7 @@ def recorded(root: Path, *, shown: Any = topology, **permissions: Any) -> Iterat
     write_facts(str(checkpoint), NOW, {"lines": [line.row() for line in history(now_ms)]})
     minutes = [[now_ms - n * 60_000, 120, 48.0, 288_000, 4800, 40, 300 + n] for n in range(200, 0, -1)]
     write_facts(str(checkpoint), HISTORY, {"minutes": minutes})
-    recorder = Recorder(APPLICATION, lambda: "RUNNING")
+    recorder = Recorder(APPLICATION, lambda: state)
     facts = {
         "mode": "micro_batch", "version": "0", "host": "worker-1", "pid": 1, "epoch": 3,
         "guarantee": "exactly_once_v2", "log": log.url, "tasks": {"0": 4},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from penstock.config.kinds import BOOLEAN, DURATION, STRING, Kind, integer
+from penstock.config.kinds import BOOLEAN, DURATION, LIST, STRING, Kind, integer
 
-__all__ = ["CONSOLE"]
+__all__ = ["CONSOLE", "hides_records"]
 
 CONSOLE: tuple[tuple[str, Kind, Any, str], ...] = (
     (
@@ -22,8 +23,25 @@ CONSOLE: tuple[tuple[str, Kind, Any, str], ...] = (
         False,
         "Whether visitors of `/ui` may change something, too.",
     ),
+    (
+        "penstock.console.messages",
+        BOOLEAN,
+        True,
+        "Whether `/ui`, logs and alerts may show keys, values, and texts of errors, which may quote them.",
+    ),
+    (
+        "penstock.console.mask",
+        LIST,
+        (),
+        "Fields of keys, values and headers that `/ui` hides, such as `value.card`; texts of errors are hidden, too.",
+    ),
     ("penstock.metrics.spark", BOOLEAN, False, "Whether Spark's listeners and metric sinks get the totals."),
     ("penstock.alerts.state.growth.percent", integer(0), 20, "Growth of a store in an hour that is an alert; 0: none."),
     ("penstock.alerts.hold.ms", DURATION, 3_600_000, "Time for which alerts of restarts and new errors hold; 0: none."),
     ("penstock.alerts.webhook", STRING, None, "URL that alerts are posted to as JSON, and that they are over."),
 )
+
+
+def hides_records(config: Mapping[str, Any]) -> bool:
+    """Return whether a part of the records must not be shown, so that no text of an error may quote one."""
+    return not config["penstock.console.messages"] or bool(config["penstock.console.mask"])

@@ -12,10 +12,9 @@ from penstock.serde.windowed import Windowed
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["plain", "serdes_of", "text_of", "visible"]
+__all__ = ["plain", "serdes_of", "text_of"]
 
 _TEXT = "string"
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) not in "\t\n\r"}
 
 
 def serdes_of(log: TopicLog, topic: str, key_format: str | None, value_format: str | None) -> tuple[Any, Any]:
@@ -56,12 +55,3 @@ def plain(value: Any) -> Any:
 def text_of(data: bytes) -> str:
     """Decode bytes as UTF-8, what is none as escapes."""
     return data.decode("utf-8", "backslashreplace")
-
-
-def visible(text: str) -> str:
-    """Return a text with escapes for the characters that no page shows, such as those of numbers in bytes.
-
-    >>> visible(chr(0) + "a" + chr(7)) == "a".join([repr(chr(0))[1:-1], repr(chr(7))[1:-1]])
-    True
-    """
-    return text.translate(_CONTROL)

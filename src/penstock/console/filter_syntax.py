@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError
 
-__all__ = ["ROOTS", "All", "Any_", "Compare", "Filter", "Has", "Literal", "Not", "Path", "parse_filter"]
+__all__ = ["ROOTS", "All", "Any_", "Compare", "Filter", "Has", "Literal", "Not", "Path", "parse_filter", "parse_path"]
 
 Literal = str | int | float | bool | None
 ROOTS = ("key", "value", "header", "timestamp", "partition", "offset")
@@ -96,6 +96,24 @@ def parse_filter(text: str) -> Filter:
     return _Parser(text).parsed()
 
 
+def parse_path(text: str) -> Path:
+    """Parse a place in a message.
+
+    >>> parse_path('value.items[0]."unit price"')
+    Path(root='value', steps=('items', 0, 'unit price'))
+
+    Raises:
+        ConfigError: The text is not a place.
+    """
+    try:
+        return _Parser(text).place()
+    except ConfigError as error:
+        raise ConfigError(
+            f"{text[:100]!r} is not a field of messages",
+            hint="A field begins with key, value or header: value.card, value.items[0].name, header.authorization.",
+        ) from error
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
@@ -119,6 +137,12 @@ class _Parser:
         if not self._tokens:
             raise self._wrong(0, "the filter is empty")
         found = self._either()
+        if self._at < len(self._tokens):
+            raise self._wrong(self._place(), "nothing is expected here")
+        return found
+
+    def place(self) -> Path:
+        found = self._path()
         if self._at < len(self._tokens):
             raise self._wrong(self._place(), "nothing is expected here")
         return found

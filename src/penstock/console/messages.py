@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.console.decoding import plain, serdes_of, visible
+from penstock.console.decoding import serdes_of
+from penstock.console.exposure import LETTER_HEADERS, Exposure
 from penstock.console.filtering import Selection
 from penstock.console.limits import (
     CELL_CHARACTERS,
@@ -22,9 +22,9 @@ from penstock.console.limits import (
     reading,
 )
 from penstock.console.prefilter import Columns
-from penstock.errors import ConfigError, SerializationError
+from penstock.errors import ConfigError
+from penstock.escapes import json_text, visible
 from penstock.log.base import TopicPartition
-from penstock.terminal.words import with_article
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -35,8 +35,6 @@ _CHUNK = 2_000
 _MOST_CHUNK = 50_000  # of a search that finds little
 _SECONDS = 2.0
 _RECORDS = 100_000  # that are decoded
-HIDDEN = "(hidden)"
-LETTER_HEADERS = ("__streams.errors.", "__connect.errors.")  # how the names of a dead letter's headers begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,7 @@ class MessageQuery:
         value_format: The serde of values.
         cursor: Where the last answer ended, from `Messages.cursor`.
         masked: Paths that are hidden, such as ``value.card``.
+        messages: Whether messages are shown at all.
     """
 
     topic: str
@@ -64,6 +63,12 @@ class MessageQuery:
     value_format: str = ""
     cursor: str = ""
     masked: tuple[str, ...] = ()
+    messages: bool = True
+
+    @property
+    def exposure(self) -> Exposure:
+        """What of the messages is shown."""
+        return Exposure.of(messages=self.messages, masked=self.masked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
     partitions = log.partitions(query.topic)
     if query.partition is not None and query.partition >= partitions:
         raise ConfigError(f"{query.topic} has no partition {query.partition}", hint=f"It has {partitions}, from 0 on.")
-    only = Selection.of(query.wanted)
+    only, exposure = Selection.of(query.wanted), query.exposure
     serdes = serdes_of(log, query.topic, query.key_format or None, query.value_format or None)
     numbers = range(partitions) if query.partition is None else [query.partition]
     ends, firsts = log.end_offsets([query.topic]), log.beginning_offsets([query.topic])
@@ -114,7 +119,7 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
     places = {n: min(max(at, spans[n][0]), spans[n][1]) for n, at in places.items() if n in spans}
     deadline, read, size, rows = time.monotonic() + _SECONDS, 0, 0, list[dict[str, Any]]()
     fitting: dict[int, int] = {}  # offsets that one read of the partition may take
-    opaque = {path.partition(".")[0] for path in query.masked}
+    opaque = {root for root in ("key", "value") if exposure.hides(root)}
     chunk = _CHUNK if only.wanted is not None else max(query.limit, 1)
     while read < _RECORDS and len(rows) < query.limit:
         open_ones = [n for n, at in places.items() if (at > spans[n][0] if backwards else at < spans[n][1])]
@@ -135,7 +140,7 @@ def _read(log: TopicLog, query: MessageQuery) -> Messages:
             columns = Columns(piece.records, n, (serdes[0].name, serdes[1].name), opaque)
             records = only.candidates(columns)
             read, found = read + records.num_rows, found + records.num_rows
-            messages = (_message(each, n, serdes, query.masked) for each in records.to_pylist())
+            messages = (_message(each, n, serdes, exposure) for each in records.to_pylist())
             rows += map(_row, filter(only.holds, messages))
         if not open_ones or size >= REQUEST_BYTES or time.monotonic() > deadline:
             break
@@ -159,7 +164,7 @@ def one_message(log: TopicLog, query: MessageQuery, partition: int, offset: int)
     record = record_at(log, query.topic, partition, offset)
     if record is None:
         return None
-    found = _message(record, partition, serdes, query.masked)
+    found = _message(record, partition, serdes, query.exposure)
     return {**_with_texts(found, SHOWN_CHARACTERS, indent=2), "original": original_of(found["headers"])}
 
 
@@ -206,42 +211,19 @@ def _places(cursor: str) -> dict[int, int]:
         raise ConfigError("the cursor is not one of this console", hint="Search again.") from None
 
 
-def _message(
-    record: Mapping[str, Any], partition: int, serdes: tuple[Any, Any], masked: tuple[str, ...]
-) -> dict[str, Any]:
-    key, key_problem = _decoded(serdes[0], record["key"])
-    value, value_problem = _decoded(serdes[1], record["value"])
-    for path in masked:
-        root, *steps = path.split(".")
-        key = _masked(key, steps) if root == "key" else key
-        value = _masked(value, steps) if root == "value" else value
+def _message(record: Mapping[str, Any], partition: int, serdes: tuple[Any, Any], exposure: Exposure) -> dict[str, Any]:
+    key, key_problem = exposure.decoded("key", serdes[0], record["key"])
+    value, value_problem = exposure.decoded("value", serdes[1], record["value"])
     return {
         "partition": partition,
         "offset": record["offset"],
         "timestamp": record["timestamp"],
         "key": key,
         "value": value,
-        "headers": [(each["key"], each["value"]) for each in record["headers"] or ()],
+        "headers": exposure.headers([(each["key"], each["value"]) for each in record["headers"] or ()]),
         "bytes": len(record["key"] or b"") + len(record["value"] or b""),
         "problem": key_problem or value_problem,
     }
-
-
-def _decoded(serde: Any, data: bytes | None) -> tuple[Any, str]:
-    try:
-        return (None if data is None else plain(serde.deserialize(data))), ""
-    except (SerializationError, ValueError) as error:
-        return plain(data), f"not {with_article(serde.name)}: {getattr(error, 'message', error)}"[:300]
-
-
-def _masked(value: Any, steps: list[str]) -> Any:
-    if not steps:
-        return None if value is None else HIDDEN
-    if isinstance(value, dict) and steps[0] in value:
-        return {**value, steps[0]: _masked(value[steps[0]], steps[1:])}
-    if isinstance(value, list):
-        return [_masked(each, steps) for each in value]
-    return value
 
 
 def _row(message: dict[str, Any]) -> dict[str, Any]:
@@ -272,4 +254,4 @@ def _short(value: bytes | None) -> bytes | None:
 def _shown(value: Any, indent: int | None) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return json_text(value, indent=indent)

@@ -42,11 +42,12 @@ class Drop:
 
     Attributes:
         node: The node.
-        reason: The reason.
+        reason: The reason; of an error its class, with the text of the newest one where it may be shown.
         records: Their number.
         first_ms: The time of the first one.
         newest_ms: The time of the newest one.
         place: Topic, partition and offset of the newest one, where they are known.
+        kind: The reason by which they are counted: of an error its class.
     """
 
     node: str
@@ -55,6 +56,7 @@ class Drop:
     first_ms: int
     newest_ms: int
     place: tuple[Any, ...] | None = None
+    kind: str = ""
 
 
 class Picture:
@@ -197,8 +199,16 @@ class Picture:
     def drops(self) -> list[Drop]:
         """The reasons for dropped records, the most frequent first."""
         found = [
-            Drop(node, reason, records, first, newest, tuple(place[0]) if place and place[0] else None)
-            for node, reason, records, first, newest, *place in self.get("reasons", ())
+            Drop(
+                node,
+                more[1] if len(more) > 1 and more[1] else reason,
+                records,
+                first,
+                newest,
+                tuple(more[0]) if more and more[0] else None,
+                reason,
+            )
+            for node, reason, records, first, newest, *more in self.get("reasons", ())
         ]
         return sorted(found, key=lambda each: -each.records)
 

@@ -21,6 +21,7 @@ from penstock.console.alert_log import AlertLog
 from penstock.console.alerts import alerts_of
 from penstock.console.batch_line import BatchLine, Minute
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, read_facts, write_facts
+from penstock.console.exposure import EVERYTHING, Exposure, place_of
 from penstock.console.past import Past
 from penstock.console.picture import Picture
 from penstock.console.totals import Totals
@@ -89,6 +90,7 @@ class Recorder:
         state: Returns the application's state.
         webhook: ``penstock.alerts.webhook``; None: no webhook.
         is_enabled: ``penstock.console.enabled``; else it does nothing.
+        exposure: What of records may be shown, and so be recorded.
 
     Attributes:
         batches: The batches that it shows: those of the application's metrics, or its own.
@@ -96,9 +98,15 @@ class Recorder:
     """
 
     def __init__(
-        self, application: str, state: Callable[[], str], webhook: str | None = None, *, is_enabled: bool = True
+        self,
+        application: str,
+        state: Callable[[], str],
+        webhook: str | None = None,
+        *,
+        is_enabled: bool = True,
+        exposure: Exposure = EVERYTHING,
     ) -> None:
-        self._is_enabled = is_enabled
+        self._is_enabled, self._exposure = is_enabled, exposure
         self._application, self._state = application, state
         self.batches = BatchHistory()
         self._queue: queue.SimpleQueue[tuple[BatchProgress, BatchRecord] | None] = queue.SimpleQueue()
@@ -121,7 +129,10 @@ class Recorder:
     def of(cls, config: StreamsConfig, state: Callable[[], str], batches: BatchHistory | None = None) -> Self:
         """Return the recorder of an application with these settings, whose batches are noted here."""
         webhook, is_enabled = config["penstock.alerts.webhook"], config["penstock.console.enabled"]
-        found = cls(config["application.id"], state, webhook, is_enabled=is_enabled)
+        exposure = Exposure.of(
+            messages=config["penstock.console.messages"], masked=tuple(config["penstock.console.mask"])
+        )
+        found = cls(config["application.id"], state, webhook, is_enabled=is_enabled, exposure=exposure)
         if batches is not None:
             found.batches = batches
         return found
@@ -260,7 +271,7 @@ class Recorder:
             "seen": seen,
             "application": self._application,
             "state": self._state(),
-            "failure": None if self.failure is None else _shown_failure(self.failure),
+            **self._failed(),
             "started_ms": self._started_ms,
             "written_ms": now_ms,
             "facts": {} if self._watched is None else dict(self._watched.facts),
@@ -280,6 +291,13 @@ class Recorder:
             self._document = document
             self.version += is_new
         return is_new
+
+    def _failed(self) -> dict[str, Any]:
+        """Return what is said of the failure: as the application may say it, and without any text of the error."""
+        if self.failure is None:
+            return {"failure": None}
+        said = [text[:_MOST_OF_A_FAILURE] for text in self._exposure.failure(self.failure)]
+        return {"failure": said, "failure_place": place_of(self.failure)[:_MOST_OF_A_FAILURE]}
 
     def _phase(self, quiet_ms: int, waiting: int) -> str:
         """Return what the application is doing, if it has been quiet for long although records wait."""
@@ -335,11 +353,6 @@ class Recorder:
             _log.debug("the console's figures: %s", error)
         except Exception:  # noqa: BLE001 - logged; the application goes on
             _log.exception("the console's figures could not be kept")
-
-
-def _shown_failure(error: PenstockError) -> list[str]:
-    """Return what is said of an error: its message, but not the record in it, which a console may hide; its hint."""
-    return [error.message.partition(", for the record ")[0][:_MOST_OF_A_FAILURE], error.hint[:_MOST_OF_A_FAILURE]]
 
 
 def _task(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,8 +88,11 @@ class Statements(Protocol):
         """The server's address."""
         ...
 
-    def run(self, text: str, *, writes: bool) -> list[SqlResult]:
+    def run(self, text: str, *, writes: bool, records: bool = True) -> list[SqlResult]:
         """Run statements; those that change something are refused unless ``writes``.
+
+        Without ``records`` only those run that neither show records nor write them under other names: SHOW, DESCRIBE,
+        EXPLAIN.
 
         Raises:
             SqlError: A statement is wrong, or refused.

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from penstock.clock import unix_ms
+from penstock.config.console_settings import hides_records
 from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
+from penstock.escapes import visible
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
@@ -111,6 +113,8 @@ class TaskContext:
         self._shared: dict[str, object] = {}
         self._why: Counter[tuple[str, str]] = Counter()
         self._places: dict[tuple[str, str], tuple[str, int, int]] = {}  # of the newest record by reason
+        self._examples: dict[tuple[str, str], str] = {}  # the text of the newest error by its class
+        self._hides_records = hides_records(config)
         self._caching = int(config["statestore.cache.max.bytes"]) > 0
         dead_letters = config.get("errors.dead.letter.queue.topic.name")
         self._handlers: dict[str, Handler] = {
@@ -163,12 +167,18 @@ class TaskContext:
             if late:
                 self.drop(name, late, "too old for the store")
         for (node, why), count in self._why.items():
-            _LOG.warning("task %s: %s dropped %d record(s): %s", self.task_id, node, count, why)
+            said = self._examples.get((node, why), why)
+            place = self._places.get((node, why))
+            where = "" if place is None else f", the newest at {place[0]}-{place[1]} offset {place[2]}"
+            _LOG.warning("task %s: %s dropped %d record(s): %s%s", self.task_id, node, count, said, where)
             self.sensor.on_dropped(self.task_id, node, count, why)
         for (node, why), place in self._places.items():
             self.sensor.on_dropped_record(self.task_id, node, why, place)
+        for (node, why), said in self._examples.items():
+            self.sensor.on_drop_example(self.task_id, node, why, said)
         self._why.clear()
         self._places.clear()
+        self._examples.clear()
 
     def store(self, name: str) -> Any:
         """Return the typed store view (`penstock.state.views`) of that name."""
@@ -268,15 +278,22 @@ class TaskContext:
         def wrapped() -> ProcessingError:
             name, file, line = _origin(function, error)
             where = f" from {source.topic}-{source.partition} offset {source.offset}" if source.topic else ""
-            shown = "a punctuation" if record is None else f"the record {_shorten(record)}{where}"
+            kind, said, shown_record = type(error).__name__, f": {error}", record
+            if self._hides_records:
+                said, shown_record = "", None
+            if record is None:
+                shown = "a punctuation"
+            else:
+                shown = f"the record {_shorten(shown_record)}{where}" if shown_record else f"the record{where}"
             return ProcessingError(
-                f"{node}: {name} ({file}:{line}) raised {type(error).__name__}: {error}, for {shown}",
+                f"{node}: {name} ({file}:{line}) raised {kind}{said}, for {shown}",
                 hint='Repair the function, or set processing.exception.handler to "continue" to skip such records.',
                 node=node,
                 function=name,
                 file=file,
                 line=line,
-                record=record,
+                kind=kind,
+                record=shown_record,
                 task=self.task_id,
                 topic=source.topic,
                 partition=source.partition,
@@ -289,10 +306,12 @@ class TaskContext:
         """Ask the deserialization handler about a record whose bytes do not decode."""
 
         def wrapped() -> SerializationError:
+            said = self._said_of(error)
             return SerializationError(
-                f"{node}: {source.topic}-{source.partition} offset {source.offset} does not decode: {error}",
+                f"{node}: {source.topic}-{source.partition} offset {source.offset} does not decode: {said}",
                 hint='Check the serdes, or set deserialization.exception.handler to "continue" to skip such records.',
                 node=node,
+                kind=type(error).__name__,
                 task=self.task_id,
                 topic=source.topic,
                 partition=source.partition,
@@ -309,14 +328,19 @@ class TaskContext:
 
         def wrapped() -> SerializationError:
             return SerializationError(
-                f"{node}: a record for topic {topic!r} does not encode: {error}",
+                f"{node}: a record for topic {topic!r} does not encode: {self._said_of(error)}",
                 hint="Give the serdes that fit, in to() or by default.key.serde and default.value.serde.",
                 node=node,
+                kind=type(error).__name__,
                 task=self.task_id,
                 topic=topic,
             )
 
         self._decide("production", Failure(node, source, rows.place.take(np.array([row])), error), wrapped)
+
+    def _said_of(self, error: Exception) -> str:
+        """Return the text of an error; only its class where no text may quote a record."""
+        return type(error).__name__ if self._hides_records else str(error)
 
     def _decide(self, kind: str, failure: Failure, wrapped: Callable[[], Exception]) -> None:
         node, source, error = failure.node, failure.source, failure.error
@@ -335,10 +359,11 @@ class TaskContext:
         self.letters += [(failure.place.extend(number), letter) for number, letter in enumerate(response.dead_letters)]
         self.sensor.on_error(self.task_id, node, error, response.action)
         if response.action == "fail":
-            raise wrapped() from error
-        said = error.message if isinstance(error, PenstockError) else error
-        why = f"{type(error).__name__}: {said}"[:_MOST_OF_A_REASON]
-        why = why.encode("utf-8", "backslashreplace").decode()  # quoted text may not be printable
+            raise wrapped() from (None if self._hides_records else error)
+        why = type(error).__name__  # its text may quote a record, and be another one for each
+        if not self._hides_records:
+            said = error.message if isinstance(error, PenstockError) else error
+            self._examples[node, why] = visible(f"{why}: {said}"[:_MOST_OF_A_REASON])
         self.drop(node, 1, why)
         if source.topic:
             self._places[node, why] = (source.topic, source.partition, source.offset)

@@ -113,6 +113,9 @@ class CountingSensor(Sensor):
     def on_dropped_record(self, task_id: str, node: str, why: str, place: tuple[str, int, int]) -> None:
         self._of(task_id).places[node, self._reason(task_id, node, why)] = place
 
+    def on_drop_example(self, task_id: str, node: str, why: str, said: str) -> None:
+        self._of(task_id).examples[node, self._reason(task_id, node, why)] = said
+
     def on_error(self, task_id: str, node: str, error: Exception, action: str) -> None:
         errors, at = self._of(task_id).errors, (node, type(error).__name__, action)
         errors[at] = errors.get(at, 0) + 1

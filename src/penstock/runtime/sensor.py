@@ -71,6 +71,9 @@ class Sensor:
     def on_dropped_record(self, task_id: str, node: str, why: str, place: tuple[str, int, int]) -> None:
         """Called after `on_dropped` with topic, partition and offset of the newest such record, if they are known."""
 
+    def on_drop_example(self, task_id: str, node: str, why: str, said: str) -> None:
+        """Called after `on_dropped` with the text of the newest such error, where texts of records may be shown."""
+
     def on_reported(self, task_id: str, where: str, count: int) -> None:
         """Called when functions have reported so many errors, each of which made a null."""
 

@@ -86,6 +86,7 @@ class TaskCounts:
         e2e_latency_ms: Source or last node -> age of records when it was done with them.
         reasons: (node, reason) -> dropped records.
         places: (node, reason) -> topic, partition and offset of the newest record that was dropped for it, if known.
+        examples: (node, reason) -> the text of the newest error, where texts of records may be shown.
         reported: Function or column -> errors that were reported and not raised.
         errors: (node, class of the exception, what its handler said) -> errors.
         nodes: Operator -> rows in, rows out, its own seconds.
@@ -105,6 +106,7 @@ class TaskCounts:
     e2e_latency_ms: dict[str, Spread] = field(default_factory=dict)
     reasons: dict[tuple[str, str], int] = field(default_factory=dict)
     places: dict[tuple[str, str], tuple[str, int, int]] = field(default_factory=dict)
+    examples: dict[tuple[str, str], str] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
     errors: dict[tuple[str, str, str], int] = field(default_factory=dict)
     nodes: dict[str, list[float]] = field(default_factory=dict)
@@ -115,6 +117,7 @@ class TaskCounts:
         self.processed += other.processed
         self.dropped += other.dropped
         self.places |= other.places
+        self.examples |= other.examples
         for name in _SPREADS:
             getattr(self, name).merge(getattr(other, name))
         for name in _BY_NODE:
@@ -150,6 +153,7 @@ class TaskCounts:
             }
             setattr(new, name, {at: counts for at, counts in lists.items() if any(counts)})
         new.places = {at: place for at, place in self.places.items() if at in new.reasons}
+        new.examples = {at: said for at, said in self.examples.items() if at in new.reasons}
         return new
 
     def forget_extremes(self) -> None:
@@ -173,6 +177,7 @@ class TaskCounts:
         found["reasons"] = [[*at, count] for at, count in self.reasons.items()]
         found["errors"] = [[*at, count] for at, count in self.errors.items()]
         found["places"] = [[*at, *place] for at, place in self.places.items()]
+        found["examples"] = [[*at, said] for at, said in self.examples.items()]
         found["stores"] = [[*at, *counts] for at, counts in self.stores.items()]
         return {name: value for name, value in found.items() if value}
 
@@ -182,6 +187,7 @@ class TaskCounts:
 
         >>> counts = TaskCounts(3, consumed={("source", "in"): [3, 90]}, reasons={("source", "late"): 1})
         >>> counts.places["source", "late"] = ("in", 0, 7)
+        >>> counts.examples["source", "late"] = "ValueError: late"
         >>> counts.errors["source", "ValueError", "continue"] = 2
         >>> counts.e2e_latency_ms["source"] = Spread(3, 30.0, 5.0, 15.0)
         >>> TaskCounts.of_document(counts.document()) == counts
@@ -204,5 +210,6 @@ class TaskCounts:
             (node, why): (topic, partition, offset)
             for node, why, topic, partition, offset in document.get("places", ())
         }
+        counts.examples = {(node, why): said for node, why, said in document.get("examples", ())}
         counts.stores = {(store, call): numbers for store, call, *numbers in document.get("stores", ())}
         return counts

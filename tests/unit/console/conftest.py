@@ -4,4 +4,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-sys.path += [str(ROOT / "tests" / "browser"), str(ROOT / "tests" / "unit" / "spark"), str(ROOT / "tools")]
+sys.path += [
+    str(ROOT / "tests" / "browser"),
+    str(ROOT / "tests" / "unit" / "spark"),
+    str(ROOT / "tools"),
+    str(ROOT / "tests" / "unit" / "query"),
+]

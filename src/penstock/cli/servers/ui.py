@@ -40,7 +40,9 @@ class ConsoleOptions:
         str, typer.Option(envvar="PENSTOCK_UI_TOKEN", help="The token of visitors; by default one that is kept.")
     ] = ""
     no_token: Annotated[bool, typer.Option("--no-token", help="Serve everybody who reaches the address.")] = False
-    no_messages: Annotated[bool, typer.Option("--no-messages", help="Leave out keys and values of messages.")] = False
+    no_messages: Annotated[
+        bool, typer.Option("--no-messages", help="Show no records, nor texts of errors, which may quote them.")
+    ] = False
     allow_writes: Annotated[
         bool,
         typer.Option(
@@ -49,7 +51,8 @@ class ConsoleOptions:
         ),
     ] = False
     mask: Annotated[
-        list[str], typer.Option(metavar="PATH", help="Hide this field of messages, such as value.card.")
+        list[str],
+        typer.Option(metavar="PATH", help="Hide a field of records, such as value.card, and texts of errors."),
     ] = field(default_factory=list)
 
     def address(self) -> ConsoleAddress:
@@ -71,9 +74,11 @@ class ConsoleOptions:
         """Return what visitors may see and do."""
         from penstock.console.web.site import Permissions
 
-        return Permissions(
+        found = Permissions(
             not self.no_messages, tuple(self.mask), needs_token=not self.no_token, writes=self.allow_writes
         )
+        found.exposure  # noqa: B018 - a path that is none is refused before anything is served
+        return found
 
 
 @logged

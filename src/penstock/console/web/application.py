@@ -84,7 +84,12 @@ def make_console(site: Site, streams: int = 128) -> Application:
         Mount("/static", StaticFiles(directory=_STATIC)),
         Route("/{path:path}", show),
     ]
-    handlers: Any = {PenstockError: on_error, TooManyStreamsError: on_error}
+
+    async def failed(request: Request, error: Exception) -> Response:
+        shown = site.exposure.error(error) if isinstance(error, PenstockError) else error
+        return await on_error(request, shown)
+
+    handlers: Any = {PenstockError: failed, TooManyStreamsError: failed}
     return _with_headers(Starlette(routes=routes, exception_handlers=handlers))
 
 

@@ -41,7 +41,11 @@ class EmbeddedConsole:
         places = {name: config.given[name] for name in ("bootstrap.servers", "state.dir") if name in config.given}
         self._applications = Applications(self._log, places, own=own)
         self._applications.open_log = opened
-        permissions = Permissions(writes=config["penstock.console.allow.writes"])
+        permissions = Permissions(
+            messages=config["penstock.console.messages"],
+            masked=tuple(config["penstock.console.mask"]),
+            writes=config["penstock.console.allow.writes"],
+        )
         self._site = Site(self._applications, self._log, permissions, root=_PREFIX)
         token = config["penstock.console.token"]
         self._token = kept_token() if token is None else resolved("penstock.console.token", str(token))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.console.applications import Application, OwnApplication
+    from penstock.console.exposed import Exposed
     from penstock.console.web.site import Site
 
 __all__ = ["NotThereError", "Page", "Visit", "whole"]
@@ -47,14 +47,14 @@ class Visit:
         return self.get("app") or next(iter(names), "")
 
     @property
-    def application(self) -> Application | OwnApplication | None:
-        """The application; None if the log has none."""
+    def application(self) -> Exposed | None:
+        """The application, as visitors may see it; None if the log has none."""
         name = self.application_name
         if not name:
             return None
         if name not in self.site.applications.names():
             raise NotThereError(f"no application is named {name!r}", hint="Choose one in the head of the page.")
-        return self.site.applications.get(name)
+        return self.site.application(name)
 
 
 Build = Callable[[Visit], Mapping[str, Any]]

@@ -55,7 +55,7 @@ class Renderer:
         except NotThereError:
             raise
         except PenstockError as error:
-            return self._render("problem", visit, {"error": error})
+            return self._render("problem", visit, {"error": visit.site.exposure.error(error)})
         return self._render(page.name, visit, facts)
 
     def whole(self, page: Page, visit: Visit) -> str:

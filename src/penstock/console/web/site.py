@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.console.exposed import Exposed
+from penstock.console.exposure import Exposure
 from penstock.console.group_watch import GroupWatch
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ class Permissions:
     needs_token: bool = True
     writes: bool = False
 
+    @property
+    def exposure(self) -> Exposure:
+        """What of records they may see."""
+        return Exposure.of(messages=self.messages, masked=self.masked)
+
 
 @dataclass(slots=True)
 class Site:
@@ -58,3 +65,16 @@ class Site:
     is_stopping: Callable[[], bool] = bool
     groups: GroupWatch = field(default_factory=GroupWatch)
     identity: str = field(default_factory=lambda: secrets.token_hex(4))
+
+    @property
+    def exposure(self) -> Exposure:
+        """What of records visitors may see."""
+        return self.permissions.exposure
+
+    def application(self, name: str) -> Exposed:
+        """Return an application as visitors may see it.
+
+        Raises:
+            PenstockError: There is none of this name.
+        """
+        return Exposed(self.applications.get(name), self.exposure)

@@ -189,7 +189,13 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
                 f"route={wanted!r} is unknown", "Use local, forward or redirect.", "BAD_REQUEST", 400
             ))  # fmt: skip
         active = await run_in_threadpool(service.instances.active)
-        if service.is_active() or active is None or not active.serves_http or active.host_info == service.host:
+        if (
+            not service.may_forward
+            or service.is_active()
+            or active is None
+            or not active.serves_http
+            or active.host_info == service.host
+        ):
             return await answer(request)
         path = request.scope["raw_path"].decode("ascii")  # undecoded: a key may contain %2F, or % itself
         query = f"?{request.url.query}" if request.url.query else ""

@@ -68,6 +68,7 @@ class QueryService:
         self.exposition: Callable[[], str] | None = None
         self.figures: Callable[[str], dict[str, Any]] | None = None
         self.alerts: Callable[[], Sequence[Mapping[str, Any]]] | None = None
+        self.may_forward = True  # to the instance that runs the application, if a request asks for that
 
     # Metadata
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SqlServerClient"]
 
-_READS = (Query, c.Print, c.Show, c.Describe, c.DescribeAll, c.Explain)
+_DESCRIBES = (c.Show, c.Describe, c.DescribeAll, c.Explain)
+_READS = (Query, c.Print, *_DESCRIBES)
 _ROWS = 500
 _SECONDS = 5.0  # of a query that does not end by itself
 _KNOWN_S = 10.0
@@ -64,9 +65,11 @@ class SqlServerClient:
         """Close the connections."""
         self._client.close()
 
-    def run(self, text: str, *, writes: bool) -> list[SqlResult]:
+    def run(self, text: str, *, writes: bool, records: bool = True) -> list[SqlResult]:
         """Run statements; those that change something are refused unless ``writes``, before any of them runs.
 
+        Without ``records`` only those run that neither show records nor write them under other names: SHOW, DESCRIBE,
+        EXPLAIN.
         Queries that do not end by themselves end after 500 rows or five seconds.
 
         Raises:
@@ -74,6 +77,12 @@ class SqlServerClient:
         """
         script = parse_script(text)
         for parsed in script:
+            if not (records or isinstance(parsed.statement, _DESCRIBES)):
+                raise SqlError(
+                    f"this console hides records, and {parsed.text.split(None, 1)[0].upper()} could show them",
+                    hint="SHOW, LIST, DESCRIBE and EXPLAIN run.",
+                    status=403,
+                )
             if not (writes or isinstance(parsed.statement, _READS)):
                 raise SqlError(
                     f"this console only reads, and {parsed.text.split(None, 1)[0].upper()} changes something",

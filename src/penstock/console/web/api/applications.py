@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from penstock.console.applications import Application, OwnApplication
 from penstock.console.batch_line import UNKNOWN, BatchLine
+from penstock.console.exposed import Exposed
 from penstock.console.lookout import findings_of
 from penstock.console.picture import Drop, Picture
 from penstock.console.web.page import NotThereError, Visit, whole
@@ -32,7 +32,7 @@ _MOST_MS = 2**53
 _BY = {"seconds": ("task", "node"), "lag": ("partition",), "rows": ("store",), "dropped": (), "skew": ("task",)}
 
 
-def _chosen(visit: Visit) -> Application | OwnApplication:
+def _chosen(visit: Visit) -> Exposed:
     found = visit.application
     if found is None:
         raise NotThereError("the log has no application", hint="Start one with penstock run.")
@@ -57,7 +57,7 @@ def line_of(line: BatchLine) -> dict[str, Any]:
 
 def applications(visit: Visit) -> Any:
     """List the applications with their state, newest batch and lag."""
-    return [_summary(visit.site.applications.get(name).picture()) for name in visit.site.applications.names()]
+    return [_summary(visit.site.application(name).picture()) for name in visit.site.applications.names()]
 
 
 def _summary(picture: Picture) -> dict[str, Any]:
@@ -230,5 +230,5 @@ def alerts(visit: Visit) -> Any:
     return [
         {"application": name, **alert}
         for name in visit.site.applications.names()
-        for alert in visit.site.applications.get(name).picture().get("alerts", ())
+        for alert in visit.site.application(name).picture().get("alerts", ())
     ]

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
+from penstock.console.exposed import ExposedQueries
 from penstock.console.web.api import applications, health, topics, writes
 from penstock.console.web.api.sql import complete, connectors, query, statements
 from penstock.console.web.api.streams import application_events, tail_events
@@ -181,9 +182,10 @@ class _Stores:
         found = Visit(self._site, "", {"app": name}).application
         assert found is not None  # noqa: S101 - it is named
         service = await run_in_threadpool(found.queries)
+        origin = service.origin if isinstance(service, ExposedQueries) else service
         known = self._known.get(name)
-        if known is None or known[0] is not service:
-            known = self._known[name] = (service, make_app(service))
+        if known is None or known[0] is not origin:
+            known = self._known[name] = (origin, make_app(service))
         root = scope["root_path"].removesuffix("/stores")
         await known[1]({**scope, "root_path": root}, receive, send)
 

@@ -16,7 +16,7 @@ def health(visit: Visit) -> Any:
     """Return the state and alerts of each application; 503 if one is stuck, has failed, or was lost."""
     found = []
     for name in visit.site.applications.names():
-        picture = visit.site.applications.get(name).picture()
+        picture = visit.site.application(name).picture()
         found.append({"application": name, "state": picture.state, "alerts": list(picture.get("alerts", ()))})
     is_ill = any(alert["name"] in ("failed", "stuck", "silent") for each in found for alert in each["alerts"])
     return JSONResponse({"healthy": not is_ill, "applications": found}, 503 if is_ill else 200)
@@ -33,7 +33,7 @@ def metrics(visit: Visit) -> Any:
     """Return the alerts and lag of all applications in Prometheus' text format."""
     lines, lags = [], ["# TYPE penstock_lag_records gauge"]
     for name in visit.site.applications.names():
-        picture = visit.site.applications.get(name).picture()
+        picture = visit.site.application(name).picture()
         lines += alert_lines(name, picture.get("alerts", ())).splitlines()
         lags += [
             f'penstock_lag_records{{application="{name}",partition="{each.name}"}} {each.lag}'

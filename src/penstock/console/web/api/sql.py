@@ -24,7 +24,7 @@ def connectors(visit: Visit) -> Any:
     found = visit.site.connectors
     if found is None:
         raise NotThereError("no Connect worker is known", hint="Start the console with --connect URL.")
-    return [asdict(each) for each in found.all()]
+    return [asdict(visit.site.exposure.connector(each)) for each in found.all()]
 
 
 def _statements(visit: Visit) -> Statements:
@@ -46,7 +46,8 @@ def complete(visit: Visit) -> Any:
 
 def query(visit: Visit) -> Any:
     """Run statements that only read."""
-    return {"results": [_document(each) for each in _statements(visit).run(visit.get("sql"), writes=False)]}
+    found = _statements(visit).run(visit.get("sql"), writes=False, records=not visit.site.exposure.is_limited)
+    return {"results": [_document(each) for each in found]}
 
 
 def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
@@ -56,7 +57,7 @@ def statements(visit: Visit, body: Mapping[str, Any], who: str) -> Any:
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
         raise ConfigError("sql is a text with statements", hint='For example {"sql": "SHOW STREAMS;"}.')
     try:
-        found = _statements(visit).run(text, writes=True)
+        found = _statements(visit).run(text, writes=True, records=not visit.site.exposure.is_limited)
     except PenstockError as error:
         audit(who, f"SQL {text[:500]!r}", f"refused: {error.message}")
         raise

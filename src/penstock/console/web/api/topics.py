@@ -58,15 +58,9 @@ def topic(visit: Visit) -> Any:
     }
 
 
-def _require_messages(visit: Visit) -> None:
-    if not visit.site.permissions.messages:
-        hint = "It was started with --no-messages."
-        raise PenstockError("this console shows no messages", hint=hint, status=403)
-
-
 def require_topic(visit: Visit) -> None:
     """Raise an error unless the topic is there and its messages may be seen."""
-    _require_messages(visit)
+    visit.site.exposure.require_messages()
     _known(log_of(visit), visit.get("name"))
 
 
@@ -100,7 +94,7 @@ def _original(place: tuple[str, int, int]) -> dict[str, Any]:
 
 def message(visit: Visit) -> Any:
     """Return a message whole; ``raw=key`` or ``raw=value`` sends its bytes, for a file."""
-    _require_messages(visit)
+    visit.site.exposure.require_messages()
     raw = visit.get("raw")
     if not raw:
         place = place_of(visit)
@@ -110,8 +104,7 @@ def message(visit: Visit) -> Any:
         return message_document(found)
     if raw not in ("key", "value"):
         raise PenstockError(f"raw={raw[:20]!r} is unknown", hint="Use key or value.")
-    if any(path.partition(".")[0] == raw for path in visit.site.permissions.masked):
-        raise PenstockError(f"fields of the {raw} are hidden, so its bytes are too", hint="See --mask.", status=403)
+    visit.site.exposure.require_bytes(raw)
     topic_name, partition, offset = place_of(visit)
     record = record_at(log_of(visit), topic_name, partition, offset)
     if record is None:

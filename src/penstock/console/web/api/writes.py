@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.console import actions
-from penstock.console.applications import OwnApplication
 from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages.log_pages import log_of
 from penstock.errors import ConfigError, InvalidStateError, PenstockError
@@ -76,12 +75,7 @@ def stop(visit: Visit, body: Mapping[str, Any]) -> Any:
         raise NotThereError("the log has no application", hint="Start one with penstock run.")
     if not found.picture().is_running:
         raise InvalidStateError(f"{found.name} does not run: it is {found.picture().state}", hint="Nothing is to do.")
-    if isinstance(found, OwnApplication):
-        if found.stop is None:
-            raise InvalidStateError(f"{found.name} cannot be stopped from here", hint="Stop its process.")
-        found.stop()
-    else:
-        actions.ask_to_stop(found.checkpoint, found.name)
+    found.ask_to_stop()
     return {"application": found.name, "stopping": True}
 
 

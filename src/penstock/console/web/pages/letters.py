@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.console.decoding import text_of
-from penstock.console.messages import LETTER_HEADERS, MessageQuery, original_of, read_messages
+from penstock.console.exposure import HIDDEN, LETTER_HEADERS
+from penstock.console.messages import MessageQuery, original_of, read_messages
 from penstock.console.web.page import Visit
 
 __all__ = ["newest_letters"]
@@ -25,7 +26,9 @@ def newest_letters(visit: Visit, topic: str | None) -> list[dict[str, Any]]:
         return []
     if topic not in {each.name for each in log.topics()}:
         return []
-    rows = read_messages(log, MessageQuery(topic, limit=_MOST, key_format="bytes", value_format="bytes")).rows
+    masked = visit.site.permissions.masked
+    query = MessageQuery(topic, limit=_MOST, key_format="bytes", value_format="bytes", masked=masked)
+    rows = read_messages(log, query).rows
     return [
         {
             "timestamp": row["timestamp"],
@@ -43,5 +46,6 @@ def _why(headers: list[tuple[str, bytes | None]]) -> str:
         kind = named.get(f"{prefix}exception", "") or named.get(f"{prefix}exception.class.name", "")
         said = named.get(f"{prefix}message", "") or named.get(f"{prefix}exception.message", "")
         if kind or said:
-            return f"{kind.rpartition('.')[2]}: {said}"[:300]
+            kind = kind.rpartition(".")[2]
+            return kind if said == HIDDEN else f"{kind}: {said}"[:300]
     return ""

@@ -127,6 +127,7 @@ def message_query(visit: Visit) -> MessageQuery:
         formats["value_format"],
         visit.get("cursor"),
         visit.site.permissions.masked,
+        visit.site.permissions.messages,
     )
 
 
@@ -169,7 +170,8 @@ def topic(visit: Visit) -> Mapping[str, Any]:
         facts["start"], facts["at"] = begin_of(visit)
         return {**facts, "found": read_messages(log, message_query(visit))}
     except (PenstockError, ValueError) as error:
-        shown = error if isinstance(error, PenstockError) else PenstockError(str(error))
+        exposure = visit.site.exposure
+        shown = exposure.error(error) if isinstance(error, PenstockError) else PenstockError(exposure.text_of(error))
         return {**facts, "problem": shown}
 
 
@@ -191,8 +193,7 @@ def message(visit: Visit) -> Mapping[str, Any]:
     """Return one message whole."""
     log = log_of(visit)
     query = message_query(visit)
-    if not visit.site.permissions.messages:
-        raise PenstockError("this console shows no messages", hint="It was started with --no-messages.")
+    visit.site.exposure.require_messages()
     _, partition, offset = place_of(visit)
     try:
         found = one_message(log, query, partition, offset)
@@ -214,7 +215,7 @@ def group_rows(visit: Visit) -> list[GroupRow]:
 def _trend_of_application(visit: Visit, name: str) -> Trend | None:
     if name not in visit.site.applications.names():
         return None
-    found = visit.site.applications.get(name).picture()
+    found = visit.site.application(name).picture()
     return found.trend if found.is_running and found.trend.word != "unknown" else None
 
 

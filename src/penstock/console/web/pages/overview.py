@@ -22,7 +22,7 @@ def overview(visit: Visit) -> Mapping[str, Any]:
     lines = picture.lines[-240:]
     others = []
     for name in visit.site.applications.names():
-        each = visit.site.applications.get(name).picture() if name != picture.application else picture
+        each = visit.site.application(name).picture() if name != picture.application else picture
         others.append({"name": name, "picture": each})
     return {
         **facts,

@@ -25,9 +25,9 @@ def connectors(visit: Visit) -> Mapping[str, Any]:
     if found is None:
         return facts
     try:
-        rows = found.all()
+        rows = [visit.site.exposure.connector(each) for each in found.all()]
     except PenstockError as error:
-        return {**facts, "problem": error}
+        return {**facts, "problem": visit.site.exposure.error(error)}
     name = visit.get("name")
     chosen = next((row for row in rows if row.name == name), None)
     if name and chosen is None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.console.decoding import visible
 from penstock.console.limits import CELL_CHARACTERS, SHOWN_CHARACTERS, cut
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
 from penstock.durations import timestamp_ms
 from penstock.errors import ConfigError, PenstockError
+from penstock.escapes import json_text, visible
 from penstock.query.http.answers import Paging
 from penstock.query.http.codec import ENCODINGS, Encoding
 
@@ -35,7 +34,7 @@ def stores(visit: Visit) -> Mapping[str, Any]:
         try:
             described = {each["name"]: each for each in application.queries().stores()}
         except PenstockError as error:
-            problem = error
+            problem = visit.site.exposure.error(error)
     known = {**drawing.get("stores", {}), **described}
     rows = [
         {
@@ -74,7 +73,7 @@ def store(visit: Visit) -> Mapping[str, Any]:
         if visit.get("ask"):
             shown["answer"] = _shown(_answer(service, visit, str(shown["about"]["kind"])))
     except PenstockError as error:
-        shown["problem"] = error
+        shown["problem"] = visit.site.exposure.error(error)
     return shown
 
 
@@ -139,7 +138,7 @@ def _shown(answer: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_text(value)
 
 
 def _encoding(text: str) -> Encoding:

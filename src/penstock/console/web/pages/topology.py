@@ -57,5 +57,5 @@ def topology(visit: Visit) -> Mapping[str, Any]:
         "graph": json.dumps(graph),
         "live": json.dumps(live),
         "chosen": chosen,
-        "reasons": [each for each in picture.get("reasons", ()) if chosen is not None and each[0] == chosen["name"]],
+        "reasons": [each for each in picture.drops if chosen is not None and each.node == chosen["name"]],
     }
