@@ -13,7 +13,7 @@ from penstock.connect.data import DataError, SettingError
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 
-SCHEMA = """CREATE TABLE users (id INTEGER PRIMARY KEY, name VARCHAR NOT NULL, score NUMERIC(8,2), changed TIMESTAMP,
+SCHEMA = """CREATE TABLE users (id INTEGER PRIMARY KEY, name VARCHAR NOT NULL, score NUMERIC(8,2), changed TIMESTAMP NOT NULL,
             active BOOLEAN, born DATE, picture BLOB)"""
 
 

@@ -2,57 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import ConfigDef, Importance, Kind, OneOf, Setting
+from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.alike_tasks import AlikeTasksSink
-from penstock.connect.connectors.sql_values import CONNECTION, DatabaseFile, open_engine, sql_type, sql_value
-from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord, Struct
+from penstock.connect.connectors.sql_columns import ColumnRules
+from penstock.connect.connectors.sql_model import SQL_SINK_MODEL
+from penstock.connect.connectors.sql_reading import TableName, reader_for
+from penstock.connect.connectors.sql_settings import SINK, zone_of
+from penstock.connect.connectors.sql_values import DatabaseFile, database_error, open_engine
+from penstock.connect.connectors.sql_writing import (
+    Cell,
+    Target,
+    ValueRules,
+    column_type,
+    described_table,
+    written_value,
+)
+from penstock.connect.data import DataError, RetriableError, Schema, SinkRecord, Struct, Type
 from penstock.errors import ConnectError
 from penstock.log.base import TopicPartition
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Connection, Table, TableClause
 
 __all__ = ["SqlSinkConnector", "SqlSinkTask"]
 
 OFFSETS = "penstock_sink_offsets"
-CONFIG = ConfigDef(
-    [
-        *CONNECTION,
-        Setting(
-            name="insert.mode",
-            kind=Kind.STRING,
-            default="insert",
-            rule=OneOf(("insert", "upsert", "update")),
-            importance=Importance.HIGH,
-            doc="insert: a row for each record; upsert: the row of a key is replaced; update: it must be there.",
-        ),
-        Setting(
-            name="pk.mode",
-            kind=Kind.STRING,
-            default="none",
-            rule=OneOf(("none", "kafka", "record_key", "record_value")),
-            importance=Importance.HIGH,
-            doc="The primary key: none, kafka (topic, partition, offset), the record's key, or fields of its value.",
-        ),
-        Setting(name="pk.fields", kind=Kind.LIST, default="", doc="The key's fields; or a plain key's column."),
-        Setting(name="table.name.format", kind=Kind.STRING, default="${topic}", doc="The table of a topic."),
-        Setting(name="auto.create", kind=Kind.BOOLEAN, default=False, doc="Create a table that is not there."),
-        Setting(name="auto.evolve", kind=Kind.BOOLEAN, default=False, doc="Add columns that a table lacks."),
-        Setting(name="delete.enabled", kind=Kind.BOOLEAN, default=False, doc="A null value deletes its key's row."),
-        Setting(
-            name="exactly.once",
-            kind=Kind.BOOLEAN,
-            default=True,
-            doc=f"Keep offsets in the table {OFFSETS} of the database, in the transaction of the rows.",
-        ),
-    ]
-)
 KAFKA_KEY = ("__connect_topic", "__connect_partition", "__connect_offset")
+
+
+class _TableChangedError(Exception):
+    """The table is no longer as it was when it was looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A row that is written or deleted: the columns in order decide which statement does it."""
+
+    target: Target
+    row: Mapping[str, Any]
+    key: tuple[str, ...]
+    deletes: bool = False
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        return id(self.target), self.deletes, tuple(self.row), self.key
 
 
 class SqlSinkTask(SinkTask):
@@ -64,11 +63,22 @@ class SqlSinkTask(SinkTask):
     def start(self, settings: Mapping[str, str]) -> None:
         from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 
-        self._parsed, self._name = CONFIG.parse(settings), settings.get("name", "")
-        self._engine = open_engine(self._parsed)
+        self._parsed, self._name = SINK.parse(settings), settings.get("name", "")
+        parsed = self._parsed
+        zone = zone_of(parsed["db.timezone"])
+        self._rules = ValueRules(
+            zone=zone,
+            date_zone=zone if parsed["date.timezone"] == "DB_TIMEZONE" else zone_of("UTC"),
+            timestamp_fields=frozenset(parsed["timestamp.fields.list"]),
+            nanoseconds=parsed["timestamp.precision.mode"] == "nanoseconds",
+        )
+        self._engine = open_engine(parsed)
+        self._quotes = parsed["quote.sql.identifiers"].lower() == "always"
+        self._reader = reader_for(self._engine, ColumnRules(), quotes=self._quotes)
         self._file = DatabaseFile(self._engine, has_been=False)
-        self._tables: dict[str, Table] = {}
-        self._offsets = Table(
+        self._targets: dict[str, Target] = {}
+        self._retries = 0
+        self._offsets: Table = Table(
             OFFSETS,
             MetaData(),
             Column("log", String(64), primary_key=True),
@@ -93,51 +103,110 @@ class SqlSinkTask(SinkTask):
     def put(self, records: Sequence[SinkRecord]) -> None:
         if not records:
             return
+        try:
+            self._put(records)
+        except _TableChangedError:
+            self._targets.clear()  # a column or a table came or went: look again, once
+            self._tried(lambda: self._put(records))
+        except RetriableError as error:
+            self._note_retry(error)
+            raise
+        self._retries = 0
+        self._file.written()
+
+    def _tried(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except _TableChangedError as error:
+            raise error.args[0] from error
+
+    def _note_retry(self, error: RetriableError) -> None:
+        self._retries += 1
+        most = self._parsed["max.retries"]
+        if most is not None and self._retries > most:
+            raise ConnectError(
+                f"{error.message}, after {most} retries", hint="Restart the task, or raise max.retries."
+            ) from error
+        if self._parsed["retry.backoff.ms"] is not None:
+            self.context.timeout(self._parsed["retry.backoff.ms"])
+
+    def _put(self, records: Sequence[SinkRecord]) -> None:
         with self._guarded() as connection:
-            for record in records:
-                self._write(connection, record)
+            self._write_all(connection, records)
             if self._parsed["exactly.once"]:
                 last = {TopicPartition(str(r.original_topic), int(r.original_partition or 0)): r for r in records}
                 for place, record in last.items():
                     key: dict[str, Any] = {"log": self.context.log_identity, "connector": self._name}
                     key |= {"topic": place.topic, "partition": place.partition}
                     following = int(record.original_offset or 0) + 1
-                    self._upsert(connection, self._offsets, {**key, "next_offset": following}, list(key))
-        self._file.written()
+                    self._upsert(connection, self._offsets, [{**key, "next_offset": following}], tuple(key))
 
     def stop(self) -> None:
         if self._engine is not None:
             self._engine.dispose()
 
-    def _guarded(self) -> Any:
+    def _guarded(self) -> _Guarded:
         """A transaction whose failures are Connect's errors."""
         self._file.check()
-        return _Guarded(self._engine)
+        return _Guarded(self._engine, trimmed=self._parsed["trim.sensitive.log"])
 
-    def _write(self, connection: Connection, record: SinkRecord) -> None:
+    # From records to rows
+
+    def _write_all(self, connection: Connection, records: Sequence[SinkRecord]) -> None:
+        """Write in order: neighbours that the same statement writes, up to the batch size, go together."""
+        most = self._parsed["batch.size"] or 1
+        waiting: list[_Write] = []
+        for record in records:
+            write = self._write(connection, record)
+            if write is None:
+                continue
+            if waiting and (len(waiting) >= most or waiting[-1].form != write.form):
+                self._execute(connection, waiting)
+                waiting = []
+            waiting.append(write)
+        if waiting:
+            self._execute(connection, waiting)
+
+    def _write(self, connection: Connection, record: SinkRecord) -> _Write | None:
         name = self._parsed["table.name.format"].replace("${topic}", str(record.topic))
-        key = self._key(record)
+        key = self._key(record, name)
         if record.value is None:
             if not self._parsed["delete.enabled"] or not key:
                 raise DataError(f"a record without value at {_place(record)}: only delete.enabled with a key takes it")
-            table = self._table(
-                connection, name, {column: (schema, v) for column, (schema, v) in key.items()}, list(key)
-            )
-            connection.execute(table.delete().where(*_same(table, {c: v for c, (_, v) in key.items()})))
-            return
-        cells = {**_cells(record.value, record.value_schema, _place(record)), **key}
-        table = self._table(connection, name, cells, list(key))
-        row = {column: sql_value(schema, value) for column, (schema, value) in cells.items()}
-        match self._parsed["insert.mode"]:
-            case "insert":
-                connection.execute(table.insert().values(row))
-            case "update":
-                rest = {column: value for column, value in row.items() if column not in key}
-                connection.execute(table.update().where(*_same(table, {c: row[c] for c in key})).values(rest))
-            case _:
-                self._upsert(connection, table, row, list(key))
+            found = self._target(connection, name)
+            if found is None and self._parsed["auto.create"]:
+                return None  # where no table is, there is nothing to delete
+            target = found or self._created(connection, name, key, list(key))
+            return self._made(target, key, list(key), deletes=True)
+        cells = {**self._cells(record, key), **key}
+        if not cells:
+            raise DataError(f"No fields found using key and value schemas for table: {name}")
+        return self._made(self._fitting(connection, name, cells, list(key)), cells, list(key))
 
-    def _key(self, record: SinkRecord) -> dict[str, tuple[Schema | None, Any]]:
+    def _made(self, target: Target, cells: Mapping[str, Cell], key: list[str], *, deletes: bool = False) -> _Write:
+        places = {each: target.column(each) for each in cells}
+        missing = [each for each, column in places.items() if column is None]
+        if missing:
+            raise self._lacks(target, missing)
+        row = {
+            str(column): written_value(target, str(column), cells[each], self._rules, field_name=each)
+            for each, column in places.items()
+        }
+        return _Write(target, row, tuple(str(places[each]) for each in key), deletes)
+
+    def _cells(self, record: SinkRecord, key: Mapping[str, Cell]) -> dict[str, Cell]:
+        """The fields of a record's value that are written."""
+        schema = record.value_schema
+        if isinstance(record.value, str) and schema is not None and schema.type is Type.STRING:
+            column = self._parsed["string.output.value.column.name"]
+            if column in key:
+                raise DataError(f"string.output.value.column.name is {column}, which is a column of the key")
+            return {column: (schema.as_optional(), record.value)}
+        found = _cells(record.value, schema, _place(record), with_default=self._parsed["replace.null.with.default"])
+        chosen = self._parsed["fields.whitelist"]
+        return {name: cell for name, cell in found.items() if not chosen or name in chosen}
+
+    def _key(self, record: SinkRecord, table: str) -> dict[str, Cell]:
         mode, fields = self._parsed["pk.mode"], self._parsed["pk.fields"]
         if mode == "none":
             return {}
@@ -145,84 +214,215 @@ class SqlSinkTask(SinkTask):
             values = (record.original_topic, record.original_partition, record.original_offset)
             return {name: (None, value) for name, value in zip(fields or KAFKA_KEY, values, strict=True)}
         if mode == "record_key":
-            if isinstance(record.key, Struct | dict):
-                found = _cells(record.key, record.key_schema, _place(record))
-                return {name: found[name] for name in fields or found}
-            if not fields:
-                raise DataError("pk.mode is record_key and the key is a plain value: pk.fields has to name its column")
-            return {fields[0]: (record.key_schema, record.key)}
-        found = {} if record.value is None else _cells(record.value, record.value_schema, _place(record))
+            if record.key is None:
+                raise DataError(f"the record at {_place(record)} has no key, and pk.mode is record_key")
+            if not isinstance(record.key, Struct | dict):
+                if len(fields) != 1:
+                    raise DataError(
+                        "Need exactly one PK column defined since the key schema for records is a primitive type, "
+                        f"defined columns are: [{', '.join(fields)}]"
+                    )
+                return {fields[0]: (record.key_schema, record.key)}
+            what, found = "key", _cells(record.key, record.key_schema, _place(record))
+        elif record.value is None:
+            return {}
+        else:
+            what, found = "value", _cells(record.value, record.value_schema, _place(record))
         missing = [name for name in fields if name not in found]
-        if missing or not fields:
-            raise DataError(
-                f"the value at {_place(record)} has no field {', '.join(missing) or '(pk.fields is empty)'}"
-            )
-        return {name: found[name] for name in fields}
-
-    def _table(
-        self, connection: Connection, name: str, cells: Mapping[str, tuple[Schema | None, Any]], key: list[str]
-    ) -> Table:
-        from sqlalchemy import Column, MetaData, Table, inspect
-        from sqlalchemy.schema import CreateColumn
-
-        table = self._tables.get(name)
-        if table is None:
-            schema, _, plain = name.rpartition(".")
-            if not inspect(connection).has_table(plain, schema=schema or None):
-                if not self._parsed["auto.create"]:
-                    raise ConnectError(f"there is no table {name}", hint="Create it, or set auto.create=true.")
-                columns = [
-                    Column(c, sql_type(*cell), primary_key=c in key, autoincrement=False) for c, cell in cells.items()
-                ]
-                Table(plain, MetaData(), *columns, schema=schema or None).create(connection)
-            table = Table(plain, MetaData(), schema=schema or None, autoload_with=connection)
-        missing = [column for column in cells if column not in table.columns]
         if missing:
-            if not self._parsed["auto.evolve"]:
-                raise ConnectError(
-                    f"the table {name} has no column {', '.join(missing)}", hint="Add it, or set auto.evolve=true."
-                )
-            quoted = connection.dialect.identifier_preparer.format_table(table)
-            for column in missing:
-                added = CreateColumn(Column(column, sql_type(*cells[column]))).compile(dialect=connection.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {quoted} ADD COLUMN {added}")
-            table = Table(table.name, MetaData(), schema=table.schema, autoload_with=connection)
-        self._tables[name] = table
-        return table
+            raise DataError(
+                f"PK mode for table '{table}' is {mode.upper()} with configured PK fields [{', '.join(fields)}], but "
+                f"record {what} schema does not contain field: {missing[0]}"
+            )
+        return {name: found[name] for name in fields or found}
 
-    def _upsert(self, connection: Connection, table: Table, row: Mapping[str, Any], key: list[str]) -> None:
-        if not key:
-            raise DataError("insert.mode is upsert, which needs a key: set pk.mode")
-        rest = {column: value for column, value in row.items() if column not in key}
+    # Tables
+
+    def _target(self, connection: Connection, name: str) -> Target | None:
+        if name not in self._targets:
+            found = described_table(connection, self._reader, TableName.parse(name))
+            if found is None:
+                return None
+            self._check_kind(found)
+            self._targets[name] = found
+        return self._targets[name]
+
+    def _check_kind(self, target: Target) -> None:
+        kinds = {
+            "TABLE" if each.upper() == "PARTITIONED TABLE" else each.upper() for each in self._parsed["table.types"]
+        }
+        if target.kind not in kinds:
+            raise ConnectError(
+                f"{target.name} is a {target.kind}, and table.types is {','.join(self._parsed['table.types'])}",
+                hint=f"Set table.types=TABLE,{target.kind} to write to it.",
+            )
+
+    def _fitting(self, connection: Connection, name: str, cells: Mapping[str, Cell], key: list[str]) -> Target:
+        """The table with a column for each field; it is looked up again before anything is missed."""
+        target = self._target(connection, name)
+        if target is None:
+            return self._created(connection, name, cells, key)
+        if not _missing(target, cells):
+            return target
+        del self._targets[name]
+        target = self._target(connection, name)
+        if target is None:
+            return self._created(connection, name, cells, key)
+        missing = _missing(target, cells)
+        if not missing:
+            return target
+        if target.kind != "TABLE" or not self._parsed["auto.evolve"]:
+            raise self._lacks(target, missing)
+        required = [each for each in missing if _is_required(cells[each])]
+        if required:
+            raise ConnectError(
+                f"Cannot ALTER TABLE {target.name} to add missing field {', '.join(required)}, as the field is not "
+                "optional and does not have a default value",
+                hint="Add the column yourself, or make the field optional.",
+            )
+        for each in missing:
+            self._ddl(
+                connection, f"ALTER TABLE {self._quoted(target.name)} ADD COLUMN {self._column(each, cells[each])}"
+            )
+        del self._targets[name]
+        found = self._target(connection, name)
+        assert found is not None  # noqa: S101 - it was altered just now
+        return found
+
+    def _lacks(self, target: Target, missing: Sequence[str]) -> ConnectError:
+        what, names = target.kind.capitalize(), ", ".join(missing)
+        if target.kind != "TABLE":
+            return ConnectError(
+                f"{what} {target.name} is missing fields ({names}) and ALTER {target.kind} is unsupported",
+                hint="Change the view, or leave the fields out with fields.whitelist.",
+            )
+        return ConnectError(
+            f"{what} {target.name} is missing fields ({names}) and auto-evolution is disabled",
+            hint="Add the columns, or set auto.evolve=true.",
+        )
+
+    def _created(self, connection: Connection, name: str, cells: Mapping[str, Cell], key: list[str]) -> Target:
+        if not self._parsed["auto.create"]:
+            raise ConnectError(
+                f"Table {name} is missing and auto-creation is disabled: there is no table {name}",
+                hint="Create it, or set auto.create=true.",
+            )
+        parts = [self._column(each, cell, is_key=each in key) for each, cell in cells.items()]
+        if key:
+            parts.append(f"PRIMARY KEY ({', '.join(map(self._reader.quoted, key))})")
+        table = TableName.parse(name)
+        self._ddl(connection, f"CREATE TABLE {self._quoted(table)} ({', '.join(parts)})")
+        found = self._target(connection, name)
+        assert found is not None  # noqa: S101 - it was made just now
+        return found
+
+    def _column(self, name: str, cell: Cell, *, is_key: bool = False) -> str:
+        kind = column_type(self._engine.dialect.name, name, cell, self._rules)
+        if is_key and kind in ("TEXT", "BLOB", "LONGBLOB") and self._engine.dialect.name in ("mysql", "mariadb"):
+            kind = "VARCHAR(256)" if kind == "TEXT" else "VARBINARY(256)"
+        is_never_null = is_key or (_is_required(cell) and cell[0] is not None)
+        return f"{self._reader.quoted(name)} {kind}{' NOT NULL' if is_never_null else ''}"
+
+    def _quoted(self, table: TableName) -> str:
+        return ".".join(self._reader.quoted(each) for each in (table.schema, table.name) if each is not None)
+
+    def _ddl(self, connection: Connection, statement: str) -> None:
+        self._reader.run(connection, statement)
+
+    # Statements
+
+    def _execute(self, connection: Connection, writes: Sequence[_Write]) -> None:
+        from sqlalchemy.exc import OperationalError, ProgrammingError
+
+        try:
+            self._run(connection, writes)
+        except (ProgrammingError, OperationalError) as error:
+            if _is_about_columns(error):
+                trimmed = self._parsed["trim.sensitive.log"]
+                raise _TableChangedError(database_error(error, "to write", trimmed=trimmed)) from error
+            raise
+
+    def _run(self, connection: Connection, writes: Sequence[_Write]) -> None:
+        from sqlalchemy import bindparam
+
+        first, rows = writes[0], [dict(each.row) for each in writes]
+        table = self._clause(first)
+        matching = [table.c[column] == bindparam(f"key_{at}") for at, column in enumerate(first.key)]
+        mode = self._parsed["insert.mode"]
+        if first.deletes or mode == "update":
+            keyed = [{f"key_{at}": row[column] for at, column in enumerate(first.key)} for row in rows]
+            if first.deletes:
+                connection.execute(table.delete().where(*matching), keyed)
+                return
+            rest = [column for column in first.row if column not in first.key]
+            if not rest:
+                return
+            values: dict[str, Any] = {column: bindparam(f"value_{at}") for at, column in enumerate(rest)}
+            changed = [{f"value_{at}": row[column] for at, column in enumerate(rest)} for row in rows]
+            connection.execute(
+                table.update().where(*matching).values(values), [k | v for k, v in zip(keyed, changed, strict=True)]
+            )
+        elif mode == "insert":
+            names: dict[str, Any] = {column: bindparam(f"value_{at}") for at, column in enumerate(first.row)}
+            connection.execute(
+                table.insert().values(names), [{f"value_{at}": v for at, v in enumerate(row.values())} for row in rows]
+            )
+        else:
+            self._upsert(connection, table, rows, first.key)
+
+    def _clause(self, write: _Write) -> TableClause:
+        """The table of a statement; its columns have no types, so that values go to the driver as they are."""
+        from sqlalchemy import column, table
+        from sqlalchemy.sql import quoted_name
+
+        def named(text: str) -> Any:
+            return quoted_name(text, self._quotes)
+
+        name = write.target.name
+        schema = None if name.schema is None else named(name.schema)
+        return table(named(name.name), *(column(named(each)) for each in write.row), schema=schema)
+
+    def _upsert(
+        self, connection: Connection, table: Any, rows: Sequence[Mapping[str, Any]], key: Sequence[str]
+    ) -> None:
+        from sqlalchemy import bindparam
+
+        rest = [column for column in rows[0] if column not in key]
         if connection.dialect.name in ("sqlite", "postgresql"):
             from sqlalchemy.dialects import postgresql, sqlite
 
             make: Any = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-            statement = make(table).values(dict(row))
+            statement = make(table).values({column: bindparam(f"value_{at}") for at, column in enumerate(rows[0])})
+            parts = [table.c[column] for column in key]
             if rest:
-                connection.execute(statement.on_conflict_do_update(index_elements=key, set_=rest))
+                changed = {column: statement.excluded[column] for column in rest}
+                statement = statement.on_conflict_do_update(index_elements=parts, set_=changed)
             else:
-                connection.execute(statement.on_conflict_do_nothing(index_elements=key))
+                statement = statement.on_conflict_do_nothing(index_elements=parts)
+            connection.execute(statement, [{f"value_{at}": v for at, v in enumerate(row.values())} for row in rows])
             return
-        same = _same(table, {column: row[column] for column in key})
-        if rest and connection.execute(table.update().where(*same).values(rest)).rowcount:
-            return
-        if not rest and connection.execute(table.select().where(*same)).first() is not None:
-            return
-        connection.execute(table.insert().values(dict(row)))
+        for row in rows:
+            same = [table.c[column] == row[column] for column in key]
+            found = connection.execute(table.select().where(*same)).first()
+            if found is None:
+                connection.execute(table.insert().values(dict(row)))
+            elif rest:
+                connection.execute(table.update().where(*same).values({column: row[column] for column in rest}))
 
 
 class _Guarded:
-    def __init__(self, engine: Any) -> None:
-        self._begin = engine.begin()
+    def __init__(self, engine: Any, *, trimmed: bool) -> None:
+        self._begin, self._trimmed = engine.begin(), trimmed
 
     def __enter__(self) -> Connection:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
             connection: Connection = self._begin.__enter__()
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql("SET datestyle TO 'ISO, YMD'; SET intervalstyle TO 'postgres'")
         except SQLAlchemyError as error:
-            raise _error(error) from error
+            raise self._error(error) from error
         return connection
 
     def __exit__(
@@ -233,25 +433,34 @@ class _Guarded:
         try:
             self._begin.__exit__(kind, error, trace)
         except SQLAlchemyError as failure:
-            raise _error(failure) from failure
+            raise self._error(failure) from failure
         if isinstance(error, SQLAlchemyError):
-            raise _error(error) from error
+            raise self._error(error) from error
+
+    def _error(self, error: Exception) -> ConnectError:
+        return database_error(error, "to write", trimmed=self._trimmed)
 
 
-def _error(error: Exception) -> ConnectError:
-    from sqlalchemy.exc import DataError as Unfit
-    from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
-
-    text = f"the database refuses: {str(getattr(error, 'orig', None) or error).splitlines()[0]}"
-    if isinstance(error, OperationalError | InterfaceError):
-        return RetriableError(text)  # it is away, or locked
-    kind = DataError if isinstance(error, Unfit | IntegrityError) else ConnectError  # the record's fault
-    return kind(text, hint="Correct the record, the table or the settings; nothing of its batch is written.")
+def _is_about_columns(error: Exception) -> bool:
+    """Whether the database says that a table or column is not there, or is of another type than before."""
+    cause = getattr(error, "orig", error)
+    if type(cause).__name__ in ("UndefinedColumn", "UndefinedTable", "DatatypeMismatch"):
+        return True
+    return any(part in str(cause) for part in ("no column named", "no such column", "no such table", "Unknown column"))
 
 
-def _cells(value: Any, schema: Schema | None, where: str) -> dict[str, tuple[Schema | None, Any]]:
+def _missing(target: Target, cells: Mapping[str, Cell]) -> list[str]:
+    return [each for each in cells if target.column(each) is None]
+
+
+def _is_required(cell: Cell) -> bool:
+    schema = cell[0]
+    return schema is not None and not schema.optional and schema.default is None
+
+
+def _cells(value: Any, schema: Schema | None, where: str, *, with_default: bool = True) -> dict[str, Cell]:
     if isinstance(value, Struct):
-        return {part.name: (part.schema, value[part.name]) for part in value.schema.fields}
+        return {part.name: (part.schema, value.get(part, with_default=with_default)) for part in value.schema.fields}
     if isinstance(value, dict) and schema is None:
         return {str(name): (None, each) for name, each in value.items()}
     raise DataError(f"the record at {where} is no struct or map of columns, but {type(value).__name__}")
@@ -270,20 +479,20 @@ class SqlSinkConnector(AlikeTasksSink):
 
     Each batch is one transaction with the offsets that follow it (`penstock_sink_offsets`): after a crash it goes on
     from there, so each record is written once. The offsets belong to one log: those of another one are not used. Not so
-    with ``exactly.once=false``.
+    with ``exactly.once=false``. A table that was altered while the sink runs is looked up again before a record is
+    refused.
     """
 
     java_class: ClassVar[str] = "io.confluent.connect.jdbc.JdbcSinkConnector"
     experimental: ClassVar[bool] = True
-    config: ClassVar[ConfigDef] = CONFIG
+    config: ClassVar[ConfigDef] = SINK
+    model: ClassVar[Model] = SQL_SINK_MODEL
     task_class: ClassVar[type[SinkTask]] = SqlSinkTask
 
     def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         writing, key, fields = parsed["insert.mode"], parsed["pk.mode"], parsed["pk.fields"]
         if writing != "insert" and key == "none":
             yield "pk.mode", f"insert.mode={writing} finds rows by a key"
-        if key == "record_value" and not fields:
-            yield "pk.fields", "pk.mode=record_value needs the names of the key's fields"
         if key == "kafka" and len(fields) not in (0, len(KAFKA_KEY)):
             yield "pk.fields", "pk.mode=kafka has three columns: topic, partition and offset"
         if parsed["delete.enabled"] and key != "record_key":

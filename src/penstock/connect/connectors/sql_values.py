@@ -1,64 +1,25 @@
-"""Values and types between SQL databases and Connect."""
+"""Databases of the SQL source and sink: their URLs, engines, files, and errors."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.config import DatabaseUrl, Importance, Kind, Password, Setting
-from penstock.connect.data import (
-    BOOLEAN,
-    BYTES,
-    DATE,
-    FLOAT64,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    TIME,
-    TIMESTAMP,
-    Moment,
-    RetriableError,
-    Schema,
-    SettingError,
-    Type,
-    decimal_schema,
-)
-from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
+from penstock.connect.data import DataError, RetriableError, SettingError
 from penstock.errors import ConnectError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
-    from sqlalchemy.types import TypeEngine
+    from sqlalchemy import URL, Engine
 
-__all__ = [
-    "CONNECTION",
-    "DatabaseFile",
-    "connect_schema",
-    "connect_value",
-    "database_url",
-    "open_engine",
-    "sql_type",
-    "sql_value",
-]
+__all__ = ["DatabaseFile", "database_error", "database_url", "open_engine"]
 
-CONNECTION: tuple[Setting, ...] = (
-    Setting(
-        name="connection.url",
-        kind=Kind.STRING,
-        rule=DatabaseUrl(),
-        importance=Importance.HIGH,
-        doc="The database: an URL of SQLAlchemy such as postgresql+psycopg://host/db or sqlite:///file.db, or of JDBC.",
-    ),
-    Setting(name="connection.user", kind=Kind.STRING, default="", doc="The user, if the URL names none."),
-    Setting(name="connection.password", kind=Kind.PASSWORD, default=Password(""), doc="The user's password."),
-)
-DEFAULT_SCALE = 6
+_JDBC_NAMES = {"ApplicationName": "application_name", "connectTimeout": "connect_timeout", "sslrootcert": "sslrootcert"}
+_JDBC_TUNING = ("prepareThreshold", "reWriteBatchedInserts", "stringtype", "tcpKeepAlive", "defaultRowFetchSize")
 
 
-def database_url(parsed: Mapping[str, Any]) -> Any:
+def database_url(parsed: Mapping[str, Any]) -> URL:
     """The URL of the database, with user and password.
 
     Raises:
@@ -67,7 +28,8 @@ def database_url(parsed: Mapping[str, Any]) -> Any:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
-    text = str(parsed["connection.url"]).removeprefix("jdbc:")
+    given = str(parsed["connection.url"])
+    text = given.removeprefix("jdbc:")
     if text.startswith("sqlite:") and not text.startswith("sqlite:///"):
         text = f"sqlite:///{text.removeprefix('sqlite:')}"
     try:
@@ -75,9 +37,28 @@ def database_url(parsed: Mapping[str, Any]) -> Any:
     except ArgumentError as error:
         hint = "For example postgresql+psycopg://host/db, or sqlite:///file.db."
         raise SettingError("connection.url is no URL of a database", hint=hint) from error
+    if url.drivername == "postgresql":
+        url = _postgres_url(url, is_jdbc=given.startswith("jdbc:"))
     if parsed["connection.user"]:
         url = url.set(username=parsed["connection.user"])
     return url.set(password=parsed["connection.password"].secret) if parsed["connection.password"] else url
+
+
+def _postgres_url(url: URL, *, is_jdbc: bool) -> URL:
+    """With the driver that is installed, and the parameters of Java's driver under the names of this one."""
+    if importlib.util.find_spec("psycopg") is not None:
+        url = url.set(drivername="postgresql+psycopg")
+    if not is_jdbc:
+        return url
+    query = {name: value if isinstance(value, str) else value[-1] for name, value in url.query.items()}
+    for name in _JDBC_TUNING:
+        query.pop(name, None)
+    schema = query.pop("currentSchema", None)
+    if schema:
+        query["options"] = f"-csearch_path={schema}"
+    if query.pop("ssl", "false") == "true":
+        query.setdefault("sslmode", "verify-full")
+    return url.set(query={_JDBC_NAMES.get(name, name): value for name, value in query.items()})
 
 
 def open_engine(parsed: Mapping[str, Any]) -> Engine:
@@ -95,7 +76,7 @@ def open_engine(parsed: Mapping[str, Any]) -> Engine:
     url = database_url(parsed)
     more = {"poolclass": NullPool} if _file_of(url) else {}  # a file that was replaced is another database
     try:
-        return create_engine(url, pool_pre_ping=True, **more)
+        return create_engine(url, pool_pre_ping=True, hide_parameters=True, **more)
     except (NoSuchModuleError, ImportError) as error:
         raise ConnectError(
             f"there is no driver for {url.drivername}: {error}", hint="Install one, for example pip install psycopg."
@@ -134,84 +115,35 @@ def _file_of(url: Any) -> Path | None:
     return None if str(url.database).startswith("file:") else Path(url.database)
 
 
-def connect_schema(kind: TypeEngine[Any], *, nullable: bool) -> Schema:
-    """Connect's schema of a column's type; of types that it does not have, text."""
-    import sqlalchemy.types as sql
+def database_error(error: Exception, where: str, *, trimmed: bool = False) -> ConnectError:
+    """A failure of the database as one of Connect's: to be tried again, the record's fault, or the settings'.
 
-    found = STRING
-    pairs: tuple[tuple[type, Schema], ...] = (
-        (sql.Boolean, BOOLEAN),
-        (sql.SmallInteger, INT16),
-        (sql.BigInteger, INT64),
-        (sql.Integer, INT32),
-        (sql.Float, FLOAT64),
-        (sql.Date, DATE),
-        (sql.DateTime, TIMESTAMP),
-        (sql.Time, TIME),
-        (sql.LargeBinary, BYTES),
+    Args:
+        error: SQLAlchemy's error.
+        where: What was being done, such as ``at users``.
+        trimmed: Leave out the database's own words, which may have values.
+    """
+    from sqlalchemy.exc import DataError as Unfit
+    from sqlalchemy.exc import IntegrityError, NotSupportedError, ProgrammingError
+
+    cause = getattr(error, "orig", None) or error
+    lines = str(cause).strip().splitlines()
+    text = f"the database fails {where}".strip() + f": {lines[0] if lines and not trimmed else type(cause).__name__}"
+    hint = "Correct the query, the record, the table or the settings."
+    if isinstance(error, Unfit | IntegrityError):
+        return DataError(text, hint=hint)
+    is_missing = type(cause).__name__ in ("UndefinedTable", "InvalidSchemaName")
+    is_wrong = isinstance(error, ProgrammingError | NotSupportedError) or _is_mistake(cause)
+    if is_wrong and not is_missing:
+        return ConnectError(text, hint=hint)
+    return RetriableError(text)  # it is away, or locked, or the table comes later
+
+
+def _is_mistake(cause: BaseException) -> bool:
+    """Whether SQLite, which has one class for all, says that the statement is wrong."""
+    if type(cause).__module__ != "sqlite3":
+        return False
+    text = str(cause)
+    return text.startswith(
+        ("near ", "no such column", "no such function", "incomplete input", "wrong number", "ambiguous")
     )
-    if isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float):
-        found = decimal_schema(DEFAULT_SCALE if kind.scale is None else kind.scale)
-    else:
-        found = next((schema for each, schema in pairs if isinstance(kind, each)), STRING)
-    return found.as_optional(nullable)
-
-
-def connect_value(schema: Schema, value: Any) -> Any:
-    """A value of the database in Connect's form."""
-    if value is None:
-        return None
-    if schema.name == DECIMAL_NAME:
-        return Decimal(value).quantize(Decimal(1).scaleb(-scale_of(schema)))
-    if schema.name in (DATE_NAME, TIME_NAME, TIMESTAMP_NAME):
-        return Moment.of(value)
-    if schema.type is Type.BOOLEAN:
-        return bool(value)
-    if schema.type is Type.FLOAT64:
-        return float(value)
-    return str(value) if schema.type is Type.STRING else value
-
-
-def sql_type(schema: Schema | None, value: Any = None) -> TypeEngine[Any]:
-    """The column type for a schema; without one, for a value."""
-    import sqlalchemy.types as sql
-
-    if schema is None:
-        kinds: tuple[tuple[type, TypeEngine[Any]], ...] = (
-            (bool, sql.Boolean()),
-            (int, sql.BigInteger()),
-            (float, sql.Float()),
-            (bytes, sql.LargeBinary()),
-            (Decimal, sql.Numeric()),
-            (Moment, sql.DateTime()),
-        )
-        return next((found for kind, found in kinds if isinstance(value, kind)), sql.Text())
-    logical: dict[str | None, TypeEngine[Any]] = {DATE_NAME: sql.Date(), TIME_NAME: sql.Time()}
-    logical[TIMESTAMP_NAME] = sql.DateTime()
-    if schema.name == DECIMAL_NAME:
-        return sql.Numeric(38, scale_of(schema))
-    plain: dict[Type, TypeEngine[Any]] = {
-        Type.INT8: sql.SmallInteger(),
-        Type.INT16: sql.SmallInteger(),
-        Type.INT32: sql.Integer(),
-        Type.INT64: sql.BigInteger(),
-        Type.FLOAT32: sql.Float(),
-        Type.FLOAT64: sql.Float(),
-        Type.BOOLEAN: sql.Boolean(),
-        Type.BYTES: sql.LargeBinary(),
-    }
-    return logical.get(schema.name) or plain.get(schema.type) or sql.Text()
-
-
-def sql_value(schema: Schema | None, value: Any) -> Any:
-    """A value of Connect in the form that a driver takes; lists and maps as JSON."""
-    if isinstance(value, Moment):
-        name = schema.name if schema is not None else None
-        if name == DATE_NAME:
-            return value.date()
-        return value.time() if name == TIME_NAME else value.datetime().replace(tzinfo=None)
-    if isinstance(value, list | dict):
-        import json
-
-        return json.dumps(value, default=str)
-    return value

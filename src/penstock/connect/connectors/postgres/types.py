@@ -1,0 +1,78 @@
+"""The types of a PostgreSQL database, as its catalog has them: those of domains, arrays and enums resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["TYPE_QUERY", "PgType", "Types"]
+
+TYPE_QUERY = """SELECT t.typname::text, t.typtype::text, t.typbasetype::int8, t.typtypmod, t.typelem::int8,
+  t.typcategory::text, t.typdelim::text, t.typnotnull, (SELECT array_to_string(array_agg(e.enumlabel ORDER BY
+  e.enumsortorder), ',') FROM pg_enum e WHERE e.enumtypid = t.oid) FROM pg_type t WHERE t.oid = {}"""
+_MOST_DOMAINS = 100
+VECTORS = ("int2vector", "oidvector")  # written as 1 2 3
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """A type that values have: never a domain.
+
+    Attributes:
+        number: Its number (oid).
+        name: Its name, such as ``int4``.
+        kind: ``b`` for base types, ``e`` enums, ``c`` composites, ``r`` and ``m`` ranges, ``p`` pseudo types.
+        modifier: Its modifier, such as a length; -1: none.
+        element: The type of an array's elements; None: it is no array.
+        delimiter: What stands between the elements of an array of this type.
+        labels: The labels of an enum, with commas between them.
+        domain: The name of the domain that the column has; None: it has none.
+    """
+
+    number: int
+    name: str
+    kind: str = "b"
+    modifier: int = -1
+    element: PgType | None = None
+    delimiter: str = ","
+    labels: str | None = None
+    domain: str | None = None
+
+
+class Types:
+    """Looks types up, each once.
+
+    Args:
+        row: The row that a query of the catalog has; None: it has none.
+    """
+
+    def __init__(self, row: Callable[[str], Sequence[Any] | None]) -> None:
+        self._row = row
+        self._rows: dict[int, Sequence[Any] | None] = {}
+
+    def forget(self) -> None:
+        """Look all types up anew, as after a change of an enum."""
+        self._rows.clear()
+
+    def find(self, number: int, modifier: int = -1) -> PgType:
+        """The type of a number and a modifier, as a column has them; one that is unknown has its number as its name."""
+        domain: str | None = None
+        for _ in range(_MOST_DOMAINS):
+            found = self._found(number)
+            if found is None:
+                return PgType(number, str(number), modifier=modifier, domain=domain)
+            name, kind, base, own_modifier, element, category, delimiter, _, labels = found
+            if kind != "d":
+                break
+            domain = domain or name
+            modifier = own_modifier if own_modifier >= 0 else modifier
+            number = base
+        is_array = category == "A" and element != 0 and name not in VECTORS
+        inner = self.find(element, modifier) if is_array else None
+        return PgType(number, name, kind, modifier, inner, inner.delimiter if inner else delimiter, labels, domain)
+
+    def _found(self, number: int) -> Sequence[Any] | None:
+        if number not in self._rows:
+            self._rows[number] = self._row(TYPE_QUERY.format(number))
+        return self._rows[number]
