@@ -493,6 +493,8 @@ class SqlSinkConnector(AlikeTasksSink):
         writing, key, fields = parsed["insert.mode"], parsed["pk.mode"], parsed["pk.fields"]
         if writing != "insert" and key == "none":
             yield "pk.mode", f"insert.mode={writing} finds rows by a key"
+        if key == "record_value" and not fields:
+            yield "pk.fields", "pk.mode=record_value needs the names of the key's fields"
         if key == "kafka" and len(fields) not in (0, len(KAFKA_KEY)):
             yield "pk.fields", "pk.mode=kafka has three columns: topic, partition and offset"
         if parsed["delete.enabled"] and key != "record_key":
