@@ -59,7 +59,7 @@ class NotedBatches(Stages):
             write_complete(checkpoint, [each.topic for each in self._app.changelogs])
             stored = StoredPlan.first(self._app.document, self._app.fingerprint)
             write_stored_plan(checkpoint, stored, self._app.topology, self.config)
-            note_application(self._app, stored)
+            note_application(self._app, stored, self._lease)
         elif not self._app.changelogs:
             write_complete(checkpoint, [])  # as `prepare_changelogs` does
 

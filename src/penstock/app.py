@@ -296,8 +296,8 @@ class KafkaStreams(ShownApplication):
             CheckpointMismatchError: It has run, but its checkpoint is not in the place of these settings.
         """
         self._require_created("reset")
+        from penstock.log.lease_keeper import held_lease
         from penstock.spark.app_log import open_app_log
-        from penstock.spark.driver.running import LEASE_TTL_MS
         from penstock.spark.recovery.reset import find_resources, forget
 
         with open_app_log(self.config) as log:
@@ -306,11 +306,8 @@ class KafkaStreams(ShownApplication):
             if not found.has_run and found.plan is None and found.application not in log.groups():
                 _log.warning("%s has not run: there is nothing at %s", found.application, found.checkpoint)
                 return ()
-            lease = log.acquire_lease(found.application, "reset", LEASE_TTL_MS)
-            try:
+            with held_lease(log, found.application, "reset"):
                 return forget(log, found)
-            finally:
-                log.release_lease(lease)
 
     def to_dataframe(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> DataFrame:
         """Read a topic as a streaming DataFrame of topic, partition, offset, timestamp, key and value.

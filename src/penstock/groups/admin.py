@@ -12,13 +12,12 @@ from penstock.groups.lag import PartitionLag, lag
 from penstock.groups.resets import Target, chosen_places, new_offsets, places_of
 from penstock.log.base import GroupMember, TopicPartition
 from penstock.log.lease_holders import is_fresh
+from penstock.log.lease_keeper import held_lease
 
 if TYPE_CHECKING:
     from penstock.log.base import GroupState, TopicLog
 
 __all__ = ["GroupAdmin", "GroupDescription", "GroupSummary", "OffsetMove", "offset_moves"]
-
-_LEASE_TTL_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +180,8 @@ class GroupAdmin:
         if self._log.lease(group) is None:
             yield
             return
-        lease = self._log.acquire_lease(group, "penstock groups", _LEASE_TTL_MS)
-        try:
+        with held_lease(self._log, group, "penstock groups"):
             yield
-        finally:
-            self._log.release_lease(lease)
 
     def _require(self, group: str) -> GroupState:
         state = self._log.group_state(group)

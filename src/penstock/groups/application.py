@@ -11,6 +11,7 @@ from penstock.errors import FencedError, UnknownTopicError
 from penstock.groups.admin import GroupAdmin, OffsetMove, offset_moves
 from penstock.groups.resets import Target, chosen_places
 from penstock.log.base import TopicPartition
+from penstock.log.lease_keeper import held_lease
 from penstock.spark.recovery.reset import AppResources, find_resources, forget
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from penstock.topology.topology import Topology
 
 __all__ = ["ApplicationReset", "ResetPlan"]
-
-_LEASE_TTL_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +132,8 @@ class ApplicationReset:
                 hint="Stop these consumers first.",
                 group=self._application,
             )
-        lease = self._log.acquire_lease(self._application, "penstock app reset", _LEASE_TTL_MS, force=force)
-        try:
+        with held_lease(self._log, self._application, "penstock app reset", force=force):
             yield
-        finally:
-            self._log.release_lease(lease)
 
     def is_known(self) -> bool:
         """Return whether the application has ever run on this log."""

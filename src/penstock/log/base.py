@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol, Self
 
 import pyarrow as pa
 
+from penstock.log.fenced_record import FencedRecord, RecordName
 from penstock.log.lease import Lease
 
 __all__ = [
@@ -363,6 +364,16 @@ class TopicLog(Protocol):
 
     def planned(self, application: str) -> str | None:
         """Return the newest planned batch, as it was stored; None if there is none."""
+        ...
+
+    def fenced_record(self, name: RecordName, lease: tuple[str, int] | None = None) -> FencedRecord:
+        """Return a record that only one writer at a time may change, always the same one for a lease.
+
+        Args:
+            name: Its name.
+            lease: The application and the epoch of the lease that guards it: after it is lost, the record may not be
+                changed.
+        """
         ...
 
     def acquire_lease(

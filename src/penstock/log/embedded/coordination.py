@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sqlite3
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from penstock.clock import unix_ms
 from penstock.errors import FencedError, other_inputs
 from penstock.log.base import Lease
 from penstock.log.client_counts import timed
 from penstock.log.embedded.database import Database
-from penstock.log.lease_holders import holder_runs, runs_already
-from penstock.log.processes import process_start
+from penstock.log.embedded.fenced_record import EmbeddedFencedRecord, read_row
+from penstock.log.fenced_record import FencedRecord, RecordName
+from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer
 
 __all__ = ["Coordination", "Lease", "LedgerEntry", "check_lease", "check_producer", "write_ledger"]
 
@@ -25,6 +23,25 @@ class Coordination:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._leases = Leases(lambda application: self.fenced_record(lease_name(application)))
+        self._records: dict[tuple[RecordName, bool], tuple[tuple[str, int] | None, EmbeddedFencedRecord]] = {}
+
+    def fenced_record(self, name: RecordName, lease: tuple[str, int] | None = None) -> FencedRecord:
+        """Return a record that only one writer at a time may change.
+
+        Args:
+            name: Its name.
+            lease: The application and the epoch of the lease that guards it: after it is lost, the record may not be
+                changed.
+        """
+        found = self._records.get((name, lease is None))
+        if found is None or found[0] != lease:
+            found = self._records[name, lease is None] = (lease, EmbeddedFencedRecord(self, name, lease))  # type: ignore[arg-type] # a part of the log
+        return found[1]
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Begin a consistent snapshot; for the log's own parts."""
+        return self._database.reading()
 
     def writing(self) -> AbstractContextManager[sqlite3.Connection]:
         """Begin a write transaction; for the log's own parts."""
@@ -109,22 +126,7 @@ class Coordination:
         Raises:
             FencedError: Another instance runs, or has run since ``replacing``; the message names it.
         """
-        now = unix_ms()
-        with self._database.writing() as connection:
-            held = _lease(connection, application)
-            if replacing is not None:
-                check_lease(connection, application, replacing.epoch)
-            elif held is not None and not force and holder_runs(held, _process_start(connection, application)):
-                raise runs_already(held)
-            epoch = (held.epoch if held else 0) + 1
-            lease = Lease(
-                application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False
-            )
-            connection.execute(
-                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-                (application, owner, lease.host, lease.pid, process_start(lease.pid), epoch, now, now, ttl_ms),
-            )
-        return lease
+        return self._leases.acquire(application, owner, ttl_ms, force=force, replacing=replacing)
 
     def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
         """Do nothing: readers of a group's members also read the lease."""
@@ -132,23 +134,15 @@ class Coordination:
     @timed("consumer", "heartbeat-ms")
     def renew_lease(self, lease: Lease) -> None:
         """Send a heartbeat; raises FencedError if a newer instance has taken over."""
-        with self._database.writing() as connection:
-            check_lease(connection, lease.application, lease.epoch)
-            connection.execute(
-                "UPDATE leases SET heartbeat_ms = ? WHERE application = ?", (unix_ms(), lease.application)
-            )
+        self._leases.renew(lease)
 
     def release_lease(self, lease: Lease) -> None:
         """Release the lease; does nothing if another instance has it."""
-        with self._database.writing() as connection:
-            connection.execute(
-                "UPDATE leases SET released = 1 WHERE application = ? AND epoch = ?", (lease.application, lease.epoch)
-            )
+        self._leases.release(lease)
 
     def lease(self, application: str) -> Lease | None:
         """Return the lease of the instance that runs, or last ran, an application."""
-        with self._database.reading() as connection:
-            return _lease(connection, application)
+        return self._leases.read(application)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,25 +205,6 @@ def check_producer(connection: sqlite3.Connection, transactional_id: str, epoch:
 
 def check_lease(connection: sqlite3.Connection, application: str, epoch: int | None) -> None:
     """Raise FencedError if a newer instance has taken this lease."""
-    held = None if epoch is None else _lease(connection, application)
-    if held is not None and epoch is not None and held.epoch > epoch:
-        raise FencedError(
-            f"application {application!r}, epoch {epoch}: {held.owner} (process {held.pid} on {held.host}) "
-            f"has taken over with epoch {held.epoch}",
-            hint="stop this instance; the newer one goes on",
-            application=application, epoch=epoch, newest=held.epoch, owner=held.owner,
-        )  # fmt: skip
-
-
-def _lease(connection: sqlite3.Connection, application: str) -> Lease | None:
-    row = connection.execute(
-        "SELECT application, owner, epoch, host, pid, since_ms, heartbeat_ms, ttl_ms, released FROM leases "
-        "WHERE application = ?",
-        (application,),
-    ).fetchone()
-    return None if row is None else Lease(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], bool(row[8]))
-
-
-def _process_start(connection: sqlite3.Connection, application: str) -> str:
-    found = connection.execute("SELECT process_start FROM leases WHERE application = ?", (application,)).fetchone()
-    return str(found[0])
+    if epoch is not None:
+        found = lease_of(read_row(connection, application, LEASE_WRITER))
+        refuse_newer(None if found is None else found[0], application, epoch)

@@ -81,6 +81,25 @@ CREATE TABLE ledger_inputs (
 _PLANNED = """
 CREATE TABLE planned (application TEXT PRIMARY KEY, batch TEXT NOT NULL) WITHOUT ROWID;
 """
+# Records that change by compare-and-set. Earlier versions of Penstock see the leases among them as a table of theirs.
+_LEASE_COLUMNS = ("application", "owner", "host", "pid", "process_start", "epoch", "since_ms", "heartbeat_ms", "ttl_ms")
+_VALUE = ", ".join(f"'{name}', {{0}}{name}" for name in _LEASE_COLUMNS)
+_LEASE_JSON = f"json_object({_VALUE}, 'released', json(CASE {{0}}released WHEN 0 THEN 'false' ELSE 'true' END))"
+_OLD_COLUMNS = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in (*_LEASE_COLUMNS, "released"))
+_FENCED_RECORDS = f"""
+CREATE TABLE fenced_records (
+  name TEXT PRIMARY KEY, version INTEGER NOT NULL, attempt TEXT NOT NULL, value TEXT) WITHOUT ROWID;
+INSERT INTO fenced_records SELECT application || '-driver', 0, '', {_LEASE_JSON.format("")} FROM leases;
+DROP TABLE leases;
+CREATE VIEW leases AS SELECT {_OLD_COLUMNS} FROM fenced_records
+  WHERE name = json_extract(value, '$.application') || '-driver';
+CREATE TRIGGER lease_taken INSTEAD OF INSERT ON leases BEGIN
+  INSERT INTO fenced_records VALUES (new.application || '-driver', coalesce((SELECT version + 1 FROM fenced_records
+  WHERE name = new.application || '-driver'), 0), '', {_LEASE_JSON.format("new.")}); END;
+CREATE TRIGGER lease_renewed INSTEAD OF UPDATE ON leases BEGIN
+  UPDATE fenced_records SET version = version + 1, attempt = '', value = {_LEASE_JSON.format("new.")}
+  WHERE name = old.application || '-driver'; END;
+"""  # noqa: S608 - of constants
 # After the payload, as both are read together; null in rows of earlier versions.
 _CHECKSUMS = "ALTER TABLE batches ADD COLUMN checksum INTEGER"
 
@@ -90,6 +109,7 @@ _LATER = {
     "identity": _IDENTITIES,
     "ledger_inputs": _LEDGER_INPUTS,
     "planned": _PLANNED,
+    "fenced_records": _FENCED_RECORDS,
     "batches.checksum": _CHECKSUMS,
 }
 

@@ -15,6 +15,7 @@ from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded import catalog, records
 from penstock.log.embedded.codec import EncodedRow
 from penstock.log.embedded.coordination import LedgerEntry, check_lease, check_producer, write_ledger
+from penstock.log.embedded.fenced_record import Change, replace_row
 from penstock.log.embedded.groups import write_offsets
 from penstock.log.embedded.membership import Membership, check_owner
 
@@ -48,6 +49,7 @@ class EmbeddedTransaction:
         self._appends: dict[TopicPartition, list[list[EncodedRow]]] = {}
         self._offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         self._leases: list[tuple[str, int]] = []
+        self._changes: list[Change] = []
         self._owners: list[tuple[Membership, tuple[TopicPartition, ...]]] = []
         self._ledger: dict[tuple[str, str], LedgerEntry] = {}
         self._bytes = 0
@@ -77,6 +79,11 @@ class EmbeddedTransaction:
         self._check_open()
         self._leases.append((application, epoch))
 
+    def change_record(self, change: Change) -> None:
+        """Change a record that only one writer at a time may change; the commit fails if it has another version."""
+        self._check_open()
+        self._changes.append(change)
+
     def commit_as(self, me: Membership, offsets: Mapping[TopicPartition, int]) -> None:
         """Like ``commit_offsets``, as a member; the commit fails if it does not own a partition (any more)."""
         self.commit_offsets(me.group, offsets)
@@ -99,6 +106,8 @@ class EmbeddedTransaction:
             check_producer(connection, self._id, self._epoch)
             for lease in self._leases:
                 check_lease(connection, *lease)
+            for change in self._changes:
+                replace_row(connection, change)
             done = []
             for entry in self._ledger.values():
                 check_lease(connection, entry.application, self._epoch)

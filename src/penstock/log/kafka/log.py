@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from penstock.errors import UnknownTopicError
 from penstock.log.base import (
     Fetched,
     GroupState,
@@ -23,6 +22,7 @@ from penstock.log.base import (
     TopicPartition,
 )
 from penstock.log.client_counts import timed
+from penstock.log.fenced_record import RecordName
 from penstock.log.kafka.clients.fetcher import KafkaFetcher
 from penstock.log.kafka.failures import persist
 from penstock.log.kafka.group_state import delete_offsets, group_state
@@ -30,8 +30,8 @@ from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends
 from penstock.log.kafka.reading import EMPTY
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import RESET
-from penstock.log.kafka.transactions.leases import Leases
-from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, Entry, entry_part, partition_of
+from penstock.log.kafka.transactions.leases import KafkaLeases
+from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, Entry, entry_part, ledger_topic, partition_of
 from penstock.log.kafka.transactions.presence import Presence, expel
 from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer, fence
@@ -56,7 +56,7 @@ class KafkaLog(KafkaCore):
 
     def __init__(self, servers: str, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(servers, settings)
-        self._leases = Leases(self)
+        self._leases = KafkaLeases(self)
 
     @property
     def url(self) -> str:
@@ -153,10 +153,6 @@ class KafkaLog(KafkaCore):
         """Read all committed records with start <= offset < end."""
         return list(self._reader().read(topic, partition, start, end))
 
-    def iterate(self, topic: str, partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Like ``read_range``, batch by batch."""
-        return self._reader().read(topic, partition, start, end)
-
     # Stream threads
 
     def fetcher(self, application: str = "") -> KafkaFetcher:
@@ -198,14 +194,6 @@ class KafkaLog(KafkaCore):
             fence(self, Writer(application, thread, epoch))
 
     # Offsets
-
-    def beginning_offset(self, topic: str, partition: int) -> int:
-        """Return the first offset that retention has left."""
-        return self._topics.beginnings([topic])[self._place(topic, partition)]
-
-    def end_offset(self, topic: str, partition: int) -> int:
-        """Return the last stable offset: later records are not committed yet."""
-        return self._topics.ends([topic])[self._place(topic, partition)]
 
     def beginning_offsets(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """Return the first offsets of all partitions of these topics."""
@@ -296,9 +284,15 @@ class KafkaLog(KafkaCore):
             for key in (*tasks, *notes, PLANNED):
                 transaction.append(*entry_part(application, key, None))
 
-    def note_planned(self, application: str, epoch: int, batch: str) -> None:  # noqa: ARG002 - readers compare the epochs
-        """Store the newest planned batch; all in-sync replicas have it when this returns."""
-        self.append(*entry_part(application, PLANNED, batch.encode()))
+    def note_planned(self, application: str, epoch: int, batch: str) -> None:
+        """Store the newest planned batch; all in-sync replicas have it when this returns.
+
+        Raises:
+            FencedError: A newer instance has taken over.
+        """
+        name = RecordName(application, "planned", ledger_topic(application), PLANNED.encode())
+        record = self.fenced_record(name, (application, epoch))
+        record.replace(batch.encode(), record.held().version)
 
     def planned(self, application: str) -> str | None:
         """Return the newest planned batch, as it was stored; None if there is none."""
@@ -347,19 +341,14 @@ class KafkaLog(KafkaCore):
         """Return the lease of the instance that runs, or last ran, an application."""
         return self._leases.read(application)
 
-    def _place(self, topic: str, partition: int) -> TopicPartition:
-        count = self._topics.partitions(topic)
-        if not 0 <= partition < count:
-            raise UnknownTopicError(
-                f"topic {topic!r} has no partition {partition}", hint=f"it has {count}, counted from 0", topic=topic
-            )
-        return TopicPartition(topic, partition)
-
     def close(self) -> None:
         """Close its clients; safe to call twice."""
         self._end_presence()
         with self._lock:
             self._ledgers.clear()
+            records, self._records = self._records, {}
+        for _, record in records.values():
+            record.close()
         self.producers.close()
         self.clients.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ _PIECES = 16
 _PAUSE_S = 0.02
 _AFTER_ERROR_S = 0.1
 _SETTLE_PAUSE_S = 0.005
+_SUSPICIOUS_S, _AGAIN_S = 3.0, 30.0
 _LEAST_TIME = 0
 _SAMPLED_PARTITIONS = 8
 _SAMPLED_AT = (0.0, 0.5)  # of each of their ranges
@@ -63,13 +64,24 @@ def wait_for_data(
         time.sleep(min(pause, left))
 
 
-def settled_ends(topics: Topics, places: Sequence[TopicPartition], patience_s: float) -> dict[TopicPartition, int]:
+def settled_ends(
+    topics: Topics, places: Sequence[TopicPartition], patience_s: float, settle: Callable[[], None] = lambda: None
+) -> dict[TopicPartition, int]:
     """Wait until the last stable offsets have reached the present high watermarks; return the last stable offsets.
+
+    An open transaction hides all later records: its writer commits soon, or is fenced, or its time-out ends.
+
+    Args:
+        topics: For offsets.
+        places: The partitions.
+        patience_s: The longest wait.
+        settle: Called when a transaction stays open for long; ends those that only the broker has left open.
 
     Raises:
         LogUnavailableError: A transaction stays open for longer than ``patience_s``.
     """
     deadline = time.monotonic() + patience_s
+    suspicious = time.monotonic() + _SUSPICIOUS_S
     written = topics.offsets(places, LATEST, committed=False)
     while True:
         stable = {place: each.offset for place, each in topics.offsets(places, LATEST).items()}
@@ -84,6 +96,10 @@ def settled_ends(topics: Topics, places: Sequence[TopicPartition], patience_s: f
                 topic=late[0].topic,
                 partition=late[0].partition,
             )
+        if time.monotonic() > suspicious:
+            _log.warning("%s-%d: waiting for an open transaction", late[0].topic, late[0].partition)
+            settle()
+            suspicious = time.monotonic() + _AGAIN_S
         time.sleep(_SETTLE_PAUSE_S)
 
 

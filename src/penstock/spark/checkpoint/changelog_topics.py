@@ -11,17 +11,14 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from penstock.clock import unix_ms
 from penstock.errors import CheckpointMismatchError, CoPartitionError
+from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
 from penstock.plan.changelog_topics import changelog_topic, numbers_topic
 from penstock.state.changelog.numbers import APPLICATION
 from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
-    from penstock.log.base import TopicLog
+    from penstock.log.base import Lease, TopicLog
     from penstock.plan.changelog_topics import Changelog
     from penstock.plan.stored import StoredPlan
     from penstock.spark.checkpoint.planned_app import PlannedApp
@@ -32,13 +29,13 @@ __all__ = [
     "note_application",
     "prepare_changelogs",
     "read_application",
+    "take_application",
     "write_application",
     "write_complete",
 ]
 
 _log = logging.getLogger(__name__)
 _NOTES = "changelogs.json"
-_FIRST_STEP = 4096  # offsets
 
 
 def prepare_changelogs(app: PlannedApp, before: StoredPlan | None, lost: Collection[str] = ()) -> None:
@@ -82,47 +79,56 @@ def write_complete(checkpoint: str, topics: Iterable[str]) -> None:
     write_document(checkpoint, _NOTES, json.dumps({"complete": sorted(topics)}))
 
 
-def note_application(app: PlannedApp, stored: StoredPlan) -> None:
+def note_application(app: PlannedApp, stored: StoredPlan, lease: Lease) -> None:
     """Note the plan, and which changelogs are complete, in the topic of numbers too, as a checkpoint may be lost.
 
     Args:
         app: The application; without changelogs there is nothing to note.
         stored: The plan that is noted in its checkpoint.
+        lease: The lease of the application.
+
+    Raises:
+        FencedError: A newer instance has taken over, or has changed the note.
     """
     if app.changelogs:
         facts = {"complete": sorted(complete_changelogs(app.checkpoint)), **stored.facts()}
-        write_application(app.log, app.application, facts)
+        write_application(app.log, lease, facts)
 
 
-def write_application(log: TopicLog, application: str, facts: Mapping[str, Any]) -> None:
-    """Append the note of an application to the topic of numbers, which exists."""
-    columns = {"timestamp": [unix_ms()], "key": [APPLICATION], "value": [json.dumps(facts).encode()]}
-    types = {"timestamp": pa.int64(), "key": pa.large_binary(), "value": pa.large_binary()}
-    record = pa.RecordBatch.from_pydict({name: pa.array(rows, types[name]) for name, rows in columns.items()})
-    log.append(numbers_topic(application), 0, record)
+def take_application(log: TopicLog, lease: Lease) -> dict[str, Any] | None:
+    """Read the note of an application as the holder of its lease: no earlier holder can change it any more.
+
+    Raises:
+        FencedError: A newer instance has taken over.
+    """
+    return _facts(_record(log, lease).take())
+
+
+def write_application(log: TopicLog, lease: Lease, facts: Mapping[str, Any]) -> None:
+    """Write the note of an application to the topic of numbers, which exists.
+
+    Raises:
+        FencedError: A newer instance has taken over, or has changed the note.
+    """
+    record = _record(log, lease)
+    record.replace(json.dumps(facts).encode(), record.held().version)
 
 
 def read_application(log: TopicLog, application: str) -> dict[str, Any] | None:
-    """Read the last note of `write_application`; None if there is none.
-
-    The search goes backwards, as the topic holds a record for every commit of a task until it is compacted.
-    """
+    """Read the last note of `write_application`; None if there is none."""
     topic = numbers_topic(application)
     if topic not in {each.name for each in log.topics()}:
         return None
-    key, step = pa.scalar(APPLICATION, pa.large_binary()), _FIRST_STEP
-    first, high = log.beginning_offset(topic, 0), log.end_offset(topic, 0)
-    while high > first:
-        low = max(first, high - step)
-        newest: bytes | None = None
-        for records in log.iterate(topic, 0, low, high):
-            own = pc.indices_nonzero(pc.and_(pc.equal(records.column("key"), key), records.column("value").is_valid()))
-            if len(own):
-                newest = records.column("value")[own[-1].as_py()].as_py()
-        if newest is not None:
-            return dict(json.loads(newest))
-        high, step = low, step * 4
-    return None
+    return _facts(newest_record(log, topic, APPLICATION))
+
+
+def _record(log: TopicLog, lease: Lease) -> FencedRecord:
+    name = RecordName(lease.application, "note", numbers_topic(lease.application), APPLICATION)
+    return log.fenced_record(name, (lease.application, lease.epoch))
+
+
+def _facts(stored: StoredRecord) -> dict[str, Any] | None:
+    return None if stored.value is None else dict(json.loads(stored.value))
 
 
 def complete_changelogs(checkpoint: str) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.spark.continuous.log_notes import LogNotes, read_notes
+from penstock.spark.continuous.log_notes import LogNotes, read_notes, take_notes
 from penstock.spark.continuous.start import ends_of, extended_epoch, positions_of, prepare_epoch, thread_count
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class EpochPlans:
         """Read the note of the last run."""
         self._notes = read_notes(log, application)
 
+    def take(self, log: TopicLog, lease: Lease) -> bool:
+        """Read the note again, as the holder of the lease, and return whether another instance has changed it since."""
+        before, self._notes = self._notes, take_notes(log, lease)
+        return self._notes != before
+
     def next(self, app: PlannedApp, lease: Lease, slots: int) -> ContinuousJob:
         """Prepare the next epoch, see `prepare_epoch`."""
         if self.until_latest and self._bounds is None:
@@ -54,11 +59,11 @@ class EpochPlans:
         self._notes = prepared.notes
         return prepared.job
 
-    def extension(self, app: PlannedApp, slots: int, job: ContinuousJob) -> ContinuousJob | None:
+    def extension(self, app: PlannedApp, lease: Lease, slots: int, job: ContinuousJob) -> ContinuousJob | None:
         """Prepare more tasks for the epoch that runs; None if that needs a new one, see `extended_epoch`."""
         if self._notes is None:
             return None
-        prepared = extended_epoch(app, self._threads(app, slots), job, self._notes)
+        prepared = extended_epoch(app, lease, self._threads(app, slots), job, self._notes)
         if prepared is None:
             return None
         self._notes = prepared.notes

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointMismatchError
 from penstock.plan.stored import StoredPlan
-from penstock.spark.checkpoint.changelog_topics import read_application, write_application
+from penstock.spark.checkpoint.changelog_topics import read_application, take_application, write_application
 
 if TYPE_CHECKING:
-    from penstock.log.base import TopicLog
+    from penstock.log.base import Lease, TopicLog
 
-__all__ = ["CONTINUOUS", "LogNotes", "read_notes", "write_notes"]
+__all__ = ["CONTINUOUS", "LogNotes", "read_notes", "take_notes", "write_notes"]
 
 CONTINUOUS = "continuous"
 
@@ -45,7 +45,20 @@ def read_notes(log: TopicLog, application: str) -> LogNotes | None:
     Raises:
         CheckpointMismatchError: It has run in micro-batches.
     """
-    facts = read_application(log, application)
+    return _notes(log, application, read_application(log, application))
+
+
+def take_notes(log: TopicLog, lease: Lease) -> LogNotes | None:
+    """Read the note as the holder of the lease: no earlier holder can change it any more.
+
+    Raises:
+        CheckpointMismatchError: It has run in micro-batches.
+        FencedError: A newer instance has taken over.
+    """
+    return _notes(log, lease.application, take_application(log, lease))
+
+
+def _notes(log: TopicLog, application: str, facts: Mapping[str, Any] | None) -> LogNotes | None:
     if facts is None or facts.get("mode") != CONTINUOUS:
         if facts is not None or log.ledger(application):
             raise _other_mode(application, "micro_batch", CONTINUOUS)
@@ -63,8 +76,12 @@ def _other_mode(application: str, before: str, now: str) -> CheckpointMismatchEr
     )
 
 
-def write_notes(log: TopicLog, application: str, notes: LogNotes) -> None:
-    """Write the note; the lease is held."""
+def write_notes(log: TopicLog, lease: Lease, notes: LogNotes) -> None:
+    """Write the note.
+
+    Raises:
+        FencedError: A newer instance has taken over, or has changed the note.
+    """
     facts: dict[str, Any] = {
         **notes.stored.facts(),
         "mode": CONTINUOUS,
@@ -72,4 +89,4 @@ def write_notes(log: TopicLog, application: str, notes: LogNotes) -> None:
         "threads": list(notes.threads),
         "batch": notes.batch,
     }
-    write_application(log, application, facts)
+    write_application(log, lease, facts)

@@ -98,17 +98,20 @@ def prepare_epoch(
     clients: ThreadClients = log  # type: ignore[assignment] # both logs are
     if before is not None:
         clients.fence_threads(app.application, before.threads, lease.epoch)
-    return _prepared(app, _NewEpoch(lease.epoch, threads, bounds), before, pickled)
+    return _prepared(app, _NewEpoch(lease, threads, bounds), before, pickled)
 
 
-def extended_epoch(app: PlannedApp, threads: int, job: ContinuousJob, before: LogNotes) -> PreparedEpoch | None:
+def extended_epoch(
+    app: PlannedApp, lease: Lease, threads: int, job: ContinuousJob, before: LogNotes
+) -> PreparedEpoch | None:
     """Prepare more tasks or topics for an epoch that runs; None: they need a new one.
 
     A new epoch is needed if tasks or topics have gone, if internal topics have other numbers of partitions, if global
     tables read other topics, or if there would be more threads.
 
     Args:
-        app: The application with its new plan; its lease is that of the epoch.
+        app: The application with its new plan.
+        lease: Its lease, which is that of the epoch.
         threads: The number of threads that a new epoch would have.
         job: The epoch that runs.
         before: The note of it.
@@ -118,7 +121,7 @@ def extended_epoch(app: PlannedApp, threads: int, job: ContinuousJob, before: Lo
     """
     if job.bounds is not None or threads > job.threads or not _is_extension(job.plan, app.plan):
         return None
-    return _prepared(app, _NewEpoch(job.epoch, job.threads, None), before, job.pickled_app)
+    return _prepared(app, _NewEpoch(lease, job.threads, None), before, job.pickled_app)
 
 
 def _is_extension(old: PhysicalPlan, new: PhysicalPlan) -> bool:
@@ -135,7 +138,7 @@ def _is_extension(old: PhysicalPlan, new: PhysicalPlan) -> bool:
 
 
 class _NewEpoch(NamedTuple):
-    number: int
+    lease: Lease
     threads: int
     bounds: dict[TopicPartition, int] | None
 
@@ -158,7 +161,7 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
         log_url=log.url,
         log_settings=log_settings(config),
         identity=log.identity(),
-        epoch=epoch.number,
+        epoch=epoch.lease.epoch,
         threads=epoch.threads,
         replica_root=app.places.replicas,
         changelogs={each.store: each.topic for each in app.changelogs if each.store},
@@ -176,7 +179,7 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
     notes = LogNotes(stored, ids, job.thread_names, -1 if before is None else before.batch)
     if notes != before:
         write_stored_plan(app.checkpoint, stored, app.topology, config)
-        write_notes(log, app.application, notes)
+        write_notes(log, epoch.lease, notes)
     return PreparedEpoch(job, notes)
 
 

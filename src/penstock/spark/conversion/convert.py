@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError
+from penstock.log.lease_keeper import held_lease
 from penstock.spark import faults
 from penstock.spark.checkpoint.locations import Locations
 from penstock.spark.checkpoint.modes import checkpoint_mode
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["convert", "convert_at_start"]
 
 Finish = Callable[[str], None]  # runs the application in a mode until nothing is half done
-_LEASE_TTL_MS = 30_000
-_RENEW_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -113,26 +110,8 @@ def _clean(config: StreamsConfig, log: TopicLog, mode: str) -> None:
 @contextmanager
 def _leased(log: TopicLog, application: str) -> Iterator[Lease]:
     """Hold the lease, and renew it: the state may be large."""
-    owner = f"penstock app convert ({socket.gethostname()}:{os.getpid()})"
-    lease = log.acquire_lease(application, owner, _LEASE_TTL_MS)
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(_RENEW_S):
-            try:
-                log.renew_lease(lease)
-            except PenstockError as error:  # the switch checks it once more
-                _log.warning("%s", error.message)
-                return
-
-    keeper = threading.Thread(target=renew, name="penstock-lease", daemon=True)
-    keeper.start()
-    try:
-        yield lease
-    finally:
-        ended.set()
-        keeper.join()
-        log.release_lease(lease)
+    with held_lease(log, application, f"penstock app convert ({socket.gethostname()}:{os.getpid()})") as keeper:
+        yield keeper.lease
 
 
 def _reach(step: str) -> None:

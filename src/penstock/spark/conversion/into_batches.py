@@ -127,7 +127,7 @@ class IntoBatches(LostCheckpoint):
         if numbers_topic(app.application) in {topic.name for topic in log.topics()}:
             stored = read_stored_plan(checkpoint) or self._notes.stored
             facts = {"complete": sorted(complete_changelogs(checkpoint)), **stored.facts()}
-            write_application(log, app.application, facts)
+            write_application(log, lease, facts)
         reach("switched")
         settle_repartition_topics(app)
         reach("emptied")

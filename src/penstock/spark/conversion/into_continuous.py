@@ -169,7 +169,7 @@ class IntoContinuous:
         reach("positions")
         changelogs = log.topic_ids([each.topic for each in app.changelogs])
         log.renew_lease(lease)
-        write_notes(log, app.application, LogNotes(self._stored, {**end.ids, **changelogs}, (), self._batch))
+        write_notes(log, lease, LogNotes(self._stored, {**end.ids, **changelogs}, (), self._batch))
         reach("switched")
         forget_batch_checkpoint(app.config, log, reach)
 

@@ -93,7 +93,7 @@ class DataFrameQuery:
         with active_session(session):
             self._query = writer.trigger(**trigger).start()
         while until_latest and not self._wait(_LOOK_S):
-            self._log.renew_lease(self._lease)
+            pass
 
     def check(self) -> None:
         """Raise the error that ended the query, if any."""

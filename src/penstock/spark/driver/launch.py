@@ -66,7 +66,7 @@ def prepare_job(app: PlannedApp, lease: Lease, *, parallelism: int, until_latest
     if before is not None:
         stored = before.followed_by(app.document, app.fingerprint, log.ledger(app.application))
     write_stored_plan(checkpoint, stored, topology, config)
-    note_application(app, stored)
+    note_application(app, stored, lease)
     return SparkJob(
         plan=plan,
         pickled_app=pickled_app,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
+from penstock.log.lease_keeper import LeaseKeeper
 from penstock.plan.plan import changed
 from penstock.query.placement import PlacementNote
 from penstock.spark import faults
@@ -62,7 +63,6 @@ __all__ = ["LEASE_TTL_MS", "Run"]
 
 _log = logging.getLogger(__name__)
 LEASE_TTL_MS = 30_000
-_HEARTBEAT_S = 5.0
 _LAG_EVERY_S = 1.0
 _NOTE_S = 5.0
 _LOOK_S = 0.1
@@ -115,7 +115,8 @@ class Run:
         self._cores: CoreWatch | None = None
         self._crashed: tuple[object, object] = (None, None)  # the task that ended its process last, and its batch
         self._changelogs: list[str] = []
-        self._beat = self._looked = self._noted = time.monotonic()
+        self._keeper: LeaseKeeper | None = None
+        self._looked = self._noted = time.monotonic()
 
     def launch(self, *, until_latest: bool) -> None:
         """Check everything and start the query; after an error call `release`."""
@@ -131,8 +132,9 @@ class Run:
         places = self.places = Locations.of(self.config, log)
         places.prepare()
         application = self.config["application.id"]
-        self._take_lease(log)
-        if create_missing(self.topology, self.config, log):
+        lease = self._take_lease(log)
+        has_changed = self._is_continuous and self._epochs.take(log, lease)
+        if create_missing(self.topology, self.config, log) or has_changed:
             self.plan = self._plan(log)
         check_open_files(self.plan)
         self._attend()
@@ -160,7 +162,12 @@ class Run:
     def _take_lease(self, log: TopicLog) -> Lease:
         """Acquire the lease; replacing that of this start fences its own tasks, but no newer instance."""
         owner = self.config["client.id"] or f"{socket.gethostname()}:{os.getpid()}"
-        self.lease = log.acquire_lease(self.config["application.id"], owner, LEASE_TTL_MS, replacing=self.lease)
+        acquire = partial(log.acquire_lease, self.config["application.id"], owner, LEASE_TTL_MS)
+        if self._keeper is None:
+            self.lease = acquire()
+            self._keeper = LeaseKeeper(log, self.lease)  # a start of the JVM and rebuilds of stores may take long
+        else:
+            self.lease = self._keeper.replace(lambda before: acquire(replacing=before))
         return self.lease
 
     def _attend(self) -> None:
@@ -231,9 +238,8 @@ class Run:
             return True
         self.commit_group()
         self._measure(_LAG_EVERY_S)
-        if time.monotonic() - self._beat > _HEARTBEAT_S and self.log is not None and self.lease is not None:
-            self.log.renew_lease(self.lease)
-            self._beat = time.monotonic()
+        assert self._keeper is not None  # noqa: S101 - launch() comes first
+        self._keeper.check()
         return False
 
     def has_running_tasks(self) -> bool:
@@ -284,7 +290,8 @@ class Run:
         engine = self._engine
         if not isinstance(engine, ContinuousEngine) or not engine.has_running_tasks() or self._cores is None:
             return False
-        job = self._epochs.extension(self._planned(), self._cores.plan(), engine.job)
+        assert self.lease is not None  # noqa: S101 - launch() comes first
+        job = self._epochs.extension(self._planned(), self.lease, self._cores.plan(), engine.job)
         if job is not None:
             self._attend()
             engine.extend(job)
@@ -368,8 +375,8 @@ class Run:
         self.stop()
         steps: list[Callable[[], object]] = [self.commit_group, self._note_standing, self._measure] if commit else []
         if self.log is not None:
-            if self.lease is not None:
-                steps.append(partial(self.log.release_lease, self.lease))
+            if self._keeper is not None:
+                steps.append(self._release_lease)
             steps.append(self.log.close)
         if self._owns_session and self.session is not None:
             steps.append(self.session.stop)
@@ -378,6 +385,13 @@ class Run:
                 step()
             except Exception as error:  # noqa: BLE001 - the broker, or Spark's JVM, may be the reason for ending
                 _log.warning("while the application ended: %s", error)
+
+    def _release_lease(self) -> None:
+        assert self.log is not None and self._keeper is not None  # noqa: S101, PT018 - release() has checked
+        if self._keeper.end():
+            self.log.release_lease(self._keeper.lease)
+        else:
+            _log.warning("the lease of %s could not be given back: no broker answers", self._keeper.lease.application)
 
     def _batch_done(self, progress: BatchProgress) -> None:
         for task in progress.tasks:

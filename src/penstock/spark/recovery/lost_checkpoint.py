@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import unix_ms
 from penstock.errors import CheckpointMismatchError
+from penstock.log.lease_keeper import held_lease
 from penstock.plan.evolution import require_compatible
 from penstock.plan.stored import StoredPlan
 from penstock.spark.app_log import open_app_log
@@ -243,9 +244,5 @@ def lost_checkpoint_of(
     Raises:
         FencedError: The application runs.
     """
-    with open_app_log(config) as log:
-        lease = log.acquire_lease(config["application.id"], "state rebuild", lease_ttl_ms)
-        try:
-            yield LostCheckpoint(topology, config, log)
-        finally:
-            log.release_lease(lease)
+    with open_app_log(config) as log, held_lease(log, config["application.id"], "state rebuild", lease_ttl_ms):
+        yield LostCheckpoint(topology, config, log)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
+from penstock.log.lease_keeper import held_lease
 from penstock.plan.changelog_topics import numbers_topic
 from penstock.plan.evolution import require_compatible
 from penstock.spark.app_log import open_app_log
@@ -322,11 +323,8 @@ def rebuilder_for(topology: Topology, config: StreamsConfig, lease_ttl_ms: int =
         CheckpointMismatchError: The whole checkpoint is missing, or it is of another topology.
     """
     with inspector_for(topology, config) as (rebuilder, log):
-        lease = log.acquire_lease(config["application.id"], "state rebuild", lease_ttl_ms)
-        try:
+        with held_lease(log, config["application.id"], "state rebuild", lease_ttl_ms):
             yield rebuilder()
-        finally:
-            log.release_lease(lease)
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 A catalog is what its statements have made of an empty one, so the journal is all that has to last. An entry holds the
 statement, the settings under which it ran and the number of the next query; its checksum covers the checksum of the
 entry before it, so that a lost, changed or added entry is found at the next start.
+
+The end of the journal is a record that only the holder of the service's lease may replace, by compare-and-set: an entry
+follows the very entry that its session knows. If the answer to a write is lost, the journal is read again.
 """
 
 from __future__ import annotations
@@ -10,18 +13,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
-from penstock.clock import unix_ms
-from penstock.errors import LogError
-from penstock.log.base import TopicLog
+from penstock.errors import InvalidStateError, LogError, TopicExistsError
+from penstock.log.base import Lease, TopicLog, TopicPartition
+from penstock.log.fenced_record import FencedRecord, RecordName
 
 __all__ = ["Entry", "Journal"]
 
 START = "0" * 16
+KEY = b"statement"
 LASTING = {"retention.ms": "-1", "cleanup.policy": "delete"}
 
 
@@ -56,7 +59,9 @@ class Journal:
 
     >>> from penstock.log.open import open_log
     >>> log = open_log("memory://doc-journal")
-    >>> Journal(log, "statements").append(Entry("CREATE TYPE id AS INT;", {}, 0))
+    >>> journal = Journal(log, "statements")
+    >>> journal.hold(log.acquire_lease("default_sql", "this session"))
+    >>> journal.append(Entry("CREATE TYPE id AS INT;", {}, 0))
     >>> [entry.text for entry in Journal(log, "statements").read()]
     ['CREATE TYPE id AS INT;']
     """
@@ -65,7 +70,21 @@ class Journal:
         self._log = log
         self.topic = topic
         self._last = START
+        self._newest: bytes | None = None  # the last entry that this session knows
+        self._next = 0  # no entry behind it comes before this offset
         self._exists = False
+        self._end: FencedRecord | None = None
+        self._is_unsure = False  # whether the last entry may be stored or not
+
+    def hold(self, lease: Lease) -> None:
+        """Become the only writer, as the holder of the service's lease; comes before `read`.
+
+        Raises:
+            FencedError: A newer session has the lease.
+        """
+        name = RecordName(lease.application, "journal", self.topic, KEY)
+        self._end = self._log.fenced_record(name, (lease.application, lease.epoch))
+        self._end.take()
 
     def read(self) -> list[Entry]:
         """All entries.
@@ -73,34 +92,59 @@ class Journal:
         Raises:
             LogError: An entry has been changed, lost or added.
         """
-        self._last = START
-        found: list[Entry] = []
+        self._last, self._next, self._newest = START, 0, None
         self._exists = self.topic in {each.name for each in self._log.topics()}
-        if not self._exists:
-            return []
-        offset, end = self._log.beginning_offset(self.topic, 0), self._log.end_offset(self.topic, 0)
-        while offset < end:
-            fetched = self._log.read(self.topic, 0, offset)
-            for value in fetched.records.column("value").to_pylist():
-                found.append(self._entry(value, len(found)))
-            offset = fetched.next_offset
-        return found
+        return self._missed(0) if self._exists else []
 
     def append(self, entry: Entry) -> None:
-        """Add an entry; it is durable when this returns."""
+        """Add an entry; it is durable when this returns.
+
+        Raises:
+            FencedError: Another session has the lease, or has written an entry.
+            LogUnavailableError: The log did not answer: the entry may be stored or not. The same entry may be added
+                again, and is stored once.
+        """
+        if self._end is None:
+            raise InvalidStateError(f"this session may not write to {self.topic}", hint="The one with the lease may.")
         if not self._exists:
-            self._log.create_topic(self.topic, 1, LASTING)
+            with suppress(TopicExistsError):
+                self._log.create_topic(self.topic, 1, LASTING)
             self._exists = True
+        before = self._end.read() if self._is_unsure else self._end.held()
+        if self._is_unsure and (missed := self._missed(self._next)):
+            self._is_unsure = False
+            if missed == [entry]:
+                return
+            raise InvalidStateError(
+                f"{' '.join(missed[0].text.split())[:120]} was stored, though its answer was lost",
+                hint="Open this session again: it then has that statement.",
+            )
         body = entry.to_json()
         checksum = _checksum(self._last, body)
         value = json.dumps({**body, "checksum": checksum}, ensure_ascii=False).encode()
-        columns = {
-            "timestamp": pa.array([unix_ms()], pa.int64()),
-            "key": pa.array([b"statement"], pa.large_binary()),
-            "value": pa.array([value], pa.large_binary()),
-        }
-        self._log.append(self.topic, 0, pa.RecordBatch.from_pydict(columns))
-        self._last = checksum
+        self._is_unsure = True
+        self._end.replace(value, before.version)
+        self._is_unsure = False
+        self._last, self._newest = checksum, value
+
+    def _missed(self, offset: int) -> list[Entry]:
+        """Read the entries from an offset on; one that a lost answer has doubled counts once."""
+        values: list[bytes | None] = []
+        place = TopicPartition(self.topic, 0)
+        offset, end = max(offset, self._log.beginning_offset(self.topic, 0)), self._log.settled_ends([place])[place]
+        while offset < end:
+            fetched = self._log.read(self.topic, 0, offset)
+            values += fetched.records.column("value").to_pylist()
+            offset = fetched.next_offset
+        if self._newest in values:  # what this session has written itself
+            del values[: values.index(self._newest) + 1]
+        found: list[Entry] = []
+        for value in values:
+            if value is None or value != self._newest:
+                found.append(self._entry(value, len(found)))
+            self._newest = value
+        self._next = offset
+        return found
 
     def _entry(self, value: bytes | None, number: int) -> Entry:
         try:

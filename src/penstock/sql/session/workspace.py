@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.errors import FencedError, InvalidStateError, PenstockError, SqlError
-from penstock.log.base import Lease, TopicLog
+from penstock.log.base import TopicLog
+from penstock.log.lease_keeper import LeaseKeeper
 from penstock.sql.analyse import Applied, apply
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed, parse_script
@@ -27,7 +28,6 @@ __all__ = ["Scope", "Workspace"]
 
 _log = logging.getLogger(__name__)
 LEASE_MS = 30_000
-BEAT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Workspace:
         self.journal = Journal(log, f"_penstock-{settings.service}sql-statements")
         self.shared = Catalog(infer=inference(settings.app), functions=settings.functions())
         self._scope: Scope | None = None
-        self._lease: Lease | None = None
+        self._keeper: LeaseKeeper | None = None
         self._closed = threading.Event()
         try:
             self.catalog.functions.add(*functions)
@@ -109,23 +109,16 @@ class Workspace:
     def _take_lease(self) -> None:
         name = f"{self.settings.service}sql"
         try:
-            self._lease = self.log.acquire_lease(name, f"sql@{socket.gethostname()}", LEASE_MS)
+            lease = self.log.acquire_lease(name, f"sql@{socket.gethostname()}", LEASE_MS)
         except FencedError:
             held = self.log.lease(name)
             self.holder = f"process {held.pid} on {held.host}" if held is not None else "another process"
             return
-        threading.Thread(target=self._beat, name="penstock-sql-lease", daemon=True).start()
+        self._keeper = LeaseKeeper(self.log, lease, self._lose)
+        self.journal.hold(lease)
 
-    def _beat(self) -> None:
-        while not self._closed.wait(BEAT_S):
-            try:
-                if self._lease is not None:
-                    self.log.renew_lease(self._lease)
-            except FencedError:
-                self.holder = "another process"
-                return
-            except PenstockError:
-                continue  # the log is away; the next beat may reach it
+    def _lose(self) -> None:
+        self.holder = "another process"
 
     def _restore(self) -> None:
         """Apply the statements of the journal to the empty catalog."""
@@ -215,6 +208,6 @@ class Workspace:
             return
         self._closed.set()
         self.runner.close()
-        if self._lease is not None:
-            self.log.release_lease(self._lease)
+        if self._keeper is not None and self._keeper.end():
+            self.log.release_lease(self._keeper.lease)
         self.log.close()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.log.fenced_record import WRITERS
 from penstock.log.kafka.wire.idempotent import IdempotentWriter
 from penstock.log.kafka.wire.transactions import TransactionalWriter
 
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from penstock.log.kafka.timeouts import TransactionTimeouts
     from penstock.log.kafka.transactions.ledger import Entry
 
-__all__ = ["DRIVER", "RESET", "OwnProducer", "Producers", "is_own_id"]
+__all__ = ["RESET", "OwnProducer", "Producers", "is_own_id"]
 
-DRIVER, RESET = "driver", "reset"
+RESET = "reset"
+_RECORDS = "|".join(WRITERS)
 _TASK, _THREAD = r"\d+_\d+(/\d+)?", r"thread-\d+"
-_OTHER = rf"(.*-)?({DRIVER}|{RESET}|{_TASK}|{_THREAD}|dataframe-.*)"  # the end of ids of an application "app-dataframe"
-_OWN = re.compile(rf"{_TASK}|{_THREAD}|{DRIVER}|{RESET}|dataframe-(?!{_OTHER}$).+")
+# The end of ids of an application "app-dataframe".
+_OTHER = rf"(.*-)?({_RECORDS}|{RESET}|{_TASK}|{_THREAD}|dataframe-.*)"
+_OWN = re.compile(rf"{_TASK}|{_THREAD}|{_RECORDS}|{RESET}|dataframe-(?!{_OTHER}$).+")
 
 
 def is_own_id(application: str, transactional_id: str) -> bool:

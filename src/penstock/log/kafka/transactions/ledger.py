@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import time
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.errors import LogError, LogUnavailableError, TopicExistsError
+from penstock.errors import LogError, TopicExistsError
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.offsets import settled_ends
 from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST
 from penstock.log.kafka.writing import Part
@@ -57,8 +57,6 @@ LEDGER_SETTINGS = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 _MOST_NOTED_BYTES = 500_000
-_PAUSE_S = 0.02
-_SUSPICIOUS_S, _AGAIN_S = 3.0, 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -156,25 +154,9 @@ class Ledger:
         """
         places = [TopicPartition(self.topic, number) for number in partitions]
         self._begin([place for place in places if place.partition not in self._positions])
-        written = self._topics.offsets(places, LATEST, committed=False)
-        deadline = time.monotonic() + self._patience_s
-        suspicious = time.monotonic() + _SUSPICIOUS_S
-        while True:
-            stable = self._topics.offsets(places, LATEST)
-            if all(stable[place].offset >= written[place].offset for place in places):
-                break
-            if time.monotonic() > deadline:
-                raise LogUnavailableError(
-                    f"{self.topic}: a transaction has been open for {self._patience_s:.0f} s",
-                    hint="The instance that began it still runs: stop it, or wait for its transaction.timeout.ms.",
-                )
-            if time.monotonic() > suspicious:
-                _log.warning("%s: waiting for an open transaction", self.topic)
-                self._settle()
-                suspicious = time.monotonic() + _AGAIN_S
-            time.sleep(_PAUSE_S)
+        ends = settled_ends(self._topics, places, self._patience_s, self._settle)
         for place in places:
-            self._read_to(place.partition, stable[place].offset)
+            self._read_to(place.partition, ends[place])
 
     def _begin(self, fresh: list[TopicPartition]) -> None:
         """Set the start offsets of partitions that have not been read yet, from the notes if there are any."""

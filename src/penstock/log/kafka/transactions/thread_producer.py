@@ -155,6 +155,18 @@ class KafkaThreadProducer:
         if self._writer.exactly_once:
             self.pending_bytes = sum(_size(records) for _, _, records in self._parts)
 
+    def abort(self) -> None:
+        """End a transaction whose end is unknown, as the same producer; its records show whether it was committed.
+
+        Raises:
+            FencedError: A newer producer has taken over, and with that the transaction has ended.
+            LogUnavailableError: No broker answers.
+        """
+        self.replace(())
+        self._cluster.forget()
+        self._persist(self._transactions.abort, "aborting")
+        self._error = None
+
     def close(self) -> None:
         """Forget what was not committed, and close its connections."""
         self.replace(())

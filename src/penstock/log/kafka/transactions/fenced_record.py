@@ -1,0 +1,196 @@
+"""A record that only one writer at a time may change, over Kafka."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.clock import unix_ms
+from penstock.errors import FencedError, LogError
+from penstock.log.base import HEADERS_TYPE, TopicPartition
+from penstock.log.fenced_record import ATTEMPT, RecordName, StoredRecord, newest_in, newest_record, overtaken
+from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer
+from penstock.log.thread_clients import Part, Writer
+from penstock.randomness import RANDOM
+
+if TYPE_CHECKING:
+    from penstock.log.kafka.transactions.core import KafkaCore
+
+__all__ = ["KafkaFencedRecord"]
+
+_log = logging.getLogger(__name__)
+_NONE = StoredRecord(None, -1)
+_MOST_CLAIMS = 12
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+
+
+class KafkaFencedRecord:
+    """The `FencedRecord` of Kafka.
+
+    Args:
+        log: The log.
+        name: The name of the record.
+        guard: Raises FencedError if a newer instance has the lease that guards the record.
+    """
+
+    def __init__(self, log: KafkaCore, name: RecordName, guard: Callable[[], None] = lambda: None) -> None:
+        self._log = log
+        self._name = name
+        self._guard = guard
+        self._lock = threading.RLock()
+        self._producer: KafkaThreadProducer | None = None  # while this process may write, as far as it knows
+        self._is_unsure = False  # whether its last transaction has an unknown end
+        self._known = _NONE
+        self._position = -1  # all before this offset is in `_known`
+
+    def read(self) -> StoredRecord:
+        """Read the newest value; no writer is disturbed."""
+        with self._lock:
+            return self._read()
+
+    def take(self) -> StoredRecord:
+        """Fence all earlier writers, and read.
+
+        Raises:
+            FencedError: A newer instance has the lease.
+        """
+        with self._lock:
+            self._claim()
+            return self._known
+
+    def held(self) -> StoredRecord:
+        """Return the value as this writer has read or written it last; the first time it takes the record."""
+        with self._lock:
+            return self._known if self._position >= 0 else self.take()
+
+    def replace(self, value: bytes, version: int, beside: tuple[Part, ...] = ()) -> StoredRecord:
+        """Replace the value of this version; it is durable when this returns.
+
+        Args:
+            value: The new value.
+            version: The version that it replaces.
+            beside: Other records to write in the same transaction.
+
+        Raises:
+            FencedError: Another writer has changed it since, or a newer instance has the lease. Nothing is written.
+            LogUnavailableError: It could not be found out whether it was written; the next call finds out.
+        """
+        attempt, pause = secrets.token_hex(8), _FIRST_PAUSE_S
+        with self._lock:
+            for claims in range(_MOST_CLAIMS):
+                if self._is_unsure:
+                    self._find_out()
+                if self._producer is None:
+                    if claims:
+                        time.sleep(pause * RANDOM.uniform(0.5, 1.5))  # whoever has claimed it may write now
+                        pause = min(2 * pause, _LONGEST_PAUSE_S)
+                    self._compare(version)  # before another writer is fenced
+                    self._claim()
+                self._compare(version, anew=False)
+                if self._is_written(value, attempt, beside):
+                    return self._known
+            raise overtaken(self._name)
+
+    def close(self) -> None:
+        """Forget the producer, and close its connections."""
+        with self._lock:
+            self._drop()
+
+    def _compare(self, version: int, *, anew: bool = True) -> None:
+        if anew:
+            self._guard()
+        found = self._read() if anew else self._known
+        if found.version != version:
+            raise overtaken(self._name)
+
+    def _claim(self) -> None:
+        """Become the only writer, and read what all earlier ones have written."""
+        self._drop()
+        name = self._name
+        self._guard()
+        self._producer = KafkaThreadProducer(self._log, Writer(name.application, name.writer, None), lambda: None)
+        try:
+            self._guard()  # the holder of a newer lease claims the record after it has the lease
+            self._read()
+        except BaseException:
+            self._drop()
+            raise
+
+    def _is_written(self, value: bytes, attempt: str, beside: tuple[Part, ...]) -> bool:
+        """Write, and return whether it is written; False: another writer has claimed the record."""
+        producer, name = self._producer, self._name
+        assert producer is not None  # noqa: S101 - _claim() comes first
+        place = TopicPartition(name.topic, 0)
+        try:
+            producer.send([(name.topic, 0, _record(name.key, value, attempt)), *beside])
+            following = producer.commit({})
+        except FencedError:
+            self._drop()
+        except LogError as error:
+            self._is_unsure = True
+            _log.warning("%s of %s may be written or not: %s", name.key.decode(), name.application, error.message)
+            self._find_out()
+            if self._known.attempt != attempt:
+                self._drop()
+                raise
+            return True
+        except BaseException:
+            self._is_unsure = True
+            raise
+        else:
+            end = following.get(place, -1)
+            if end > 0 and not beside:
+                self._known, self._position = StoredRecord(value, end - 1, attempt), end
+                return True
+        return self._read().attempt == attempt
+
+    def _find_out(self) -> None:
+        """End the last transaction, as the producer that began it: it fences no other one.
+
+        Raises:
+            LogUnavailableError: It is still not known.
+        """
+        try:
+            if self._producer is not None:
+                self._producer.abort()
+        except FencedError:
+            self._drop()
+        self._read()
+        self._is_unsure = False
+
+    def _read(self) -> StoredRecord:
+        """Read up to the present end; all transactions that are open now have ended by then."""
+        topic = self._name.topic
+        end = self._log.settled_end(topic, self._name.application)
+        if end is None:
+            self._known, self._position = _NONE, -1
+        elif self._position < 0 or end < self._position:  # the first time, or the topic was made anew
+            self._known, self._position = newest_record(self._log, topic, self._name.key, end), end
+        else:
+            wanted, found = pa.scalar(self._name.key, pa.large_binary()), self._known
+            for records in self._log.iterate(topic, 0, self._position, end):
+                found = newest_in(records, wanted, found)
+            self._known, self._position = found, end
+        return self._known
+
+    def _drop(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+
+def _record(key: bytes, value: bytes, attempt: str) -> pa.RecordBatch:
+    headers = [[{"key": ATTEMPT, "value": attempt.encode()}]]
+    columns = {
+        "timestamp": pa.array([unix_ms()], pa.int64()),
+        "key": pa.array([key], pa.large_binary()),
+        "value": pa.array([value], pa.large_binary()),
+        "headers": pa.array(headers, HEADERS_TYPE),
+    }
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,94 @@
+"""The heartbeats of a lease, from the moment it is taken until it is released, whatever its holder does meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.errors import FencedError, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.log.base import TopicLog
+    from penstock.log.lease import Lease
+
+__all__ = ["LeaseKeeper", "held_lease"]
+
+_log = logging.getLogger(__name__)
+_MOST_S = 5.0
+_OF_TTL = 4  # heartbeats within the time to live
+_PATIENCE_S = 10.0
+
+
+class LeaseKeeper:
+    """Renews a lease in a thread of its own, until `end`.
+
+    Args:
+        log: The log.
+        lease: The lease.
+        on_lost: Called once another instance has taken over.
+
+    Attributes:
+        lease: The present lease.
+    """
+
+    def __init__(self, log: TopicLog, lease: Lease, on_lost: Callable[[], None] = lambda: None) -> None:
+        self.lease = lease
+        self._log = log
+        self._on_lost = on_lost
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._lost: FencedError | None = None
+        self._thread = threading.Thread(target=self._keep, name=f"{lease.application}-lease", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise FencedError if another instance has taken over."""
+        if self._lost is not None:
+            raise self._lost
+
+    def replace(self, acquire: Callable[[Lease], Lease]) -> Lease:
+        """Replace the lease by another one of this instance, while no heartbeat is on its way."""
+        with self._lock:
+            self.lease = acquire(self.lease)
+        return self.lease
+
+    def end(self) -> bool:
+        """Send no more heartbeats; return whether the last one is through."""
+        self._ended.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE_S)
+        return not self._thread.is_alive()
+
+    def _keep(self) -> None:
+        while not self._ended.wait(min(_MOST_S, self.lease.ttl_ms / 1000 / _OF_TTL)):
+            try:
+                with self._lock:
+                    if not self._ended.is_set():
+                        self._log.renew_lease(self.lease)
+            except FencedError as error:
+                self._lost = error
+                self._on_lost()
+                return
+            except PenstockError as error:  # the log is away; the next heartbeat may reach it
+                _log.warning("the lease of %s could not be renewed: %s", self.lease.application, error.message)
+
+
+@contextmanager
+def held_lease(
+    log: TopicLog, application: str, owner: str, ttl_ms: int = 30_000, *, force: bool = False
+) -> Iterator[LeaseKeeper]:
+    """Hold the lease of an application during the block, which may take long.
+
+    Raises:
+        FencedError: The application runs.
+    """
+    lease = log.acquire_lease(application, owner, ttl_ms, force=force)
+    keeper = LeaseKeeper(log, lease)
+    try:
+        yield keeper
+    finally:
+        keeper.end()
+        log.release_lease(lease)

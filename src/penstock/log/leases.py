@@ -1,0 +1,142 @@
+"""The leases of applications: each is a record that only its holder changes, by compare-and-set."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import TypeVar
+
+from penstock.clock import unix_ms
+from penstock.errors import FencedError
+from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord
+from penstock.log.lease import Lease
+from penstock.log.lease_holders import holder_runs, runs_already
+from penstock.log.processes import process_start
+from penstock.randomness import RANDOM
+
+__all__ = ["LEASE_WRITER", "Leases", "lease_name", "lease_of", "refuse_newer"]
+
+LEASE_WRITER = WRITERS[0]
+_T = TypeVar("_T", bound=Lease | None)
+_MOST_TRIES = 12
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.3
+
+
+def lease_name(application: str) -> RecordName:
+    """Return the name of an application's lease."""
+    return RecordName(application, LEASE_WRITER, f"{application}-penstock-ledger", b"lease", is_in_topic=False)
+
+
+def lease_of(stored: StoredRecord) -> tuple[Lease, str] | None:
+    """Decode a lease and the start of its holder's process; None if there is none."""
+    if stored.value is None:
+        return None
+    facts = json.loads(stored.value)
+    start = str(facts.pop("process_start", ""))
+    return Lease(**facts), start
+
+
+def refuse_newer(held: Lease | None, application: str, epoch: int) -> None:
+    """Raise FencedError if this lease has a newer epoch."""
+    if held is not None and held.epoch > epoch:
+        raise FencedError(
+            f"application {application!r}, epoch {epoch}: {held.owner} (process {held.pid} on {held.host}) "
+            f"has taken over with epoch {held.epoch}",
+            hint="stop this instance; the newer one goes on",
+            application=application, epoch=epoch, newest=held.epoch, owner=held.owner,
+        )  # fmt: skip
+
+
+class Leases:
+    """The leases of a log.
+
+    Args:
+        record: Returns the record of an application's lease, always the same one.
+    """
+
+    def __init__(self, record: Callable[[str], FencedRecord]) -> None:
+        self._record = record
+
+    def acquire(
+        self, application: str, owner: str, ttl_ms: int, *, force: bool, replacing: Lease | None = None
+    ) -> Lease:
+        """Take the right to run an application, with a new epoch.
+
+        Of several starts at once one succeeds; the others find its lease.
+
+        Raises:
+            FencedError: Another instance runs, or has run since ``replacing``.
+        """
+
+        def taken(found: tuple[Lease, str] | None) -> Lease:
+            held = None if found is None else found[0]
+            if replacing is not None:
+                refuse_newer(held, application, replacing.epoch)
+            elif found is not None and not force and holder_runs(*found):
+                raise runs_already(found[0])
+            now, epoch = unix_ms(), (held.epoch if held else 0) + 1
+            return Lease(application, owner, epoch, socket.gethostname(), os.getpid(), now, now, ttl_ms, released=False)
+
+        return self._change(application, taken)
+
+    def renew(self, lease: Lease) -> None:
+        """Send a heartbeat; raises FencedError if a newer instance has taken over."""
+
+        def renewed(found: tuple[Lease, str] | None) -> Lease:
+            refuse_newer(None if found is None else found[0], lease.application, lease.epoch)
+            return replace(lease, heartbeat_ms=unix_ms())
+
+        self._change(lease.application, renewed)
+
+    def release(self, lease: Lease) -> None:
+        """Release the lease; does nothing if another instance has it."""
+
+        def released(found: tuple[Lease, str] | None) -> Lease | None:
+            if found is None or found[0].epoch != lease.epoch or found[0].released:
+                return None
+            return replace(lease, heartbeat_ms=unix_ms(), released=True)
+
+        self._change(lease.application, released)
+
+    def read(self, application: str) -> Lease | None:
+        """Return the lease of the instance that runs, or last ran, an application."""
+        found = lease_of(self._record(application).read())
+        return None if found is None else found[0]
+
+    def is_newest(self, lease: Lease) -> bool:
+        """Return whether no other instance has taken over since this lease was acquired."""
+        held = self.read(lease.application)
+        return held is not None and held.epoch == lease.epoch
+
+    def check(self, application: str, epoch: int) -> None:
+        """Raise FencedError if a newer instance has taken over."""
+        refuse_newer(self.read(application), application, epoch)
+
+    def _change(self, application: str, change: Callable[[tuple[Lease, str] | None], _T]) -> _T:
+        """Read, compare, write; once more if another process was faster.
+
+        Args:
+            application: The application.
+            change: Returns the lease to write, or None, and raises FencedError if there must be none.
+        """
+        record, pause = self._record(application), _FIRST_PAUSE_S
+        for tries in range(_MOST_TRIES):
+            stored = record.read()
+            wanted = change(lease_of(stored))
+            if wanted is None:
+                return wanted
+            start = process_start(wanted.pid) if wanted.pid == os.getpid() else ""
+            try:
+                record.replace(json.dumps({**asdict(wanted), "process_start": start}).encode(), stored.version)
+            except FencedError:
+                if tries == _MOST_TRIES - 1:
+                    raise
+            else:
+                return wanted
+            time.sleep(pause * RANDOM.uniform(0.5, 1.5))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        raise AssertionError  # pragma: no cover

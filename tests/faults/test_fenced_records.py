@@ -1,0 +1,380 @@
+"""Records that two may write: holders that race, that pause between compare and write, and whose answers are lost."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from brokers import running_broker
+from kafka_proxy import END_TXN, INIT_PRODUCER, PRODUCE, KafkaProxy, kafka_proxy
+from penstock.broker.process import Broker
+from penstock.errors import FencedError
+from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.fenced_record import RecordName
+from penstock.log.open import open_log
+from penstock.plan.changelog_topics import numbers_topic
+from penstock.spark.checkpoint.changelog_topics import read_application, take_application, write_application
+from penstock.sql.session.journal import Entry, Journal
+
+LOGS = ("embedded", "kafka")
+PATIENCE_S = 60
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(broker: Broker) -> Iterator[KafkaProxy]:
+    with kafka_proxy(broker) as running:
+        yield running
+
+
+@pytest.fixture
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], TopicLog]]:
+    """Opens the same log again and again, as processes do."""
+    with ExitStack() as stack:
+
+        def open_again() -> TopicLog:
+            if request.param == "embedded":  # another path to the same file: another connection
+                (folder := tmp_path / f"at-{next(_names)}").symlink_to(tmp_path, target_is_directory=True)
+                return stack.enter_context(open_log(f"sqlite:///{folder / 'log.db'}"))
+            url = request.getfixturevalue("broker").settings.bootstrap_servers
+            return stack.enter_context(open_log(url))
+
+        yield open_again
+
+
+@pytest.fixture
+def name() -> str:
+    return f"app-{next(_names)}"
+
+
+def both(*actions: Callable[[], Any]) -> list[Any]:
+    """Run actions at the same moment; the results, or errors of fencing."""
+    gate = threading.Barrier(len(actions))
+
+    def run(action: Callable[[], Any]) -> Any:
+        gate.wait(PATIENCE_S)
+        try:
+            return action()
+        except FencedError as error:
+            return error
+
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return list(pool.map(run, actions))
+
+
+def counter(log: TopicLog, name: str) -> RecordName:
+    topic = f"{name}-counter"
+    if topic not in {each.name for each in log.topics()}:
+        log.create_topic(topic, 1, {"cleanup.policy": "compact"})
+    return RecordName(name, "note", topic, b"counter")
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_of_writers_that_race_for_a_version_one_succeeds(opened: Callable[[], TopicLog], name: str) -> None:
+    logs = [opened() for _ in range(3)]
+    record = counter(logs[0], name)
+    rounds = 12
+    for number in range(rounds):
+        version = logs[0].fenced_record(record).read().version
+        text = [f"{number} {writer}".encode() for writer in range(3)]
+        results = both(*(
+            partial(log.fenced_record(record).replace, value, version)
+            for log, value in zip(logs, text, strict=True)
+        ))  # fmt: skip
+        winners = [each for each in results if not isinstance(each, FencedError)]
+        assert len(winners) == 1, results
+        assert {log.fenced_record(record).read() for log in logs} == set(winners)
+    values = [
+        v
+        for rows in logs[0].iterate(record.topic, 0, 0, logs[0].end_offset(record.topic, 0))
+        for v in rows["value"].to_pylist()
+    ]
+    assert len(values) == rounds
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_a_record_that_was_taken_is_no_longer_written_by_its_holder(opened: Callable[[], TopicLog], name: str) -> None:
+    one, two = opened(), opened()
+    record, application = counter(one, name), f"{name}-a"
+    first = one.acquire_lease(application, "one")
+    holder = one.fenced_record(record, (application, first.epoch))
+    before = holder.replace(b"1", holder.held().version)
+    second = two.acquire_lease(application, "two", force=True)
+    newer = two.fenced_record(record, (application, second.epoch))
+    assert newer.take().value == b"1"
+    with pytest.raises(FencedError):
+        holder.replace(b"stale", before.version)
+    with pytest.raises(FencedError):
+        holder.take()
+    newer.replace(b"2", newer.held().version)  # nothing of that has done it any harm
+    assert one.fenced_record(record).read().value == b"2"
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_of_several_starts_at_once_one_holds_the_lease(opened: Callable[[], TopicLog], name: str) -> None:
+    logs = [opened() for _ in range(3)]
+    for number in range(8):
+        application = f"{name}-{number}"
+        results = both(*(partial(log.acquire_lease, application, "me") for log in logs))
+        held = [(log, each) for log, each in zip(logs, results, strict=True) if not isinstance(each, FencedError)]
+        assert len(held) == 1, results
+        log, lease = held[0]
+        assert lease.epoch == 1
+        for _ in range(3):  # the starts that were refused have done it no harm
+            log.renew_lease(lease)
+        assert {each.lease(application).epoch for each in logs} == {1}
+        log.release_lease(lease)
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_a_lease_goes_on_from_holder_to_holder(opened: Callable[[], TopicLog], name: str) -> None:
+    logs, application = [opened() for _ in range(2)], name
+    for epoch in range(1, 13):
+        results = both(*(partial(log.acquire_lease, application, "me", force=epoch % 3 == 0) for log in logs))
+        held = [(log, each) for log, each in zip(logs, results, strict=True) if not isinstance(each, FencedError)]
+        newest = max(each.epoch for _, each in held)
+        for log, each in held:
+            if each.epoch == newest:
+                log.renew_lease(each)
+            else:
+                with pytest.raises(FencedError, match=f"epoch {newest}"):
+                    log.renew_lease(each)
+                log.release_lease(each)
+        assert not logs[0].lease(application).released
+        next(log.release_lease(each) for log, each in held if each.epoch == newest)
+    assert len({each.lease(application) for each in logs}) == 1
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_a_start_leaves_a_late_heartbeat_its_lease(opened: Callable[[], TopicLog], name: str) -> None:
+    """A holder that was silent for too long renews its lease while another one takes it: one of both has it then."""
+    one, two = opened(), opened()
+    for number in range(8):
+        lease = one.acquire_lease(f"{name}-{number}", "one", ttl_ms=-1)  # late at once
+        alive = replace(lease, ttl_ms=60_000)
+        late, taken = both(partial(one.renew_lease, alive), partial(two.acquire_lease, alive.application, "two"))
+        if isinstance(taken, FencedError):
+            assert not isinstance(late, FencedError)
+            one.renew_lease(alive)
+        else:
+            with pytest.raises(FencedError, match="two"):
+                one.renew_lease(alive)
+            two.renew_lease(taken)
+
+
+@pytest.mark.parametrize("doing", ["renew", "release"])
+def test_a_holder_that_pauses_between_compare_and_write_writes_nothing(
+    broker: Broker, proxy: KafkaProxy, name: str, doing: str
+) -> None:
+    with open_log(proxy.servers) as one, open_log(broker.settings.bootstrap_servers) as two:
+        first = one.acquire_lease(name, "one")
+        act = {"renew": one.renew_lease, "release": one.release_lease}[doing]
+        with ThreadPoolExecutor() as pool:
+            with proxy.held(PRODUCE) as come:
+                paused = pool.submit(act, first)
+                assert come.wait(PATIENCE_S)
+                second = two.acquire_lease(name, "two", force=True)
+            if doing == "renew":
+                with pytest.raises(FencedError, match="two"):
+                    paused.result(PATIENCE_S)
+            else:
+                paused.result(PATIENCE_S)
+        held = two.lease(name)
+        assert (held.owner, held.epoch, held.released) == ("two", 2, False)
+        two.renew_lease(second)
+
+
+def test_a_start_that_pauses_before_its_claim_finds_the_other_one(broker: Broker, proxy: KafkaProxy, name: str) -> None:
+    """It fences the holder by that claim, without knowing; the holder goes on, as its lease is unchanged."""
+    with (
+        open_log(proxy.servers) as one,
+        open_log(broker.settings.bootstrap_servers) as two,
+        ThreadPoolExecutor() as pool,
+    ):
+        with proxy.held(INIT_PRODUCER) as come:
+            paused = pool.submit(one.acquire_lease, name, "one")
+            assert come.wait(PATIENCE_S)
+            lease = two.acquire_lease(name, "two")
+        with pytest.raises(FencedError, match="runs already: two"):
+            paused.result(PATIENCE_S)
+        two.renew_lease(lease)
+        assert two.acquire_lease(name, "two", replacing=lease).epoch == 2
+
+
+@pytest.mark.parametrize("request_kind", [INIT_PRODUCER, PRODUCE, END_TXN])
+def test_leases_survive_lost_answers(proxy: KafkaProxy, name: str, request_kind: int) -> None:
+    with open_log(proxy.servers) as log:
+        proxy.lose_answers(request_kind)
+        lease = log.acquire_lease(name, "me")
+        assert proxy.lost == 1
+        assert (lease.epoch, log.lease(name)) == (1, lease)
+        proxy.lose_answers(request_kind, 3)
+        log.renew_lease(lease)
+        log.renew_lease(lease)
+        assert log.acquire_lease(name, "me", replacing=lease).epoch == 2
+
+
+def noted(log: TopicLog, name: str) -> Any:
+    log.settled_ends([TopicPartition(numbers_topic(name), 0)])
+    return read_application(log, name)
+
+
+def entry(number: int) -> Entry:
+    return Entry(f"CREATE TYPE t{number} AS INT;", {"a": "b"}, number)
+
+
+@pytest.mark.parametrize("request_kind", [PRODUCE, END_TXN])
+def test_a_statement_whose_answer_is_lost_is_stored_once(proxy: KafkaProxy, name: str, request_kind: int) -> None:
+    with open_log(proxy.servers) as log:
+        journal = Journal(log, f"{name}-statements")
+        journal.hold(log.acquire_lease(name, "session"))
+        journal.read()
+        for number in range(4):
+            if number in (1, 2):
+                proxy.lose_answers(request_kind, number)
+            journal.append(entry(number))
+        assert proxy.lost == 3
+        assert Journal(log, f"{name}-statements").read() == [entry(number) for number in range(4)]
+
+
+def test_a_statement_that_may_be_stored_is_looked_for_before_the_next_one(
+    broker: Broker, proxy: KafkaProxy, name: str
+) -> None:
+    with open_log(proxy.servers, {"task.timeout.ms": 1_000}) as log:
+        journal = Journal(log, f"{name}-statements")
+        journal.hold(log.acquire_lease(name, "session"))
+        journal.append(entry(0))
+        proxy.lose_answers(END_TXN, 10_000)
+        with pytest.raises(Exception, match=r"."):
+            journal.append(entry(1))
+        proxy.lose_answers(END_TXN, 0)
+        journal.append(entry(1))  # the same statement once more, as a user does
+        journal.append(entry(2))
+        assert Journal(log, f"{name}-statements").read() == [entry(0), entry(1), entry(2)]
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_a_statement_that_a_lost_answer_has_doubled_counts_once(opened: Callable[[], TopicLog], name: str) -> None:
+    log, topic = opened(), f"{name}-statements"
+    journal = Journal(log, topic)
+    journal.hold(log.acquire_lease(name, "session"))
+    for number in range(3):
+        journal.append(entry(number))
+        if number != 1:
+            continue
+        end = log.settled_ends([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+        doubled = list(log.iterate(topic, 0, 0, end))[-1].slice(0).to_pylist()[-1:]  # as an earlier version wrote it
+        log.append(topic, 0, pa.RecordBatch.from_pylist([{k: each[k] for k in ("key", "value")} for each in doubled]))
+    assert Journal(log, topic).read() == [entry(number) for number in range(3)]
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_sessions_that_race_write_one_chain(opened: Callable[[], TopicLog], name: str) -> None:
+    one, two = opened(), opened()
+    topic = f"{name}-statements"
+    for number in range(6):
+        leases = [log.acquire_lease(name, "session", force=True) for log in (one, two)]
+        journals = [Journal(log, topic) for log in (one, two)]
+        for journal, lease in zip(reversed(journals), reversed(leases), strict=True):
+            if lease is leases[1]:
+                journal.hold(lease)
+                journal.read()
+            else:  # its lease is gone
+                with pytest.raises(FencedError):
+                    journal.hold(lease)
+        journals[1].append(entry(number))
+        assert Journal(one, topic).read() == [entry(each) for each in range(number + 1)]
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_an_application_is_noted_by_the_holder_of_its_lease_alone(opened: Callable[[], TopicLog], name: str) -> None:
+    one, two = opened(), opened()
+    one.create_topic(numbers_topic(name), 1, {"cleanup.policy": "compact"})
+    first = one.acquire_lease(name, "one")
+    write_application(one, first, {"mode": "continuous", "by": 1})
+    second = two.acquire_lease(name, "two", force=True)
+    with pytest.raises(FencedError):
+        take_application(one, first)
+    assert take_application(two, second) == {"mode": "continuous", "by": 1}
+    for number in range(3):
+        with pytest.raises(FencedError):
+            write_application(one, first, {"mode": "micro_batch", "by": "a holder that was"})
+        write_application(two, second, {"mode": "continuous", "by": number})
+        assert noted(one, name) == {"mode": "continuous", "by": number}
+
+
+def test_a_note_is_not_written_over_by_a_paused_holder(broker: Broker, proxy: KafkaProxy, name: str) -> None:
+    with (
+        open_log(proxy.servers) as one,
+        open_log(broker.settings.bootstrap_servers) as two,
+        ThreadPoolExecutor() as pool,
+    ):
+        one.create_topic(numbers_topic(name), 1, {"cleanup.policy": "compact"})
+        first = one.acquire_lease(name, "one")
+        write_application(one, first, {"by": "one"})
+        with proxy.held(PRODUCE) as come:
+            paused = pool.submit(write_application, one, first, {"by": "one, late"})
+            assert come.wait(PATIENCE_S)
+            second = two.acquire_lease(name, "two", force=True)
+            assert take_application(two, second) == {"by": "one"}
+            write_application(two, second, {"by": "two"})
+        with pytest.raises(FencedError):
+            paused.result(PATIENCE_S)
+        assert noted(two, name) == {"by": "two"}
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_planned_batches_are_noted_by_the_holder_of_the_lease_alone(opened: Callable[[], TopicLog], name: str) -> None:
+    one, two = opened(), opened()
+    first = one.acquire_lease(name, "one")
+    for batch in range(3):
+        one.note_planned(name, first.epoch, f"batch {batch}")
+    second = two.acquire_lease(name, "two", force=True)
+    two.note_planned(name, second.epoch, "batch 3")
+    with pytest.raises(FencedError):
+        one.note_planned(name, first.epoch, "batch 3, late")
+    assert two.planned(name) == "batch 3"
+
+
+def test_leases_of_earlier_versions_stay(tmp_path: Path) -> None:
+    """The table of before is a view of the records now: an earlier version sees leases, takes and renews them."""
+    with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
+        lease = log.acquire_lease("app", "now")
+        with sqlite3.connect(tmp_path / "log.db", isolation_level=None) as old:
+            columns = "application, owner, epoch, host, pid, released"
+            assert old.execute(f"SELECT {columns} FROM leases").fetchone() == (
+                "app",
+                "now",
+                1,
+                lease.host,
+                lease.pid,
+                0,
+            )
+            taken = ("app", "before", "there", 7, "123", 2, 1, lease.heartbeat_ms, 30_000)
+            old.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)", taken)
+            with pytest.raises(FencedError, match="before"):
+                log.renew_lease(lease)
+            with pytest.raises(FencedError, match="runs already: before"):
+                log.acquire_lease("app", "now")
+            old.execute("UPDATE leases SET released = 1 WHERE application = ? AND epoch = ?", ("app", 2))
+            assert log.acquire_lease("app", "now").epoch == 3
+        old.close()
+        assert json.loads(log.fenced_record(RecordName("app", "driver", "", b"lease", is_in_topic=False)).read().value)
