@@ -1,10 +1,13 @@
-"""The present time as records, leases and heartbeats carry it."""
+"""The present time as records, leases and heartbeats carry it, and a clock that nobody sets."""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
-__all__ = ["unix_ms"]
+__all__ = ["boot_id", "since_boot_ms", "unix_ms"]
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def unix_ms() -> int:
@@ -13,3 +16,18 @@ def unix_ms() -> int:
     For timestamps and for what other processes compare with. Spans of time are measured by ``time.monotonic``.
     """
     return time.time_ns() // 1_000_000
+
+
+def boot_id() -> str:
+    """Return an id of the machine's last start; empty where the system has none."""
+    with suppress(OSError), open(_BOOT_ID, encoding="ascii") as file:  # noqa: PTH123 - a pseudo file
+        return file.read().strip()
+    return ""
+
+
+def since_boot_ms() -> int:
+    """Return the milliseconds since the machine's last start, also those that it has slept.
+
+    Nobody sets this clock, so it measures spans between processes of one start of the machine (`boot_id`).
+    """
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.clock import unix_ms
-from penstock.connect.positions import FilePosition, ensure_positions_topic, load_position, save_position
+from penstock.connect.positions import FilePosition, StoredPosition, ensure_positions_topic, save_position
 from penstock.connect.tail import LineChunk, Tail
-from penstock.errors import LogError, TopicExistsError, UnknownTopicError
+from penstock.errors import FencedError, LogError, TopicExistsError, UnknownTopicError
 from penstock.log.base import TopicLog
 
 __all__ = ["FileSource", "FileSourceStatus"]
@@ -77,7 +78,9 @@ class FileSource:
         self._lines = 0
         ensure_positions_topic(log)
         self._partitions = _ensure_topic(log, topic, partitions)
-        self._tail = Tail(self.path, load_position(log, self.name))
+        self._stored = StoredPosition(log, self.name)
+        self._known = self._stored.look()  # as this source has read or written it last
+        self._tail = Tail(self.path, self._known)
         self._committed = self._tail.position
 
     def status(self) -> FileSourceStatus:
@@ -145,6 +148,7 @@ class FileSource:
         )
         target = (first + np.arange(count)) % self._partitions
         with self._log.transaction(f"connect-{self.name}") as transaction:
+            transaction.ask_before_repeating(partial(self._is_written, piece.position))
             for partition in range(min(self._partitions, count) if self._partitions > 1 else 1):
                 number = (first + partition) % self._partitions
                 part = (
@@ -152,8 +156,25 @@ class FileSource:
                 )
                 transaction.append(self.topic, number, part)
             save_position(transaction, self.name, piece.position)
-        self._committed = piece.position
+        self._committed = self._known = piece.position
         self._lines += count
+
+    def _is_written(self, position: FilePosition) -> bool:
+        """Return whether the lines before this position are written, as the stored position shows.
+
+        Raises:
+            FencedError: Another process reads the file under this name.
+        """
+        stored = self._stored.look()
+        if stored == position:
+            return True
+        if stored == self._known:
+            return False
+        raise FencedError(
+            f"another process reads {self.path} into {self.topic} as {self.name!r} too; nothing was written twice",
+            hint="Stop one of them, or give one another name.",
+            topic=self.topic,
+        )
 
 
 def _ensure_topic(log: TopicLog, topic: str, partitions: int) -> int:

@@ -9,9 +9,16 @@ import pyarrow as pa
 
 from penstock.clock import unix_ms
 from penstock.errors import LogError, TopicExistsError, UnknownTopicError
-from penstock.log.base import LogTransaction, TopicLog
+from penstock.log.base import LogTransaction, TopicLog, TopicPartition
 
-__all__ = ["POSITIONS_TOPIC", "FilePosition", "ensure_positions_topic", "load_position", "save_position"]
+__all__ = [
+    "POSITIONS_TOPIC",
+    "FilePosition",
+    "StoredPosition",
+    "ensure_positions_topic",
+    "load_position",
+    "save_position",
+]
 
 POSITIONS_TOPIC = "connect-offsets"
 
@@ -44,28 +51,50 @@ def ensure_positions_topic(log: TopicLog) -> None:
             return  # another connector was faster
 
 
+class StoredPosition:
+    """The position of a connector as it is stored; each look reads only what is new.
+
+    Args:
+        log: The log; the topic of positions exists.
+        connector: The connector's name.
+    """
+
+    def __init__(self, log: TopicLog, connector: str) -> None:
+        self._log = log
+        self._connector = connector
+        self._next = log.beginning_offset(POSITIONS_TOPIC, 0)
+        self._found: bytes | None = None
+
+    def look(self) -> FilePosition | None:
+        """Return the last committed position; None at the first start.
+
+        Raises:
+            LogError: It cannot be read.
+        """
+        key, place = self._connector.encode(), TopicPartition(POSITIONS_TOPIC, 0)
+        end = self._log.settled_ends([place])[place]
+        while self._next < end:
+            fetched = self._log.read(POSITIONS_TOPIC, 0, self._next)
+            keys = fetched.records.column("key").to_pylist()
+            at = max((row for row, name in enumerate(keys) if name == key), default=None)
+            if at is not None:
+                self._found = fetched.records.column("value")[at].as_py()
+            self._next = fetched.next_offset
+        if self._found is None:
+            return None
+        try:
+            return FilePosition(**json.loads(self._found))
+        except (ValueError, TypeError) as error:
+            raise LogError(
+                f"the position of connector {self._connector!r} in topic {POSITIONS_TOPIC} cannot be read: {error}",
+                hint="Start the connector under another name; it then reads its file from the start.",
+                topic=POSITIONS_TOPIC,
+            ) from error
+
+
 def load_position(log: TopicLog, connector: str) -> FilePosition | None:
     """Load the last committed position; None at the first start."""
-    key = connector.encode()
-    position, end = log.beginning_offset(POSITIONS_TOPIC, 0), log.end_offset(POSITIONS_TOPIC, 0)
-    found: bytes | None = None
-    while position < end:
-        fetched = log.read(POSITIONS_TOPIC, 0, position)
-        keys = fetched.records.column("key").to_pylist()
-        at = max((row for row, name in enumerate(keys) if name == key), default=None)
-        if at is not None:
-            found = fetched.records.column("value")[at].as_py()
-        position = fetched.next_offset
-    if found is None:
-        return None
-    try:
-        return FilePosition(**json.loads(found))
-    except (ValueError, TypeError) as error:
-        raise LogError(
-            f"the position of connector {connector!r} in topic {POSITIONS_TOPIC} cannot be read: {error}",
-            hint="Start the connector under another name; it then reads its file from the start.",
-            topic=POSITIONS_TOPIC,
-        ) from error
+    return StoredPosition(log, connector).look()
 
 
 def save_position(transaction: LogTransaction, connector: str, position: FilePosition) -> None:

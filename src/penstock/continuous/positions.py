@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.clock import unix_ms
+from penstock.clock import boot_id, since_boot_ms, unix_ms
 from penstock.log.base import TopicPartition
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.topology.stores import StoreSpec
@@ -45,18 +45,32 @@ class TaskPosition:
         inputs: The committed positions in the task's input that the rows belong to; None: unknown.
         meta: The task's numbers.
         noted_ms: The wall-clock time of the note.
+        boot: The id of the machine's start at the note, and the milliseconds since that start.
     """
 
     stores: Mapping[str, StorePosition] = field(default_factory=dict)
     inputs: Mapping[TopicPartition, int] | None = None
     meta: Mapping[str, int] = field(default_factory=dict)
     noted_ms: int = 0
+    boot: tuple[str, int] = ("", 0)
+
+    def away_ms(self) -> int | None:
+        """Return the time since the note; None if it is not known, as the machine's clock was set back.
+
+        A wall clock may be set, so within one start of the machine the clock that runs since then counts.
+        """
+        boot, at_ms = self.boot
+        if boot and boot == boot_id():
+            return since_boot_ms() - at_ms
+        away_ms = unix_ms() - self.noted_ms
+        return away_ms if away_ms >= 0 else None
 
     def note(self) -> ReplicaPosition:
         """Return it as a replica holds it."""
         inputs = None if self.inputs is None else [[tp.topic, tp.partition, at] for tp, at in self.inputs.items()]
         stores = {name: [at.topic, at.topic_id, at.following, at.layout] for name, at in self.stores.items()}
         notes: dict[str, Any] = {"stores": stores, "inputs": inputs, "noted_ms": unix_ms()}
+        notes["boot"] = [boot_id(), since_boot_ms()]
         return ReplicaPosition(meta=dict(self.meta), notes=notes)
 
     @classmethod
@@ -76,6 +90,7 @@ class TaskPosition:
             None if inputs is None else {TopicPartition(topic, partition): at for topic, partition, at in inputs},
             noted.meta,
             notes["noted_ms"],
+            tuple(notes.get("boot", ("", 0))),
         )
 
 

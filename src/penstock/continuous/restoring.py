@@ -20,7 +20,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from penstock.clock import unix_ms
 from penstock.continuous.changelog_sources import StoreSource, newest_numbers, store_sources, unlogged_stores
 from penstock.continuous.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
@@ -120,12 +119,11 @@ class Restorer:
             return at.following == source.end
         if at.following < self._log.beginning_offset(source.topic, self._task.partition):
             return False
-        return not self._may_miss_deletions(source, at.following, noted.noted_ms)
+        return not self._may_miss_deletions(source, at.following, noted.away_ms())
 
-    def _may_miss_deletions(self, source: StoreSource, start: int, noted_ms: int) -> bool:
+    def _may_miss_deletions(self, source: StoreSource, start: int, away_ms: int | None) -> bool:
         """Return whether there are new records, and deletions among them may have been removed since."""
-        away_ms = unix_ms() - noted_ms
-        if away_ms < int(setting(self._log.topic(source.topic).config, "delete.retention.ms")):
+        if away_ms is not None and away_ms < int(setting(self._log.topic(source.topic).config, "delete.retention.ms")):
             return False
         records = self._log.iterate(source.topic, self._task.partition, start, source.end)
         return any(each.num_rows for each in records)

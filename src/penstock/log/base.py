@@ -161,7 +161,12 @@ class LogTransaction(Protocol):
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None: ...
 
     def ask_before_repeating(self, is_written: Callable[[], bool]) -> None:
-        """Set a check for a transaction without a ledger entry, whose commit may have succeeded although it failed."""
+        """Set a check for a transaction without a ledger entry: returns whether it is written already.
+
+        It compares what is written with what the caller has read, and raises FencedError if another writer was here.
+        Nobody else can write between the check and the commit. Kafka: it is asked when the producer was initialised,
+        which fences others; so also before a repetition, as a commit whose answer was lost may have succeeded.
+        """
         ...
 
     def put_ledger(self, application: str, task: str, batch: int, inputs: str = "") -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from datetime import UTC, datetime
 
 from penstock.clock import unix_ms
 from penstock.errors import FencedError
 from penstock.log.base import Lease
-from penstock.log.processes import runs_here
+from penstock.log.processes import may_run
 
 __all__ = ["holder_runs", "is_fresh", "runs_already"]
 
@@ -19,13 +18,13 @@ def is_fresh(lease: Lease) -> bool:
 
 
 def holder_runs(lease: Lease, process_start: str) -> bool:
-    """Return whether the lease is fresh and its holder's process, if on this host, still runs.
+    """Return whether the lease is fresh, and its holder's process is not known to be gone.
 
     Args:
         lease: The lease.
         process_start: The start of the holder's process, see `penstock.log.processes.process_start`.
     """
-    return is_fresh(lease) and (lease.host != socket.gethostname() or runs_here(lease.pid, process_start))
+    return is_fresh(lease) and may_run(lease.host, lease.pid, process_start)
 
 
 def runs_already(held: Lease) -> FencedError:

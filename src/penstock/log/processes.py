@@ -1,14 +1,48 @@
-"""Checks that a process of this machine still runs; its id alone may have been reused by another one."""
+"""Checks that a process of this machine still runs; its id alone may have been reused, or be of another container.
+
+Containers of one image may have the same host name, and each has process ids of its own. So the start of a process is
+kept with an id of the place where its process id means something: the machine's last start and the namespace.
+"""
 
 from __future__ import annotations
 
 import os
+import socket
+import uuid
+from contextlib import suppress
+from functools import cache
 
-__all__ = ["process_start", "runs_here"]
+from penstock.clock import boot_id
+
+__all__ = ["may_run", "process_start"]
 
 
 def process_start(pid: int) -> str:
-    """Return the start time of a process, as the kernel reports it; empty if it does not."""
+    """Return where a process runs, and its start time as the kernel reports it; that is empty if it does not."""
+    return f"{_place()}/{_ticks(pid)}"
+
+
+def may_run(host: str, pid: int, start: str) -> bool:
+    """Return False if a process is known to be gone: only one of this machine and container can be seen.
+
+    Args:
+        host: The name of its host.
+        pid: Its id.
+        start: What `process_start` has returned there; earlier versions noted no place, and the host's name decides.
+    """
+    place, has_place, ticks = start.rpartition("/")
+    if (place != _place()) if has_place else (host != socket.gethostname()):
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return ticks == _ticks(pid)
+
+
+def _ticks(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
             return file.read().rpartition(")")[2].split()[19]
@@ -16,12 +50,8 @@ def process_start(pid: int) -> str:
         return ""
 
 
-def runs_here(pid: int, start: str) -> bool:
-    """Return whether the process of this id runs and is the one with this start time."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return start == process_start(pid)
+@cache
+def _place() -> str:
+    with suppress(OSError):
+        return f"{boot_id()}:{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is no path
+    return f"{uuid.getnode():x}"

@@ -33,8 +33,8 @@ class Driver:
         self.sent.setdefault(member.thread, []).append(message)
         return True
 
-    def hello(self, name: str, place: str, pid: int = 1) -> None:
-        facts = {"host": f"host-{place}", "pid": pid, "place": place}
+    def hello(self, name: str, place: str, pid: int = 1, attempt: int = 0) -> None:
+        facts = {"host": f"host-{place}", "pid": pid, "place": place, "attempt": attempt}
         self.epoch.on_message(Member(name, EPOCH), {"hello": facts})
         self.look()
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from epoch_support import EPOCH, Driver, plan_of_tasks
 
 from penstock.continuous.app import TaskId
 from penstock.continuous.placement import StateHolders
+from penstock.errors import FencedError
+from penstock.log.open import open_log
+from penstock.log.thread_clients import Writer
 from penstock.plan.plan import PhysicalPlan
+from penstock.spark.continuous.engine import is_passing
 from penstock.spark.continuous.epoch import Epoch
 from penstock.spark.continuous.job import ContinuousJob
 
@@ -36,6 +44,69 @@ def test_a_thread_that_comes_back_gets_tasks_when_it_can_take_them() -> None:
     assert len(driver.tasks("thread-1")[0]) == 2
     driver.done("thread-1")
     assert len(driver.tasks("thread-0")[0]) == 2
+
+
+@pytest.mark.parametrize("pid", [1, 3])  # Spark's workers may run the next attempt in the same process
+def test_a_thread_that_comes_back_while_it_is_fenced_waits_until_it_is(tmp_path: Path, pid: int) -> None:
+    driver = Driver(2, 4)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "a", pid=2)
+    with open_log(f"sqlite:///{tmp_path / 'log.db'}") as opened:
+        log: Any = opened
+        log.create_topic("out")
+        lease = log.acquire_lease("app", "test")
+        before = log.thread_producer(Writer("app", "thread-0", lease.epoch))
+        for name in ("thread-0", "thread-1"):
+            driver.done(name)
+        driver.gone("thread-0")
+        driver.look(1.0)
+        assert driver.epoch.lost() == ["thread-0"]
+        sent = len(driver.sent["thread-0"])
+        driver.hello("thread-0", "a", pid, attempt=1)
+        assert (
+            len(driver.sent["thread-0"]) == sent
+        )  # no tasks, and so no producer, before the driver has fenced the old
+        log.fence_threads("app", ["thread-0"], lease.epoch)
+        driver.epoch.fenced("thread-0")
+        assert driver.epoch.error is None
+        assert driver.tasks("thread-0") == ([], [])
+        after = log.thread_producer(Writer("app", "thread-0", lease.epoch))
+        driver.done("thread-0")
+        driver.done("thread-1")
+        assert len(driver.tasks("thread-0")[0]) == 2
+        for producer, is_fenced in ((before, True), (after, False)):
+            producer.send([("out", 0, pa.RecordBatch.from_pydict({"value": [b"x"]}))])
+            with pytest.raises(FencedError) if is_fenced else nullcontext():
+                producer.commit({})
+
+
+def test_an_epoch_fails_if_a_thread_that_was_fenced_has_only_lost_its_connection() -> None:
+    driver = Driver(2, 4)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "a", pid=2)
+    for name in ("thread-0", "thread-1"):
+        driver.done(name)
+    driver.gone("thread-0")
+    driver.look(1.0)
+    assert driver.epoch.lost() == ["thread-0"]
+    driver.hello("thread-0", "a")
+    driver.epoch.fenced("thread-0")
+    assert driver.epoch.error is not None
+    assert is_passing(driver.epoch.error)
+    assert driver.sent["thread-1"][-1] == {"stop": True}
+
+
+def test_a_thread_that_comes_back_before_it_is_taken_for_lost_goes_on() -> None:
+    driver = Driver(2, 4)
+    driver.hello("thread-0", "a")
+    driver.hello("thread-1", "a", pid=2)
+    for name in ("thread-0", "thread-1"):
+        driver.done(name)
+    driver.gone("thread-0")
+    driver.hello("thread-0", "a")
+    driver.look(1.0)
+    assert driver.epoch.lost() == []
+    assert driver.epoch.is_running
 
 
 def test_tasks_are_assigned_when_all_threads_are_there() -> None:

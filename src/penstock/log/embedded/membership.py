@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from penstock.errors import FencedError, InvalidStateError
 from penstock.log.assignors import Subscriber, agreed_assignor, assign
 from penstock.log.base import GroupMember, TopicPartition
-from penstock.log.processes import process_start, runs_here
+from penstock.log.processes import may_run, process_start
 
 __all__ = [
     "JoinRequest",
@@ -155,13 +155,12 @@ def leave(connection: sqlite3.Connection, me: Membership, now_ms: int) -> None:
 def expire(connection: sqlite3.Connection, group: str, now_ms: int) -> None:
     """Remove members whose session has expired, and those whose process on this host is gone."""
     gone = []
-    host = socket.gethostname()
     for member, instance, where, pid, start, session_ms, heard_ms in connection.execute(
         "SELECT member, instance, host, pid, process_start, session_ms, heartbeat_ms FROM group_members WHERE name = ?",
         (group,),
     ).fetchall():
         # A static member may come back within its session, and then finds its partitions.
-        died = not instance and where == host and not runs_here(pid, start)
+        died = not instance and not may_run(where, pid, start)
         if died or now_ms - heard_ms > session_ms:
             gone.append(member)
     if gone:

@@ -50,6 +50,7 @@ class EmbeddedTransaction:
         self._offsets: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         self._leases: list[tuple[str, int]] = []
         self._changes: list[Change] = []
+        self._is_written: Callable[[], bool] = lambda: False
         self._owners: list[tuple[Membership, tuple[TopicPartition, ...]]] = []
         self._ledger: dict[tuple[str, str], LedgerEntry] = {}
         self._bytes = 0
@@ -90,7 +91,9 @@ class EmbeddedTransaction:
         self._owners.append((me, tuple(offsets)))
 
     def ask_before_repeating(self, is_written: Callable[[], bool]) -> None:
-        """Do nothing: a commit is one of SQLite's, and is never repeated."""
+        """Set a check that the commit asks first, within its SQLite transaction: nobody writes between the two."""
+        self._check_open()
+        self._is_written = is_written
 
     def put_ledger(self, application: str, task: str, batch: int, inputs: str = "") -> None:
         """Record that this task has written batch ``batch``; the commit checks that it had not."""
@@ -106,6 +109,9 @@ class EmbeddedTransaction:
             check_producer(connection, self._id, self._epoch)
             for lease in self._leases:
                 check_lease(connection, *lease)
+            if self._is_written():
+                self.already_written = True
+                return
             for change in self._changes:
                 replace_row(connection, change)
             done = []

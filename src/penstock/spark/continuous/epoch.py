@@ -62,11 +62,16 @@ class Epoch:
         self._has_grown = False
         self._warned = 0
         self._starting: set[str] = set()  # that have come to a running epoch, and cannot take over tasks yet
+        self._fencing: dict[
+            str, Mapping[str, Any] | None
+        ] = {}  # threads that are lost -> the hello of one that is back
         self._crashed: list[tuple[str, frozenset[TaskId]]] = []
 
     def on_message(self, member: Member, message: Mapping[str, Any]) -> None:
         """Take a message of one of its threads."""
         with self._lock:
+            if member.thread in self._fencing and self._wait(member.thread, message):
+                return
             if "hello" in message:
                 self._hello(member.thread, message["hello"])
             state = self.threads.get(member.thread)
@@ -133,7 +138,10 @@ class Epoch:
             self.fail(_silent(late[0], self.threads[late[0]].host, session_s))
 
     def lost(self, is_dead: Callable[[ThreadState], bool] = lambda _: False) -> list[str]:
-        """Return the threads whose processes are gone, while others run: they are to be fenced.
+        """Return the threads whose processes are gone, while others run: they are to be fenced, and then `fenced`.
+
+        From now on a thread of such a name that comes back waits until it is fenced: a new attempt has no tasks, and
+        so no producer, before.
 
         Args:
             is_dead: Returns whether the process of a thread without a connection is known to have ended; else a thread
@@ -145,20 +153,36 @@ class Epoch:
             late = self._clock() - _GONE_S
             away = {name: each for name, each in self.threads.items() if each.gone is not None}
             gone = [name for name, each in away.items() if (each.gone or 0.0) < late or is_dead(each)]
-            return gone if len(gone) < len(self.threads) else []
+            lost = gone if len(gone) < len(self.threads) else []
+            self._fencing |= dict.fromkeys(lost)
+            return lost
 
     def fenced(self, name: str) -> None:
-        """Give the tasks of a thread that can commit no more to others; it may come back, with a new producer."""
+        """Give the tasks of a thread that can commit no more to others; it may come back, with a new producer.
+
+        If its process is there, and only its connection was gone, it cannot commit what it does: the epoch fails.
+        """
         with self._lock:
-            state = self.threads.get(name)
-            if state is None or state.gone is None:  # it has come back, and its new producer is not fenced
+            state, back = self.threads.pop(name, None), self._fencing.pop(name, None)
+            if state is None:
                 return
             _log.warning("%s on %s is gone: its tasks go to other threads", name, state.host)
             self._crashed.append((name, self._tasks_of(name, state)))
-            del self.threads[name]
             self._starting.discard(name)
             self._owners.fenced(name)
+            if back is not None and _attempt_of(back) == state.attempt:
+                self.fail(_back_too_late(name, state.host))
+            elif back is not None:
+                self._hello(name, back)
             self._place()
+
+    def _wait(self, name: str, message: Mapping[str, Any]) -> bool:
+        """Keep the hello of a thread that is being fenced until it is; return whether the message is done with."""
+        if "hello" in message:
+            self._fencing[name] = message["hello"]
+        elif "gone" in message:
+            self._fencing[name] = None
+        return "error" not in message
 
     def take_crashes(self) -> list[tuple[str, frozenset[TaskId]]]:
         """Return the threads whose processes have ended since the last call, with the tasks that they had."""
@@ -254,9 +278,10 @@ class Epoch:
 
     def _hello(self, name: str, facts: Mapping[str, Any]) -> None:
         known = self.threads.get(name)
-        state = ThreadState(str(facts["host"]), int(facts["pid"]), self._clock(), str(facts.get("place", "")))
+        place = str(facts.get("place", ""))
+        state = ThreadState(str(facts["host"]), int(facts["pid"]), self._clock(), place, attempt=_attempt_of(facts))
         state.on_disk = frozenset(map(TaskId.parse, facts.get("on_disk", ())))
-        is_same = known is not None and (known.host, known.pid) == (state.host, state.pid)
+        is_same = known is not None and known.attempt == state.attempt
         if known is not None and is_same:
             state.report = known.report
         elif known is not None:
@@ -315,6 +340,20 @@ class Epoch:
 
 def _names(tasks: Iterable[TaskId]) -> list[str]:
     return [str(task) for task in sorted(tasks)]
+
+
+def _attempt_of(facts: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return the process and the attempt of a thread; Spark may start it again in the same process."""
+    return str(facts["host"]), int(facts["pid"]), int(facts.get("attempt", 0))
+
+
+def _back_too_late(name: str, host: str) -> AppFailedError:
+    return AppFailedError(
+        f"{name} on {host} had lost its connection to the driver, and came back when others had its tasks",
+        hint="The network to its machine may be slow. All threads begin again from what is committed.",
+        lost_process=True,
+        thread=name,
+    )
 
 
 def _silent(name: str, host: str, session_s: float) -> AppFailedError:

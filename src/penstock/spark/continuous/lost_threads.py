@@ -37,6 +37,8 @@ class LostThreads:
     def replace(self, epoch: Epoch) -> None:
         """Fence threads that are gone, and have others take over their tasks, while Spark starts them again.
 
+        A thread that comes back meanwhile is not fenced by its name: `Epoch.lost` has it wait for its tasks.
+
         Raises:
             AppFailedError: A task has not got further for too many crashes.
         """

@@ -24,6 +24,7 @@ class ThreadState:
         report: Its newest report.
         on_disk: The tasks whose replicas its folder held when it began.
         gone: When its connection has broken; None while there is one.
+        attempt: Its machine, its process and the number of Spark's attempt.
     """
 
     host: str
@@ -33,6 +34,7 @@ class ThreadState:
     report: Mapping[str, Any] = field(default_factory=dict)
     on_disk: frozenset[TaskId] = frozenset()
     gone: float | None = None
+    attempt: tuple[str, int, int] = ("", 0, 0)
 
     @property
     def state(self) -> str:

@@ -322,9 +322,12 @@ def rebuilder_for(topology: Topology, config: StreamsConfig, lease_ttl_ms: int =
         FencedError: The application runs.
         CheckpointMismatchError: The whole checkpoint is missing, or it is of another topology.
     """
-    with inspector_for(topology, config) as (rebuilder, log):
-        with held_lease(log, config["application.id"], "state rebuild", lease_ttl_ms):
-            yield rebuilder()
+    application = str(config["application.id"])
+    with (
+        inspector_for(topology, config) as (rebuilder, log),
+        held_lease(log, application, "state rebuild", lease_ttl_ms),
+    ):
+        yield rebuilder()
 
 
 @contextmanager

@@ -18,13 +18,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lmdb
 
+from penstock.clock import boot_id
 from penstock.errors import StateError
 from penstock.state.base import Entries
 from penstock.state.own_folder import open_lock, own_folder
@@ -48,7 +48,6 @@ _FIRST_SLOT = "slot-0"
 ABOUT = b"about"
 NUMBERS = b"numbers"
 STORE = b"store/"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Replica:
@@ -125,11 +124,32 @@ class Replica:
             position: The position afterwards.
             fresh: Whether the changes are the whole contents (a snapshot) and the replica is empty.
         """
-        databases = [(store, self.database(store)) for store in stores]
+
+        def write(transaction: Any, databases: Mapping[str, Any]) -> int:
+            return sum(_write(transaction, at, changes(store), append=fresh) for store, at in databases.items())
+
+        self.applied_rows += self._move(stores, write, position)
+
+    def clear(self, stores: Iterable[str], position: ReplicaPosition) -> None:
+        """Delete all rows of these stores and move to ``position``, in one transaction."""
+
+        def drop(transaction: Any, databases: Mapping[str, Any]) -> int:
+            for database in databases.values():
+                transaction.drop(database, delete=False)
+            return 0
+
+        self._move(stores, drop, position)
+
+    def _move(
+        self, stores: Iterable[str], write: Callable[[Any, Mapping[str, Any]], int], position: ReplicaPosition
+    ) -> int:
+        """Write to these stores and move to ``position``, in one transaction; in a larger file if this one is full."""
+        names = tuple(stores)
         while True:
             try:
+                databases = {store: self.database(store) for store in names}
                 with self._env.begin(write=True) as transaction:
-                    rows = sum(_write(transaction, at, changes(store), append=fresh) for store, at in databases)
+                    rows = write(transaction, databases)
                     self._write_position(transaction, position)
             except lmdb.MapFullError:
                 self.quiesce()  # LMDB resizes only when no reader of this process is open
@@ -138,17 +158,7 @@ class Replica:
                 raise self.unusable(error) from error
             else:
                 self.position = position
-                self.applied_rows += rows
-                return
-
-    def clear(self, stores: Iterable[str], position: ReplicaPosition) -> None:
-        """Delete all rows of these stores and move to ``position``, in one transaction."""
-        databases = [self.database(store) for store in stores]
-        with self._env.begin(write=True) as transaction:
-            for database in databases:
-                transaction.drop(database, delete=False)
-            self._write_position(transaction, position)
-        self.position = position
+                return rows
 
     def reader(self) -> ReplicaReader:
         """Return a consistent view of the present contents; close it before the next `apply`."""
@@ -389,11 +399,4 @@ def replica_place(root: str | Path, application_id: str, checkpoint: str, task_i
 
 def replica_description(identity: str) -> dict[str, Any]:
     """Return the description of a replica of this machine that may be used."""
-    return {"format": _FORMAT, "identity": identity, "boot": _boot()}
-
-
-def _boot() -> str:
-    """Return an id of the machine's last start; empty where there is none, and LMDB must flush instead."""
-    with suppress(OSError):
-        return _BOOT_ID.read_text().strip()
-    return ""
+    return {"format": _FORMAT, "identity": identity, "boot": boot_id()}  # where there is none, LMDB must flush

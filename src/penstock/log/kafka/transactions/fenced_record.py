@@ -27,6 +27,7 @@ __all__ = ["KafkaFencedRecord"]
 _log = logging.getLogger(__name__)
 _NONE = StoredRecord(None, -1)
 _MOST_CLAIMS = 12
+_CLOSE_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
@@ -98,9 +99,12 @@ class KafkaFencedRecord:
             raise overtaken(self._name)
 
     def close(self) -> None:
-        """Forget the producer, and close its connections."""
-        with self._lock:
-            self._drop()
+        """Forget the producer, and close its connections, unless another thread still waits for a broker."""
+        if self._lock.acquire(timeout=_CLOSE_S):
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
 
     def _compare(self, version: int, *, anew: bool = True) -> None:
         if anew:

@@ -71,7 +71,6 @@ class KafkaTransaction:
         self._epoch = epoch
         self._parts: list[AnyPart] = []
         self._may_be_written: Callable[[], bool] | None = None
-        self._attempts = 0
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self._entry: tuple[str, str, Entry] | None = None
         self._ended = False
@@ -96,9 +95,11 @@ class KafkaTransaction:
             self._size_bytes += records.nbytes
 
     def ask_before_repeating(self, is_written: Callable[[], bool]) -> None:
-        """Set a check for a transaction without a ledger entry.
+        """Set a check for a transaction without a ledger entry, which raises FencedError if another writer was here.
 
-        It is asked before the transaction is repeated: a commit whose answer was lost may have succeeded.
+        It is asked whenever the producer has been initialised, as it is before the transaction is repeated: a commit
+        whose answer was lost may have succeeded, and another producer may have written before. Without a check, a
+        producer that was fenced is not initialised again.
         """
         self._check_open()
         self._may_be_written = is_written
@@ -173,7 +174,6 @@ class KafkaTransaction:
                 application, task, entry = self._entry
                 topic, partition, record = entry_part(application, task, entry.pack())
                 parts = [*parts, (topic, partition, checked(topic, partition, record))]
-            self._attempts += 1
             batches = own.writer.write(joined(parts))
             self.first_offsets, self.following = batches.offsets, batches.following
         except TransactionTimedOutError:
@@ -205,10 +205,10 @@ class KafkaTransaction:
 
     def _is_written(self, own: OwnProducer) -> bool:
         """Return whether the batch is written; reads the ledger only if another producer may have written since."""
+        is_new = not own.writer.ready
         own.initialise(max(self._timeout_ms, self._log.clients.timeouts.needed(self._size_bytes)))
-        if self._entry is None:
-            repeats = self._attempts > 0 and self._may_be_written is not None
-            return repeats and self._may_be_written is not None and self._may_be_written()
+        if self._entry is None:  # whatever it compares, stays true until it is fenced
+            return is_new and self._may_be_written is not None and self._may_be_written()
         application, task, wanted = self._entry
         if task not in own.written:
             with self._log.ledger_of(application) as ledger:
@@ -243,6 +243,9 @@ class KafkaTransaction:
         The transaction may be committed or not. A new producer ends it, and finds out from the ledger.
         """
         self._log.producers.drop(self._id)
+        is_compared = self._entry is not None or self._may_be_written is not None
+        if category_of(error) is ErrorCategory.FENCED and not is_compared:
+            raise self._failure(error) from error  # it could not see what the newer producer has written
         if category_of(error) in _WORTH_ANOTHER:
             self._log.clients.cluster().forget()
             raise _RetryableError(error) from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.log.base import TopicPartition
+from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.idempotent import new_producer_request
 from penstock.log.kafka.wire.produce import Batches, NotWrittenError, ProduceLimits
@@ -47,6 +48,7 @@ _ENDED = {
     KafkaError.INVALID_TXN_STATE,
     KafkaError.TRANSACTION_ABORTABLE,
 }
+_NO_ANSWER = {LocalCode.TRANSPORT, LocalCode.TIMED_OUT}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
 
 
@@ -158,10 +160,20 @@ class TransactionalWriter:
             "producer_epoch": state.epoch,
             "committed": committed,
         }
-        self._ask(
-            lambda: EndTxnRequest(**request, max_version=4),
-            lambda found: check(found.error_code, f"ending the transaction of {self.transactional_id!r}"),
-        )
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                self._ask(
+                    lambda: EndTxnRequest(**request, max_version=4),
+                    lambda found: check(found.error_code, f"ending the transaction of {self.transactional_id!r}"),
+                )
+            except KafkaException as error:  # the answer is lost: the same producer may ask again, and it ends once
+                if error.args[0].code() not in _NO_ANSWER or time.monotonic() > deadline:
+                    raise
+                self._cluster.forget()
+                time.sleep(_LONGEST_PAUSE_S)
+            else:
+                return
 
     def _ask(self, request: Callable[[], Any], checked: Callable[[Any], None]) -> Any:
         return ask_coordinator(self._cluster, self.transactional_id, request, checked, self._patience_s)
