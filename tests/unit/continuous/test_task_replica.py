@@ -12,6 +12,8 @@ from replica_place import INPUT, app_of, running
 from store_writes import SPECS, write
 
 from penstock import Serdes
+from penstock.clock import boot_id, since_boot_ms, unix_ms
+from penstock.continuous.positions import TaskPosition
 from penstock.errors import InvalidStateError
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.changelog.writing import records_of_changes, records_of_puts
@@ -188,6 +190,26 @@ def test_a_replica_that_may_have_missed_deletions_is_not_used(tmp_path: Path) ->
         task.write_log()
         task.crash()
         assert [each.restored for each in task.progress if each.is_done] == [3]
+
+
+@pytest.mark.parametrize(
+    ("boot", "wall_ms", "away_ms"),
+    [
+        ("this one", 60_000, 5_000),  # the wall clock was set: the clock since the machine's start counts
+        ("this one", -60_000, 5_000),
+        ("another", 60_000, 60_000),
+        ("another", -60_000, None),  # set back: nobody knows
+        ("", 60_000, 60_000),
+    ],
+)
+def test_the_absence_of_a_replica_is_measured_by_a_clock_that_nobody_sets(
+    boot: str, wall_ms: int, away_ms: int | None
+) -> None:
+    noted = TaskPosition.of(TaskPosition({}).note())
+    id_ = boot_id() if boot == "this one" else boot
+    position = replace(noted, noted_ms=unix_ms() - wall_ms, boot=(id_, since_boot_ms() - 5_000))
+    found = position.away_ms()
+    assert found == away_ms if away_ms is None or found is None else 0 <= found - away_ms < 4_000
 
 
 def test_progress_is_that_of_a_restore_listener(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from penstock.errors import FencedError, other_inputs
 from penstock.log.base import Lease
 from penstock.log.client_counts import timed
 from penstock.log.embedded.database import Database
-from penstock.log.embedded.fenced_record import EmbeddedFencedRecord, read_row
+from penstock.log.embedded.fenced_record import EmbeddedFencedRecord
+from penstock.log.embedded.record_rows import read_row
 from penstock.log.fenced_record import FencedRecord, RecordName
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name, lease_of, refuse_newer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
@@ -11,64 +10,24 @@ import pyarrow as pa
 
 from penstock.clock import unix_ms
 from penstock.errors import FencedError, LogError
-from penstock.log.fenced_record import RecordName, StoredRecord, newest_record, overtaken
+from penstock.log.embedded.record_rows import Change, read_row
+from penstock.log.fenced_record import RecordName, StoredRecord, newest_record
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
-    from penstock.log.embedded.transaction import EmbeddedTransaction
 
-__all__ = ["Change", "EmbeddedFencedRecord", "read_row", "replace_row"]
+__all__ = ["EmbeddedFencedRecord"]
+
+
+class _Transaction(Protocol):
+    def require_lease(self, application: str, epoch: int) -> None: ...
+    def change_record(self, change: Change) -> None: ...
+    def append(self, topic: str, partition: int, records: pa.RecordBatch) -> None: ...
 
 
 class _Log(Protocol):
     def reading(self) -> AbstractContextManager[sqlite3.Connection]: ...
-    def transaction(
-        self, transactional_id: str, epoch: int | None = None
-    ) -> AbstractContextManager[EmbeddedTransaction]: ...
-
-
-class Change:
-    """A change of a record: it succeeds if the record has this version."""
-
-    def __init__(self, name: RecordName, version: int, value: bytes | None) -> None:
-        self.name, self.version, self.value, self.attempt = name, version, value, secrets.token_hex(8)
-
-    def done(self) -> StoredRecord:
-        """The record after the change."""
-        return StoredRecord(self.value, self.version + 1, self.attempt)
-
-
-def read_row(connection: sqlite3.Connection, application: str, writer: str) -> StoredRecord:
-    """Read a record of the table."""
-    row = connection.execute(
-        "SELECT value, version, attempt FROM fenced_records WHERE name = ?", (f"{application}-{writer}",)
-    ).fetchone()
-    if row is None:
-        return StoredRecord(None, -1)
-    return StoredRecord(None if row[0] is None else row[0].encode(), row[1], row[2])
-
-
-def replace_row(connection: sqlite3.Connection, change: Change) -> None:
-    """Replace a record of the table, within a transaction.
-
-    Raises:
-        FencedError: It has another version.
-    """
-    name = f"{change.name.application}-{change.name.writer}"
-    text = None if change.name.is_in_topic or change.value is None else change.value.decode()
-    row = (change.version + 1, change.attempt, text)
-    if change.version < 0:
-        done = connection.execute(
-            "INSERT INTO fenced_records (version, attempt, value, name) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (*row, name),
-        )
-    else:
-        done = connection.execute(
-            "UPDATE fenced_records SET version = ?, attempt = ?, value = ? WHERE name = ? AND version = ?",
-            (*row, name, change.version),
-        )
-    if done.rowcount != 1:
-        raise overtaken(change.name)
+    def transaction(self, transactional_id: str, epoch: int | None = None) -> AbstractContextManager[_Transaction]: ...
 
 
 class EmbeddedFencedRecord:

@@ -15,9 +15,9 @@ from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.embedded import catalog, records
 from penstock.log.embedded.codec import EncodedRow
 from penstock.log.embedded.coordination import LedgerEntry, check_lease, check_producer, write_ledger
-from penstock.log.embedded.fenced_record import Change, replace_row
 from penstock.log.embedded.groups import write_offsets
 from penstock.log.embedded.membership import Membership, check_owner
+from penstock.log.embedded.record_rows import Change, replace_row
 
 __all__ = ["EmbeddedTransaction"]
 

@@ -30,9 +30,11 @@ from penstock.log.kafka.offsets import first_in_time, record_sizes, settled_ends
 from penstock.log.kafka.reading import EMPTY
 from penstock.log.kafka.transactions.core import KafkaCore
 from penstock.log.kafka.transactions.fenced_producers import RESET
+from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
 from penstock.log.kafka.transactions.leases import KafkaLeases
 from penstock.log.kafka.transactions.ledger import NOTES, PLANNED, Entry, entry_part, ledger_topic, partition_of
 from penstock.log.kafka.transactions.presence import Presence, expel
+from penstock.log.kafka.transactions.records import KafkaRecords
 from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer, fence
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
@@ -56,7 +58,8 @@ class KafkaLog(KafkaCore):
 
     def __init__(self, servers: str, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(servers, settings)
-        self._leases = KafkaLeases(self)
+        self._records = KafkaRecords(self)
+        self._leases = KafkaLeases(self, self._records)
 
     @property
     def url(self) -> str:
@@ -302,6 +305,16 @@ class KafkaLog(KafkaCore):
             ledger.read([partition_of(PLANNED)])
             return ledger.planned()
 
+    def fenced_record(self, name: RecordName, lease: tuple[str, int] | None = None) -> KafkaFencedRecord:
+        """Return a record that only one writer at a time may change, always the same one for a lease.
+
+        Args:
+            name: Its name.
+            lease: The application and the epoch of the lease that guards it: after it is lost, the record may not be
+                changed.
+        """
+        return self._records.get(name, lease)
+
     def acquire_lease(
         self,
         application: str,
@@ -346,9 +359,7 @@ class KafkaLog(KafkaCore):
         self._end_presence()
         with self._lock:
             self._ledgers.clear()
-            records, self._records = self._records, {}
-        for _, record in records.values():
-            record.close()
+        self._records.close()
         self.producers.close()
         self.clients.close()
 

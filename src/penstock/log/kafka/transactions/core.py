@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UnknownTopicError
 from penstock.log.acls import TopicAcl
 from penstock.log.base import Isolation, Lease, TopicPartition
-from penstock.log.fenced_record import RecordName
 from penstock.log.joining import joined
 from penstock.log.kafka.acls import add_topic_acls, topic_acls
 from penstock.log.kafka.clients.connections import Clients
@@ -20,13 +19,11 @@ from penstock.log.kafka.offsets import settled_ends
 from penstock.log.kafka.reading import RangeReader
 from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.transactions.fenced_producers import Producers
-from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
 from penstock.log.kafka.transactions.ledger import Ledger
 from penstock.log.kafka.transactions.presence import Presence
 from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.wire.stored_batches import fetch_stored
 from penstock.log.kafka.writing import AnyPart
-from penstock.log.leases import lease_name, lease_of, refuse_newer
 from penstock.log.stored import StoredRecords
 
 if TYPE_CHECKING:
@@ -51,7 +48,6 @@ class KafkaCore:
         self._ledgers: dict[str, tuple[threading.Lock, Ledger]] = {}
         self._lock = threading.Lock()
         self._presence: Presence | None = None
-        self._records: dict[tuple[RecordName, bool], tuple[tuple[str, int] | None, KafkaFencedRecord]] = {}
 
     @property
     def patience_s(self) -> float:
@@ -132,30 +128,6 @@ class KafkaCore:
             lock, found = self._ledgers[application]
         with lock:
             yield found
-
-    def fenced_record(self, name: RecordName, lease: tuple[str, int] | None = None) -> KafkaFencedRecord:
-        """Return a record that only one writer at a time may change, always the same one for a lease.
-
-        Args:
-            name: Its name.
-            lease: The application and the epoch of the lease that guards it: after it is lost, the record may not be
-                changed.
-        """
-        with self._lock:
-            before, found = self._records.get((name, lease is None), (None, None))
-            if found is not None and before == lease:
-                return found
-            check = partial(self._check_lease, *lease) if lease is not None else lambda: None
-            made = KafkaFencedRecord(self, name, check)
-            self._records[name, lease is None] = (lease, made)
-        if found is not None:
-            found.close()
-        return made
-
-    def _check_lease(self, application: str, epoch: int) -> None:
-        """Raise FencedError if a newer instance of the application has taken over."""
-        found = lease_of(self.fenced_record(lease_name(application)).read())
-        refuse_newer(None if found is None else found[0], application, epoch)
 
     def settled_end(self, topic: str, application: str) -> int | None:
         """Wait until all that has been written to a topic's partition 0 has ended; return its end.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.log.base import Lease
     from penstock.log.kafka.transactions.core import KafkaCore
     from penstock.log.kafka.transactions.fenced_record import KafkaFencedRecord
+    from penstock.log.kafka.transactions.records import KafkaRecords
 
 __all__ = ["KafkaLeases"]
 
@@ -30,8 +31,8 @@ _MUCH = 1_000  # entries
 class KafkaLeases(Leases):
     """The leases of a `KafkaLog`."""
 
-    def __init__(self, log: KafkaCore) -> None:
-        super().__init__(lambda application: log.fenced_record(lease_name(application)))
+    def __init__(self, log: KafkaCore, records: KafkaRecords) -> None:
+        super().__init__(lambda application: records.get(lease_name(application)))
         self._log = log
         self._noted_at = time.monotonic()
 

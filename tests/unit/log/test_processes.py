@@ -1,0 +1,70 @@
+"""Processes are known by machine and container, not by a host name and a number that others may have too."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import FencedError
+from penstock.log.fenced_record import RecordName
+from penstock.log.lease_holders import holder_runs
+from penstock.log.open import open_log
+from penstock.log.processes import may_run, process_start
+
+HOST = socket.gethostname()
+
+
+def gone() -> tuple[int, str]:
+    """The number and start of a process that has ended."""
+    code = "import os; from penstock.log.processes import process_start; print(process_start(os.getpid()))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        start = process.communicate()[0].strip()
+    return process.pid, start
+
+
+def test_a_process_of_this_machine_that_has_ended_is_gone() -> None:
+    me = os.getpid(), process_start(os.getpid())
+    assert may_run(HOST, *me)
+    pid, start = gone()
+    assert not may_run(HOST, pid, start)
+    assert not may_run("a name of before", pid, start)  # the machine is the same
+    place, _, ticks = me[1].rpartition("/")
+    assert not may_run(HOST, me[0], f"{place}/{int(ticks or 0) + 1}")  # another process has its number
+
+
+def test_a_process_of_another_container_of_the_same_name_may_run() -> None:
+    pid, start = gone()
+    place, _, ticks = start.rpartition("/")
+    assert may_run(HOST, pid, f"{place[:-2]}9]/{ticks}")  # another namespace of processes
+    assert may_run(HOST, pid, f"another-boot/{ticks}")
+
+
+def test_entries_of_earlier_versions_go_by_the_name_of_the_host() -> None:
+    pid, start = gone()
+    ticks = start.rpartition("/")[2]
+    assert not may_run(HOST, pid, ticks)
+    assert may_run("another", pid, ticks)
+
+
+def test_a_live_holder_in_another_container_keeps_its_lease(tmp_path: Path) -> None:
+    with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
+        lease = log.acquire_lease("app", "there")
+        record = log.fenced_record(RecordName("app", "driver", "app-penstock-ledger", b"lease", is_in_topic=False))
+        stored = record.read()
+        assert stored.value is not None
+        own = process_start(os.getpid())
+        pid = gone()[0]
+        there = stored.value.replace(own.encode(), b"boot:pid:[9]/77").replace(
+            f'"pid": {os.getpid()}'.encode(), f'"pid": {pid}'.encode()
+        )
+        record.replace(there, stored.version)
+        with pytest.raises(FencedError, match="runs already"):
+            log.acquire_lease("app", "here")
+        late = replace(lease, heartbeat_ms=lease.heartbeat_ms - 31_000)
+        assert not holder_runs(late, "boot:pid:[9]/77")  # its heartbeats alone decide
