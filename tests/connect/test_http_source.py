@@ -111,3 +111,104 @@ def test_answers_that_are_not_what_the_settings_say_are_explained():
     far = (200, [1], [("Link", '<http://elsewhere.example/x>; rel="next"')])
     with serving(JsonServer(lambda *_: far)) as server, pytest.raises(ConnectError, match="another host"):
         source(server, pagination="link").poll()
+
+
+def rounds(*answers, **more):
+    """What comes of a source that is given these answers, one after another, the last one again and again."""
+    left = list(answers)
+
+    def answer(*_):
+        return 200, left.pop(0) if len(left) > 1 else left[0]
+
+    with serving(JsonServer(answer)) as server:
+        driver = source(server, **{"since_path": "at", **more})
+        return [each["id"] for each in poll(driver, len(answers) + 4)]
+
+
+def at(*times):
+    return [{"id": number, "at": time} for number, time in enumerate(times, 1)]
+
+
+def test_times_are_compared_as_times():
+    assert rounds(at("2024-05-01T10:00:00Z"), at("2024-05-01T10:00:00Z", "2024-05-01T10:00:00.250Z")) == [1, 2]
+    assert rounds(at("2024-05-01T12:00:00+02:00"), at("2024-05-01T12:00:00+02:00", "2024-05-01T10:00:01Z")) == [1, 2]
+    assert rounds(at("2024-05-01T23:30:00-05:00"), at("2024-05-01T23:30:00-05:00", "2024-05-02T04:00:00Z")) == [1]
+    nanos = "2024-05-01T10:00:00.000000001Z", "2024-05-01T10:00:00.000000002Z"
+    assert rounds(at(nanos[0]), at(*nanos)) == [1, 2]
+    mail = "Wed, 01 May 2024 10:00:00 GMT", "Thu, 02 May 2024 09:00:00 GMT"  # as texts the second is smaller
+    assert rounds(at(mail[0]), at(*mail)) == [1, 2]
+
+
+def test_numbers_are_compared_as_numbers_also_in_texts():
+    assert rounds(at(9), at(9, 10)) == [1, 2]
+    assert rounds(at("9"), at("9", "10")) == [1, 2]
+    assert rounds(at(1.5), at(1.5, 2)) == [1, 2]
+    assert rounds(at("b"), at("b", "c")) == [1, 2]
+
+
+def test_what_has_come_does_not_come_again_whatever_the_order_is():
+    first = [{"id": each, "at": each} for each in (3, 2, 1)]
+    second = [{"id": each, "at": each} for each in (4, 3)]
+    third = [{"id": each, "at": each} for each in (5, 4, 3)]
+    assert rounds(first, second, third) == [3, 2, 1, 4, 5]
+
+
+def test_records_at_equal_positions_come_once_each_over_three_rounds():
+    rows = [{"id": number, "at": "2024-05-01T10:00:00Z"} for number in range(1, 7)]
+    rows[3]["at"] = "2024-05-01T12:00:00+02:00"  # the same moment
+    assert rounds(rows[:2], rows[:4], rows) == [1, 2, 3, 4, 5, 6]
+
+
+def test_positions_of_several_kinds_are_refused():
+    with pytest.raises(ConnectError, match="cannot be compared: one is a number, the other a time") as caught:
+        rounds(at(1), at("2024-05-01T10:00:00Z"))
+    assert "reset the connector's offsets" in caught.value.hint
+    for wrong in (None, True, {}, float("nan")):
+        with pytest.raises(ConnectError, match=r"at since\.path"):
+            rounds(at(wrong))
+
+
+@pytest.mark.parametrize("order", ["grows", "falls"])
+@settings(max_examples=4, deadline=None)
+@given(crashes=st.lists(st.sampled_from([None, Step.POLLED, Step.WRITTEN, Step.COMMITTED]), max_size=5))
+def test_pages_in_both_orders_come_once_wherever_the_task_crashes(order, crashes):
+    rows = [{"id": number, "at": f"2024-05-01T10:00:0{number // 3}.5Z"} for number in range(9)]
+
+    def answer(query, _):
+        found = rows if order == "grows" else rows[::-1]
+        first = (int(query["page"]) - 1) * 2
+        return 200, found[first : first + 2]
+
+    with serving(JsonServer(answer)) as server:
+        driver = source(server, since_path="at", pagination="page")
+        for crash in crashes:
+            driver.poll(crash=crash)
+        for _ in range(3):
+            rows.append({"id": len(rows), "at": f"2024-05-01T10:00:0{len(rows) // 3}.5Z"})
+            poll(driver, 4)
+        assert sorted(each["id"] for each in poll(driver, 2)) == list(range(12))
+
+
+def test_the_first_of_several_pages_says_nothing_about_the_others():
+    rows = [[1, 2], [3]]
+
+    def answer(query, headers):
+        page = int(query["page"])
+        if page == 1 and headers.get("If-None-Match") == '"first"':
+            return 304, b""
+        found = rows[page - 1] if page <= len(rows) else []
+        return 200, [{"id": each, "at": each} for each in found], [("ETag", '"first"')] if page == 1 else ()
+
+    with serving(JsonServer(answer)) as server:
+        driver = source(server, since_path="at", pagination="page")
+        poll(driver)
+        rows.append([4])
+        assert [each["id"] for each in poll(driver)] == [1, 2, 3, 4]
+
+
+def test_offsets_of_the_form_before_are_read():
+    from penstock.connect.connectors.http_positions import NewRecords
+
+    old = {"since": 2, "newest": 2, "ids": ['{"at": 2, "id": 7}']}
+    found = NewRecords(old)
+    assert [found.take({"id": number, "at": 2}, 2) for number in (7, 8)] == [False, True]

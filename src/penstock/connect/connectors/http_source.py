@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.http import may_pass
+from penstock.connect.connectors.http_positions import NewRecords
 from penstock.connect.functions.decorators import source
 from penstock.connect.functions.record import Offsets, Record
 from penstock.connect.functions.settings import Settings
@@ -23,7 +24,6 @@ __all__ = ["Page", "field_at", "http_poll"]
 
 NOT_MODIFIED = 304
 MOST_BYTES = 64 << 20
-MOST_IDS = 10_000
 FIRST_BACKOFF_S, MOST_BACKOFF_S = 1.0, 300.0
 
 
@@ -80,7 +80,8 @@ def field_at(value: Any, path: str) -> Any:
         name="since.path",
         kind=Kind.STRING,
         default="",
-        doc="The field of records that grows, such as updated_at: the largest one goes with the next round.",
+        doc="The field of records that grows, such as updated_at: a time, a number or a text, which are compared as such. "
+        "The largest one goes with the next round, and records that are older have come.",
     ),
     since_param=Setting(
         name="since.param", kind=Kind.STRING, default="since", doc="The parameter of a request that takes it."
@@ -97,7 +98,8 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
     """Poll an address for JSON, each page of an answer in one transaction with the place to go on from.
 
     What has come does not come again where the address allows it: requests go on from the stored cursor or page, an
-    answer with the same ETag is not read twice, and with ``since.path`` only what is newer is taken. An address that
+    answer with the same ETag is not read twice, and with ``since.path`` only what is newer is taken, in
+    whatever order it comes. An address that
     has none of these is read as a whole in each round. One that fails, or asks to wait (``Retry-After``), is asked
     later.
     """
@@ -123,14 +125,9 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
             records = [] if page is None else state.new(settings, page)
             more = page is not None and state.move(settings, page)
             if page is not None:
+                offset = state.stored()
                 made = [
-                    Record(
-                        settings.topic,
-                        each,
-                        key=_key(each, settings.key_path),
-                        partition=place,
-                        offset=state.stored(),
-                    )
+                    Record(settings.topic, each, key=_key(each, settings.key_path), partition=place, offset=offset)
                     for each in records
                 ]
                 if made:
@@ -160,21 +157,18 @@ class _AgainError(Exception):
 
 
 class _State:
-    """The place in the pages: what is stored as the offset."""
+    """The place in the pages, and what is new: what is stored as the offset."""
 
     def __init__(self, stored: dict[str, Any]) -> None:
         self.cursor: Any = stored.get("cursor")
         self.link: str | None = stored.get("link")
         self.page: int | None = stored.get("page")
         self.etag: str | None = stored.get("etag")
-        self.since: Any = stored.get("since")
-        self.newest: Any = stored.get("newest")  # of the round that is under way
-        self.ids: list[str] = list(stored.get("ids") or [])  # records with exactly the newest value
+        self.positions = NewRecords(stored)
 
     def stored(self) -> dict[str, Any]:
-        found = {"cursor": self.cursor, "link": self.link, "page": self.page, "etag": self.etag, "since": self.since}
-        found |= {"newest": self.newest, "ids": self.ids or None}
-        return {name: value for name, value in found.items() if value is not None}
+        found = {"cursor": self.cursor, "link": self.link, "page": self.page, "etag": self.etag}
+        return {name: value for name, value in found.items() if value is not None} | self.positions.stored()
 
     @property
     def is_first(self) -> bool:
@@ -186,28 +180,11 @@ class _State:
         path = settings.since_path
         if not path:
             return page.records
-        kept = []
-        for each in page.records:
-            value = field_at(each, path)
-            mark = json.dumps(each, sort_keys=True)
-            if value is None:
-                kept.append(each)
-                continue
-            if self.since is not None and _less(value, self.since):
-                continue
-            if mark in self.ids:
-                continue
-            kept.append(each)
-            if self.newest is None or _less(self.newest, value):
-                self.newest = value
-                self.ids = [one for one in self.ids if _same_time(one, path, value)]
-            if value == self.newest:
-                self.ids = [*self.ids, mark][-MOST_IDS:]
-        return kept
+        return [each for each in page.records if self.positions.take(each, field_at(each, path))]
 
     def move(self, settings: Settings, page: Page) -> bool:
         """Go to the next page; return whether there is one now."""
-        if self.is_first and settings.pagination != "cursor":
+        if settings.pagination == "none":  # of more pages, the first says nothing about the others
             self.etag = page.etag
         match settings.pagination:
             case "cursor":
@@ -223,7 +200,7 @@ class _State:
                 self.page = (self.page if self.page is not None else int(settings.page_first)) + 1
                 return True
         self.link = self.page = None
-        self.since = self.newest
+        self.positions.end_round()
         return False
 
 
@@ -237,9 +214,9 @@ def _ask(client: httpx.Client, settings: Settings, state: _State) -> Page | None
         params[settings.cursor_param] = str(state.cursor)
     if settings.pagination == "page":
         params[settings.page_param] = str(settings.page_first if state.page is None else state.page)
-    if settings.since_path and state.since is not None and state.link is None:
-        params[settings.since_param] = str(state.since)
-    if state.etag and state.is_first:
+    if settings.since_path and state.positions.since is not None and state.link is None:
+        params[settings.since_param] = str(state.positions.since)
+    if state.etag and settings.pagination == "none":
         headers["If-None-Match"] = state.etag
     url = httpx.URL(state.link or settings.url).copy_merge_params(params)
     try:
@@ -312,14 +289,3 @@ def _retry_after(text: str | None) -> float | None:
 
 def _key(record: Any, path: str) -> Any:
     return field_at(record, path) if path else None
-
-
-def _less(one: Any, other: Any) -> bool:
-    try:
-        return bool(one < other)
-    except TypeError:
-        return str(one) < str(other)
-
-
-def _same_time(mark: str, path: str, value: Any) -> bool:
-    return bool(field_at(json.loads(mark), path) == value)
