@@ -67,7 +67,7 @@ class BulkServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Bulk)
         self.documents, self.versions = {}, {}
         self.busy, self.busy_items, self.requests = 0, 0, []
-        self.is_other = False
+        self.is_other, self.most_bytes = False, 1 << 30
 
     @property
     def url(self):
@@ -99,6 +99,9 @@ class _Bulk(_Quiet):
         server = self.server
         data = self.rfile.read(int(self.headers["Content-Length"]))
         server.requests.append((self.path, self.headers.get("Authorization"), len(data)))
+        if len(data) > server.most_bytes:
+            self.answer(413, b"too large")
+            return
         if server.busy:
             server.busy -= 1
             self.answer(503, {"error": "busy"})

@@ -237,3 +237,67 @@ def test_parquet_in_a_bucket_is_there_once_after_a_crash(bucket, tmp_path):
     assert [row["n"] for table in tables for row in table.to_pylist()] == [0, 1, 2, 3]
     with pytest.raises(ConnectError, match="s3://nowhere"):
         sink(tmp_path, log=driver.log, **{**more, "store_url": "s3://nowhere"})
+
+
+def test_numbers_that_json_does_not_have_are_texts(tmp_path):
+    driver = sink(tmp_path, flush_size=1)
+    driver.produce("hits", {"n": float("nan"), "m": [float("inf")]})
+    driver.put()
+    (name,) = files(tmp_path)
+    assert json.loads((tmp_path / name).read_text(), parse_constant=pytest.fail) == {"n": "NaN", "m": ["Infinity"]}
+
+
+def timed(log, *times):
+    log.create_topic("hits", 1)
+    with Producer(log) as producer:
+        for number, time in enumerate(times):
+            producer.send("hits", json.dumps({"n": number}).encode(), timestamp=time)
+
+
+def reported(driver):
+    found = []
+
+    class Reporter:
+        def report(self, record, error):
+            found.append((record.original_offset, error.message))
+
+    driver.sinks[0].task.context.errant_record_reporter = Reporter()
+    return found
+
+
+def test_a_time_in_microseconds_is_that_records_own_error_and_not_the_tasks_end(tmp_path):
+    log = open_log("memory://")
+    timed(log, 1_700_000_000_000, 1_700_000_000_000_000, 1_700_000_001_000)
+    more = {"path_format": "%Y/%m", "flush_size": 1}
+    strict = sink(tmp_path, log, **more)
+    with pytest.raises(DataError, match=r"hits-0 offset 1: the time 1700000000000000 .* no year from 1 to 9999"):
+        strict.put()
+    tolerant = sink(tmp_path, log, **more, errors_tolerance="all")
+    tolerant.put_all()
+    assert rows(tmp_path) == [0, 2]
+    tolerant.restart()
+    assert tolerant.put() == []
+
+
+def test_records_that_do_not_make_one_table_make_several(tmp_path):
+    driver = sink(tmp_path, format="parquet", flush_size=7, rotate_bytes=0)
+    driver.produce("hits", *({"n": n} for n in (1, 2, 3, "x", "y", 4, 5)))
+    driver.put()
+    tables = [pq.read_table(tmp_path / name).to_pylist() for name in files(tmp_path)]
+    assert [[row["n"] for row in table] for table in tables] == [[1, 2, 3], ["x", "y"], [4, 5]]
+
+
+def test_a_record_that_makes_no_table_is_reported_and_the_others_are_written(tmp_path):
+    driver = sink(tmp_path, format="csv", flush_size=4, errors_tolerance="all")
+    found = reported(driver)
+    driver.produce("hits", {"n": 1}, {"n": [1]}, {"n": 2}, {"n": 3})
+    driver.put()
+    texts = [(tmp_path / name).read_text() for name in files(tmp_path)]
+    assert texts == ['"n"\n1\n', '"n"\n2\n3\n']
+    assert [offset for offset, _ in found] == [1]
+
+
+@pytest.mark.parametrize("wrong", ["'year'=YYYY/'month'=MM", "YYYY/MM/dd", "a/../b", "${key}"])
+def test_path_formats_of_others_and_ways_out_of_the_store_are_refused(tmp_path, wrong):
+    with pytest.raises(SettingError, match=r"path\.format"):
+        sink(tmp_path, path_format=wrong)

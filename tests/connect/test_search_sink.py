@@ -4,7 +4,7 @@ import pytest
 
 from http_servers import BulkServer, serving
 from penstock.connect.connectors.search_sink import SearchSinkConnector
-from penstock.connect.data import DataError
+from penstock.connect.data import DataError, SettingError
 from penstock.connect.testing import ConnectTestDriver, Step
 from penstock.errors import ConnectError
 
@@ -94,3 +94,54 @@ def test_what_answers_but_is_no_cluster_fails_the_task(cluster):
     driver.produce("Hits", {"n": 1}, key="a")
     with pytest.raises(ConnectError, match="does not answer as a bulk interface"):
         driver.put()
+
+
+def test_numbers_that_json_does_not_have_are_texts_and_half_characters_do_not_kill_the_task(cluster):
+    driver = sink(cluster)
+    driver.produce("Hits", {"a": float("nan"), "b": [float("inf"), float("-inf")]}, key="a")
+    driver.put()
+    assert cluster.documents == {("hits", "a"): {"a": "NaN", "b": ["Infinity", "-Infinity"]}}
+
+
+@pytest.mark.parametrize(
+    ("topic", "index"), [("_audit", "audit"), ("-A.b", "a.b"), ("__x__", "x__"), ("a" * 249, "a" * 249)]
+)
+def test_indices_of_topics_have_legal_names(cluster, topic, index):
+    driver = ConnectTestDriver(SearchSinkConnector, {"topics": topic, "connection.url": cluster.url})
+    driver.produce(topic, {"n": 1}, key="a")
+    driver.put()
+    assert list(cluster.documents) == [(index, "a")]
+
+
+def test_a_name_that_no_index_can_have_is_refused_or_reported(cluster):
+    for wrong in ("a b", "x/${topic}", "..", "_", "a*", "a" * 250 + "ü" * 5):
+        with pytest.raises(SettingError, match="an index with this name"):
+            sink(cluster, index=wrong)
+    chain = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
+    chain |= {"transforms.r.regex": "(.*)", "transforms.r.replacement": "a,b"}
+    driver = sink(cluster, **chain)
+    driver.produce("Hits", {"n": 1}, key="a")
+    with pytest.raises(DataError, match="has ',', which indices cannot have"):
+        driver.put()
+
+
+def test_a_key_that_is_no_id_and_a_document_that_is_too_large_are_the_records_own_errors(cluster):
+    for key in ("", "k" * 513):
+        driver = sink(cluster)
+        driver.produce("Hits", {"n": 1}, key=key)
+        with pytest.raises(DataError, match="cannot be the id"):
+            driver.put()
+    cluster.most_bytes = 400
+    driver = sink(cluster, errors_tolerance="all")
+    for number in range(8):
+        driver.produce("Hits", {"n": number, "text": "x" * (500 if number == 3 else 1)}, key=f"k{number}")
+    reported = []
+
+    class Reporter:
+        def report(self, record, error):
+            reported.append((record.key, error.message))
+
+    driver.sinks[0].task.context.errant_record_reporter = Reporter()
+    driver.put()
+    assert sorted(key for _, key in cluster.documents) == ["k0", "k1", "k2", "k4", "k5", "k6", "k7"]
+    assert [key for key, _ in reported] == ["k3"]

@@ -42,6 +42,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.end_headers()
 
+    do_PUT = do_POST  # noqa: N815 - the server's name for it
+
     def log_message(self, *_):
         pass
 
@@ -68,6 +70,14 @@ def test_a_webhook_gets_batches_and_what_failed_for_now_comes_again(server):
     driver.produce("in", {"n": 4})
     with pytest.raises(ConnectError, match="answers 400"):
         driver.put()
+
+
+def test_a_webhook_gets_json_that_any_parser_reads(server):
+    url = f"http://127.0.0.1:{server.server_port}/hook"
+    driver = ConnectTestDriver(webhook, {"topics": "in", "url": url, "method": "PUT", "headers": "X-A: b"})
+    driver.produce("in", {"n": float("nan"), "m": float("inf")})
+    driver.put()
+    assert server.got[0][2] == [{"n": "NaN", "m": "Infinity"}]
 
 
 def test_a_webhook_that_is_away_is_tried_again(server):

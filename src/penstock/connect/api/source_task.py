@@ -22,6 +22,10 @@ class OffsetReader(Protocol):
         """The offsets of several partitions, in their order."""
         ...
 
+    def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """All source partitions with their offsets."""
+        ...
+
 
 class TransactionContext(Protocol):
     """The ends of transactions, for ``transaction.boundary=connector``. Kafka's ``TransactionContext``."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.connect.api import (
@@ -15,8 +15,11 @@ from penstock.connect.api import (
     SourceTask,
 )
 from penstock.connect.connectors.appended_file import AppendedFile
-from penstock.connect.connectors.lines import FollowedFile, Lines, followed_files
+from penstock.connect.connectors.followed_files import FollowedFiles
+from penstock.connect.connectors.line_reader import FileNote, Lines
+from penstock.connect.connectors.lines import Place
 from penstock.connect.data import STRING, SinkBatch, SinkRecord, SourceBatch
+from penstock.connect.data.stored_offsets import NotedOffset
 from penstock.connect.data.texts import java_text
 from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
 from penstock.connect.plugins.registry import KAFKA_VERSION
@@ -45,44 +48,72 @@ class FileStreamSourceTask(SourceTask):
         self._topic = settings["topic"]
         self._batch = max(FILE_SOURCE.parse(settings)["batch.size"], 1)
         self._path = settings.get("file")
-        self._files: dict[str, FollowedFile] = {}
+        self._files = FollowedFiles(self._path, self._stored)
 
     def poll(self) -> SourceBatch | None:
         """The next lines, at most ``batch.size`` of one file."""
-        for name in followed_files(self._path):
-            if name not in self._files:
-                self._files[name] = self._open(name)
-            file = self._files[name]
+        for name, file in self._files.current():
             lines = file.read(self._batch)
+            if not lines and file.is_gone and not self._files.is_one:
+                lines = file.finish()
+                if not lines:
+                    self._files.forget(name)
             if lines:
                 return self._records(name, lines, more=file.has_more)
         return None
 
     def stop(self) -> None:
         """Close the files."""
-        for file in getattr(self, "_files", {}).values():
-            file.close()
+        if hasattr(self, "_files"):
+            self._files.close()
 
-    def _open(self, name: str) -> FollowedFile:
-        stored = self.context.offset_reader.offset({FILENAME: name}) if self._path else None
-        position = 0 if stored is None else stored.get(POSITION)
-        if isinstance(position, bool) or not isinstance(position, int):
-            raise ConnectError(f"Offset position is the incorrect type: {position!r}", hint="Reset the offsets.")
-        return FollowedFile(Path(name) if self._path else None, position)
+    def _stored(self) -> Iterator[tuple[str, Place]]:
+        """The stored positions by names of files."""
+        for partition, offset in self.context.offset_reader.all() if self._path else ():
+            name, position = partition.get(FILENAME), offset.get(POSITION)
+            if name is None or len(partition) > 1:
+                continue  # of another connector that had this name
+            if isinstance(position, bool) or not isinstance(position, int):
+                raise ConnectError(f"Offset position is the incorrect type: {position!r}", hint="Reset the offsets.")
+            own, others = _read_note(getattr(offset, "note", ""))
+            yield name, (position, own)
+            yield from others
 
     def _records(self, name: str, lines: Lines, *, more: bool) -> SourceBatch:
         if not self._path:
             return SourceBatch(self._topic, lines.texts, STRING, None, lambda _: None, more=more)
-        positions = lines.positions
-        return SourceBatch(
-            self._topic, lines.texts, STRING, {FILENAME: name}, lambda row: {POSITION: positions[row]}, more=more
-        )
+        positions, note_at, others = lines.positions, lines.note_at, self._files.stored(name)
+
+        def offset_at(row: int) -> NotedOffset:
+            return NotedOffset({POSITION: positions[row]}, _written_note(note_at(row), others))
+
+        return SourceBatch(self._topic, lines.texts, STRING, {FILENAME: name}, offset_at, more=more)
+
+
+def _written_note(own: FileNote | None, others: Mapping[str, Place]) -> str:
+    """What is stored beside a position: how its file is known again, and the places of others that were renamed."""
+    if own is None:
+        return ""
+    places = {name: [position, note.text()] for name, (position, note) in others.items() if note is not None}
+    return json.dumps({"file": own.text(), **({"others": places} if places else {})}, ensure_ascii=False)
+
+
+def _read_note(text: str) -> tuple[FileNote | None, list[tuple[str, Place]]]:
+    try:
+        found = json.loads(text or "{}")
+        own = FileNote.parse(found.get("file"))
+        others = found.get("others", {}).items()
+        return own, [(str(name), (int(position), FileNote.parse(note))) for name, (position, note) in others]
+    except (ValueError, TypeError, AttributeError):
+        return None, []  # of a later version
 
 
 class FileStreamSourceConnector(SourceConnector):
     """Lines of a file to a topic. Kafka's ``FileStreamSourceConnector``.
 
-    ``file`` may also be a folder or a pattern such as ``/var/log/nginx/*.log``: all of its files are followed.
+    ``file`` may also be a folder or a pattern such as ``/var/log/nginx/*.log``: all of its files are followed. A file
+    that is rotated, by renaming or by copying and cutting, is read to its end first, also if that happened while the
+    connector did not run. Rotated files in the folder are known again; packed ones (gz, bz2, xz, zst) are unpacked.
     """
 
     java_class: ClassVar[str] = f"{_PACKAGE}.FileStreamSourceConnector"

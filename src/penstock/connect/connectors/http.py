@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
-from penstock.connect.data import Moment, RetriableError, SinkRecord, Struct
+from penstock.connect.data import DataError, Moment, RetriableError, SinkRecord, Struct
 from penstock.connect.functions.decorators import sink
 from penstock.connect.functions.settings import Settings
 from penstock.errors import ConnectError
@@ -15,7 +17,7 @@ from penstock.errors import ConnectError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["AGAIN", "may_pass", "plain", "webhook"]
+__all__ = ["AGAIN", "json_bytes", "may_pass", "plain", "webhook"]
 
 AGAIN = (408, 425, 429)
 
@@ -39,15 +41,16 @@ def webhook(settings: Settings, batch: list[SinkRecord]) -> None:
     """Send the values of records as JSON; a request that fails for now is sent again, so some may come twice."""
     import httpx
 
-    headers = dict(part.split(":", 1) for part in settings.headers if ":" in part)
+    given = (part.partition(":") for part in settings.headers if ":" in part)
+    headers = {"Content-Type": "application/json"} | {name.strip(): value.strip() for name, _, value in given}
     if settings.authorization:
         headers["Authorization"] = settings.authorization.secret
     for first in range(0, len(batch), settings.batch_size):
-        values = [plain(record.value) for record in batch[first : first + settings.batch_size]]
-        body = values[0] if settings.batch_size == 1 else values
+        values = [record.value for record in batch[first : first + settings.batch_size]]
+        body = json_bytes(values[0] if settings.batch_size == 1 else values)
         try:
             answer = httpx.request(
-                settings.method, settings.url, json=body, headers=headers, timeout=settings.timeout_ms / 1000
+                settings.method, settings.url, content=body, headers=headers, timeout=settings.timeout_ms / 1000
             )
         except httpx.TransportError as error:
             raise RetriableError(f"{settings.url} cannot be reached: {error}") from error
@@ -65,20 +68,42 @@ def may_pass(answer: httpx.Response) -> bool:
     return answer.status_code in AGAIN or answer.is_server_error
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON takes it.
+def json_bytes(value: Any) -> bytes:
+    """A value as JSON that any parser reads.
 
-    >>> plain({"at": Moment(0), "price": Decimal("1.50"), "raw": b"a"})
-    {'at': '1970-01-01T00:00:00+00:00', 'price': '1.50', 'raw': 'YQ=='}
+    Raises:
+        DataError: It is nested too deeply.
+
+    Example:
+        >>> json_bytes({"load": float("nan"), "text": "ü"}).decode()
+        '{"load":"NaN","text":"ü"}'
     """
+    try:
+        made = json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    except RecursionError as error:
+        raise DataError("the value is nested too deeply for JSON") from error
+    return made.encode("utf-8", "replace")  # halves of characters, which no text has
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON takes it; numbers that JSON does not have are texts, as Kafka's JsonConverter writes them.
+
+    >>> plain({"at": Moment(0), "price": Decimal("1.50"), "raw": b"a", "rate": float("-inf")})
+    {'at': '1970-01-01T00:00:00+00:00', 'price': '1.50', 'raw': 'YQ==', 'rate': '-Infinity'}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Struct):
         return {name: plain(each) for name, each in value.to_dict().items()}
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple | set | frozenset):
         return [plain(each) for each in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Moment):
-        return value.datetime().isoformat()
+        try:
+            return value.datetime().isoformat()
+        except OverflowError:
+            return str(value)  # a year beyond 9999
     return str(value) if isinstance(value, Decimal) else value

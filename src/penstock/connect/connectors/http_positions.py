@@ -75,7 +75,7 @@ def _instant(found: re.Match[str]) -> Fraction:
     numbers["second"] -= leap
     days = numbers["hour"] == 24  # the end of the day
     numbers["hour"] %= 24
-    when = datetime(**numbers, tzinfo=UTC) + timedelta(days=days, seconds=leap)  # type: ignore[arg-type]
+    when = datetime(**numbers, tzinfo=UTC) + timedelta(days=days, seconds=leap)
     zone = found["zone"] or ""
     shift = 0
     if zone[:1] in ("+", "-"):

@@ -80,8 +80,8 @@ def field_at(value: Any, path: str) -> Any:
         name="since.path",
         kind=Kind.STRING,
         default="",
-        doc="The field of records that grows, such as updated_at: a time, a number or a text, which are compared as such. "
-        "The largest one goes with the next round, and records that are older have come.",
+        doc="The field of records that grows, such as updated_at: a time, a number or a text, compared as such. The "
+        "largest one goes with the next round, and records that are older have come.",
     ),
     since_param=Setting(
         name="since.param", kind=Kind.STRING, default="since", doc="The parameter of a request that takes it."

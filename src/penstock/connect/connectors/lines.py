@@ -1,97 +1,61 @@
-"""Following the lines of a file with positions that count as Java's readers do: in UTF-16 units."""
+"""Following the lines of files with positions that count as Java's readers do: in UTF-16 units."""
 
 from __future__ import annotations
 
-import codecs
-import glob
-import os
-import re
+import logging
 import sys
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import BinaryIO
 
+from penstock.connect.connectors.line_reader import NO_LINES, FileNote, LineReader, Lines, is_packed, is_whole
+from penstock.connect.connectors.rotation import later_rotated, named_files, rotated_files
 from penstock.errors import ConnectError
 
-__all__ = ["FollowedFile", "Lines", "followed_files"]
+__all__ = ["FollowedFile", "Place"]
 
-_CHUNK_BYTES = 1 << 20
-_LONGEST_LINE = 256 << 20
-STDIN = ""
-_ENDS = re.compile(r"\r\n|\n|\r")
-
-
-def followed_files(pattern: str | None) -> list[str]:
-    """The files of a path, folder or pattern, the oldest first; the standard input (an empty name) without one."""
-    if not pattern:
-        return [STDIN]
-    place = Path(pattern)
-    if place.is_dir():
-        found = [str(child) for child in place.iterdir() if child.is_file() and not child.name.startswith(".")]
-    elif any(mark in pattern for mark in "*?[") and not place.exists():
-        found = [name for name in glob.glob(pattern, recursive=True) if os.path.isfile(name)]  # noqa: PTH113, PTH207 - text in, text out
-    else:
-        return [pattern]
-    return sorted(found, key=_age)
-
-
-def _age(name: str) -> tuple[float, str]:
-    try:
-        return Path(name).stat().st_mtime, name
-    except OSError:
-        return float("inf"), name
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Lines, each with the position after it.
-
-    Attributes:
-        texts: The lines, without their ends.
-        positions: The positions.
-    """
-
-    texts: list[str] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, rows: slice) -> Lines:
-        return Lines(self.texts[rows], self.positions[rows])
-
-
-NO_LINES = Lines()
+_log = logging.getLogger(__name__)
+Place = tuple[int, FileNote | None]
 
 
 class FollowedFile:
-    """The lines of a file from a position on.
+    """The lines of a path from a stored place on, over all rotations of its file.
 
     A line ends with LF, CR LF or CR. A last line without an end waits until it is complete. When the path names another
-    file, the old one is read to its end first; when the file has become shorter than the position, it is read from its
-    start.
+    file than the one that was read, the old one is read to its end first, wherever it is beside the path, and then
+    those that came between the two. A file that has been cut, or is another one, is read from its start.
 
     Args:
         path: The file, which need not exist yet; None: the standard input.
-        position: The number of UTF-16 units that were read before.
+        place: The number of UTF-16 units that were read before, and the note about the file that they were read of.
+        others: The paths that are followed for themselves.
     """
 
-    def __init__(self, path: Path | None, position: int) -> None:
-        self._path = path
-        self._position = position
-        self._file: BinaryIO | None = None
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._text = ""
-        self._ready, self._at = NO_LINES, 0
-        self._bytes = 0
+    def __init__(
+        self, path: Path | None, place: Place = (0, None), others: Callable[[], Collection[str]] = tuple
+    ) -> None:
+        self.path = path
+        self._place = place
+        self._others = others
+        self._reader: LineReader | None = None
+        self._waiting: list[tuple[Path, Place]] = []  # files to read behind the one that is open
+        self._is_old = False  # the open file is another one than the path names
+        self._found: dict[Path, LineReader] = {}  # files that are open at their place already
+        self._noted: set[Path] = set()
+
+    @property
+    def place(self) -> Place:
+        """The place behind the last line that was returned, and the note about its file."""
+        return self._place if self._reader is None else (self._reader.position, self._reader.note())
 
     @property
     def has_more(self) -> bool:
         """Whether there is something that was not read yet, if only a part of a line."""
-        if self._at < len(self._ready):
-            return True
-        return self._path is not None and self._file is not None and os.fstat(self._file.fileno()).st_size > self._bytes
+        return bool(self._waiting) or (self._reader is not None and self._reader.has_more)
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """The device and inode of the open file."""
+        return None if self._reader is None else self._reader.identity
 
     def read(self, most: int) -> Lines:
         """The next complete lines, at most so many.
@@ -99,135 +63,172 @@ class FollowedFile:
         Raises:
             ConnectError: The file cannot be read.
         """
-        if self._file is None and not self._open():
-            return NO_LINES
-        lines = self._lines(most)
-        while not lines and self._more():
-            lines = self._lines(most)
-        if not lines and self._is_replaced():
-            rest, self._text = self._text, ""
-            position = self._position + _units(rest)
-            self._restart()
-            return Lines([rest], [position]) if rest else self.read(most)
-        return lines
+        while True:
+            if self._reader is None and not self._open():
+                return NO_LINES
+            reader = self._reader
+            assert reader is not None  # noqa: S101 - it is open
+            lines = reader.lines(most)
+            if lines:
+                return lines
+            if self._is_old or reader.is_complete:
+                rest = reader.rest()
+                if self._is_old:
+                    self._leave(reader)
+                if rest:
+                    return rest
+                if self._is_old or self._reader is None:
+                    continue
+            if reader.is_rewritten:
+                rest = self._go_on_behind_cut(reader)
+                if rest:
+                    return rest
+            elif self._is_replaced(reader):
+                self._go_on_behind_rotated(reader)
+            else:
+                return NO_LINES
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the open file has no name any more."""
+        return self._reader is not None and self._reader.is_deleted
+
+    def finish(self) -> Lines:
+        """What stands behind the last end of a line of a file that is gone."""
+        return NO_LINES if self._reader is None else self._reader.rest()
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None and self._path is not None:
-            self._file.close()
-        self._file = None
+        if self._reader is not None:
+            self._place = self.place
+            self._reader.close()
+        for reader in self._found.values():
+            reader.close()
+        self._reader, self._found = None, {}
+
+    # Opening
 
     def _open(self) -> bool:
-        if self._path is None:
-            self._file = sys.stdin.buffer
+        """Open the file to go on in; return whether there is one."""
+        if self.path is None:
+            self._reader = LineReader(sys.stdin.buffer, None)
             return True
+        if not self._waiting:
+            if not self.path.exists():
+                return False  # not yet; or between the two steps of a rotation
+            self._waiting = self._begin()
+        path, place = self._waiting[0]
         try:
-            self._file = self._path.open("rb")
+            if is_packed(path) and not self._is_whole(path):
+                return False
+            reader = self._found.pop(path, None) or _opened(path, place) or _opened(path, (0, None))
         except FileNotFoundError:
+            del self._waiting[0]
+            return bool(self._waiting) and self._open()
+        del self._waiting[0]
+        self._reader, self._is_old = reader, bool(self._waiting)
+        return reader is not None
+
+    def _is_whole(self, path: Path) -> bool:
+        """Whether a packed file can be read to its end; else it waits, and the log says why."""
+        problem = is_whole(path)
+        if problem is not None and path not in self._noted:
+            self._noted.add(path)
+            _log.warning("%s is left out until it can be unpacked: %s", path, problem)
+        return problem is None
+
+    def _begin(self) -> list[tuple[Path, Place]]:
+        """The files to read from the stored place on, in their order; the last one is that of the path."""
+        assert self.path is not None  # noqa: S101 - callers have one
+        path, (position, note) = self.path, self._place
+        if note is None or not position:
+            return [(path, self._place)]
+        others = self._others()
+        if note.is_of(path) and self._matches(path, self._place):
+            return [(path, self._place)]
+        old = next((e for e in named_files(path, others) if note.is_of(e) and self._matches(e, self._place)), None)
+        if old is None and self._matches(path, self._place):
+            return [(path, self._place)]  # a copy: as an editor writes it, or on another machine
+        if old is None:
+            old = next((each for each in rotated_files(path, others) if self._matches(each, self._place)), None)
+        if old is None:
+            _log.warning("%s is another file than before, which is not beside it: the new one is read", path)
+            return [(path, (0, None))]
+        _log.info("%s was rotated: %s is read to its end first", path, old)
+        return [(old, self._place), *self._between(old), (path, (0, None))]
+
+    def _matches(self, path: Path, place: Place) -> bool:
+        """Whether a file has, up to a position, what was read before; if so, it is kept open there."""
+        try:
+            if is_packed(path) and is_whole(path) is not None:
+                return False
+            reader = _opened(path, place)
+        except (OSError, ConnectError):
             return False
-        except OSError as error:
-            raise ConnectError(
-                f"{self._path} cannot be read: {error.strerror}", hint="Give the path of a readable text file."
-            ) from error
-        self._skip(self._position)
+        if reader is None:
+            return False
+        if place[1] is not None and reader.note().lines != place[1].lines:
+            reader.close()
+            return False
+        self._found[path] = reader
         return True
 
-    def _skip(self, units: int) -> None:
-        """Read over what was delivered before; a file that is shorter now is another one, and read from its start."""
-        left = units
-        while left > 0:
-            if not self._more():
-                self._restart()
-                self._open_again()
-                return
-            taken = min(left, _units(self._text))
-            left -= taken
-            self._text = _without(self._text, taken)
+    def _between(self, old: Path) -> list[tuple[Path, Place]]:
+        """Files that were made and rotated after an old one."""
+        assert self.path is not None  # noqa: S101 - callers have one
+        return [(each, (0, None)) for each in later_rotated(self.path, old, self._others())]
 
-    def _open_again(self) -> None:
-        if self._path is not None and self._path.exists():
-            self._file = self._path.open("rb")
+    # Changes while it is open
 
-    def _restart(self) -> None:
-        self.close()
-        self._decoder.reset()
-        self._text, self._position, self._bytes = "", 0, 0
-        self._ready, self._at = NO_LINES, 0
-
-    def _more(self) -> bool:
-        assert self._file is not None  # noqa: S101 - callers hold it open
-        if self._path is None:
-            data = self._file.read1(_CHUNK_BYTES) if hasattr(self._file, "read1") else self._file.read(_CHUNK_BYTES)
-        else:
-            data = self._file.read(_CHUNK_BYTES)
-        if not data:
-            return False
-        self._bytes += len(data)
-        self._text += self._decoder.decode(data)
-        if len(self._text) > _LONGEST_LINE:
-            raise ConnectError(
-                f"a line of {self._path} has more than {_LONGEST_LINE:,} characters",
-                hint="Is it a text file? Read it with another connector.",
-            )
-        return True
-
-    def _lines(self, most: int) -> Lines:
-        """The next complete lines."""
-        if self._at >= len(self._ready):
-            self._ready, self._at = self._cut(), 0
-        found = self._ready[self._at : self._at + most]
-        self._at += len(found)
-        if found:
-            self._position = found.positions[-1]
-        return found
-
-    def _cut(self) -> Lines:
-        """Cut all complete lines off the text; a CR at its end may be half of a CR LF, and waits."""
-        text = self._text
-        if "\r" in text:
-            return self._cut_at_all_ends(text)
-        end = text.rfind("\n") + 1
-        if not end:
-            return NO_LINES
-        self._text = text[end:]
-        texts = text[: end - 1].split("\n")
-        sizes = (len(line) + 1 for line in texts) if text.isascii() else (_units(line) + 1 for line in texts)
-        return Lines(texts, list(accumulate(sizes, initial=self._position))[1:])
-
-    def _cut_at_all_ends(self, text: str) -> Lines:
-        texts, positions, start, position = [], [], 0, self._position
-        for found in _ENDS.finditer(text):
-            if found[0] == "\r" and found.end() == len(text):
-                break
-            texts.append(text[start : found.start()])
-            position += _units(texts[-1]) + len(found[0])
-            positions.append(position)
-            start = found.end()
-        self._text = text[start:]
-        return Lines(texts, positions)
-
-    def _is_replaced(self) -> bool:
-        """Whether the path names another file by now, or the file was cut."""
-        if self._path is None or self._file is None:
+    def _is_replaced(self, reader: LineReader) -> bool:
+        """Whether the path names another file by now."""
+        if self.path is None:
             return False
         try:
-            now, own = self._path.stat(), os.fstat(self._file.fileno())
-        except FileNotFoundError:
+            now = self.path.stat()
+        except OSError:
             return False  # between the two steps of a rotation
-        return (now.st_ino, now.st_dev) != (own.st_ino, own.st_dev) or own.st_size < self._bytes
+        return (now.st_dev, now.st_ino) != reader.identity
+
+    def _go_on_behind_rotated(self, reader: LineReader) -> None:
+        """The open file was renamed or deleted: read what is left of it, then what came after it."""
+        assert self.path is not None  # noqa: S101 - it is replaced
+        note = reader.note()
+        old = next((each for each in named_files(self.path, ()) if note.is_of(each)), None)
+        self._waiting = [*(self._between(old) if old is not None else ()), (self.path, (0, None))]
+        self._is_old = True
+
+    def _go_on_behind_cut(self, reader: LineReader) -> Lines:
+        """The open file was cut: go on in the copy beside it; without one, half a line may be left of it."""
+        assert self.path is not None  # noqa: S101 - the standard input is never cut
+        place, rest = self.place, NO_LINES
+        found = rotated_files(self.path, self._others()) if place[0] else []
+        copy = next((each for each in found if self._matches(each, place)), None)
+        self._waiting = [(self.path, (0, None))]
+        if copy is None:
+            rest = reader.rest()
+            _log.info("%s was cut: it is read from its start", self.path)
+        else:
+            self._waiting.insert(0, (copy, place))
+        self._leave(reader)
+        return rest
+
+    def _leave(self, reader: LineReader) -> None:
+        reader.close()
+        self._reader, self._is_old, self._place = None, False, (0, None)
 
 
-def _units(text: str) -> int:
-    """The length of a text in UTF-16 units."""
-    return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
-
-
-def _without(text: str, units: int) -> str:
-    """The text without so many UTF-16 units at its start."""
-    if text.isascii():
-        return text[units:]
-    at = 0
-    while units > 0:
-        units -= 2 if text[at] > "\uffff" else 1
-        at += 1
-    return text[at:]
+def _opened(path: Path, place: Place) -> LineReader | None:
+    """A reader at a place; None if the file does not reach that far."""
+    try:
+        reader = LineReader.of(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ConnectError(
+            f"{path} cannot be read: {error.strerror or error}", hint="Give the path of a readable text file."
+        ) from error
+    if place[0] and not reader.skip(place[0]):
+        reader.close()
+        return None
+    return reader

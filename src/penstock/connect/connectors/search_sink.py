@@ -4,19 +4,52 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.connect.api import SinkTask
-from penstock.connect.config import ConfigDef, Importance, Kind, Model, OneOf, Password, Range, Setting, WebUrl
+from penstock.connect.config import Check, ConfigDef, Importance, Kind, Model, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.alike_tasks import AlikeTasksSink
-from penstock.connect.connectors.http import AGAIN, may_pass, plain
+from penstock.connect.connectors.http import AGAIN, json_bytes, may_pass, plain
 from penstock.connect.connectors.search_model import SEARCH_MODEL
-from penstock.connect.data import DataError, RetriableError, SinkRecord, Struct
+from penstock.connect.data import DataError, RetriableError, SettingError, SinkRecord, Struct
 from penstock.errors import ConnectError
 
 __all__ = ["SearchSinkConnector", "SearchSinkTask"]
+
+CONFLICT, NOT_FOUND, TOO_LARGE = 409, 404, 413
+MOST_ID_BYTES = 512
+MOST_INDEX_BYTES = 255
+_NOT_IN_INDEX = re.compile(r"""[\\/*?"<>|\s,#:\x00-\x1f]""")
+
+
+def index_name(text: str) -> str:
+    """The name of an index for a topic, as Confluent's sink makes it: small letters, without a first - or _.
+
+    >>> index_name("_Audit"), index_name("a" * 300) == "a" * 255
+    ('audit', True)
+    """
+    return text.lower()[:MOST_INDEX_BYTES].lstrip("-_+")
+
+
+def _problem_of_index(index: str) -> str | None:
+    """Why the cluster would not take a name; None: it would."""
+    if index in ("", ".", ".."):
+        return "is no name"
+    found = _NOT_IN_INDEX.search(index)
+    if found is not None:
+        return f"has {found[0]!r}, which indices cannot have"
+    size = len(index.encode("utf-8", "replace"))
+    return f"has {size} bytes, more than {MOST_INDEX_BYTES}" if size > MOST_INDEX_BYTES else None
+
+
+def _check_index(name: str, value: Any) -> None:
+    problem = _problem_of_index(index_name(str(value).replace("${topic}", "t")))
+    if problem is not None:
+        raise SettingError.invalid(name, value, f"an index with this name {problem}")
+
 
 CONFIG = ConfigDef(
     [
@@ -35,7 +68,13 @@ CONFIG = ConfigDef(
             default=Password(""),
             doc="The header Authorization, such as ApiKey.",
         ),
-        Setting(name="index", kind=Kind.STRING, default="${topic}", doc="The index of a topic, in lower case."),
+        Setting(
+            name="index",
+            kind=Kind.STRING,
+            default="${topic}",
+            rule=Check(_check_index, "name of an index"),
+            doc="The index of a topic, in small letters and without a first - or _.",
+        ),
         Setting(
             name="key.ignore",
             kind=Kind.BOOLEAN,
@@ -70,7 +109,6 @@ CONFIG = ConfigDef(
         ),
     ]
 )
-CONFLICT, NOT_FOUND = 409, 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +148,7 @@ class SearchSinkTask(SinkTask):
 
     def _action(self, record: SinkRecord) -> _Action | None:
         parsed = self._parsed
-        index = parsed["index"].replace("${topic}", str(record.topic)).lower()
+        index = self._index(record)
         by_key = not parsed["key.ignore"]
         meta: dict[str, Any] = {"_index": index, "_id": self._id(record)}
         if by_key and parsed["write.method"] == "insert":  # what comes again, or late, does not replace what is newer
@@ -122,7 +160,10 @@ class SearchSinkTask(SinkTask):
                 case "delete" if by_key:
                     return _Action(record, _line({"delete": meta}), "version" in meta)
             return None
-        document = plain(record.value)
+        try:
+            document = json.loads(json_bytes(record.value)) if record.value is not None else None
+        except DataError as error:
+            raise DataError(f"the value at {_place(record)}: {error.message}") from error
         if not isinstance(document, dict):
             raise DataError(
                 f"the value at {_place(record)} is no document, but {type(record.value).__name__}",
@@ -132,7 +173,26 @@ class SearchSinkTask(SinkTask):
             return _Action(record, _line({"update": meta}) + _line({"doc": document, "doc_as_upsert": True}), False)  # noqa: FBT003
         return _Action(record, _line({"index": meta}) + _line(document), "version" in meta)
 
+    def _index(self, record: SinkRecord) -> str:
+        index = index_name(self._parsed["index"].replace("${topic}", str(record.topic)))
+        problem = _problem_of_index(index)
+        if problem is not None:
+            raise DataError(
+                f"the record at {_place(record)} has no index: {index!r} {problem}",
+                hint="Set index, or give the topic another name by the transformation RegexRouter.",
+            )
+        return index
+
     def _id(self, record: SinkRecord) -> str:
+        found = self._id_of(record)
+        if not 0 < len(found.encode("utf-8", "replace")) <= MOST_ID_BYTES:
+            raise DataError(
+                f"the key at {_place(record)} cannot be the id of a document: it has {len(found):,} characters",
+                hint=f"Ids have 1 to {MOST_ID_BYTES} bytes: set key.ignore=true, or take another field as key.",
+            )
+        return found
+
+    def _id_of(self, record: SinkRecord) -> str:
         if self._parsed["key.ignore"]:
             return f"{record.original_topic}+{record.original_partition}+{record.original_offset}"
         key = record.key
@@ -163,6 +223,9 @@ class SearchSinkTask(SinkTask):
     def _send(self, batch: Sequence[_Action]) -> None:
         """Send a batch; what the cluster is too busy for comes again, what it refuses is reported."""
         answer = self._ask(b"".join(action.lines for action in batch))
+        if answer.get("too large"):
+            self._send_less(batch)
+            return
         items = answer.get("items")
         if not isinstance(items, list) or len(items) != len(batch):
             raise ConnectError(
@@ -178,6 +241,15 @@ class SearchSinkTask(SinkTask):
                 self._refused(action.record, result)
         if busy:
             raise RetriableError(f"{self._url} is too busy for {busy} of {len(batch)} documents")
+
+    def _send_less(self, batch: Sequence[_Action]) -> None:
+        """Send a batch that is too large for the cluster by halves; one record that is too large is refused."""
+        if len(batch) == 1:
+            self._refused(batch[0].record, {"status": TOO_LARGE, "error": "it is larger than the cluster's limit"})
+            return
+        middle = len(batch) // 2
+        self._send(batch[:middle])
+        self._send(batch[middle:])
 
     @staticmethod
     def _is_done(action: _Action, status: int) -> bool:
@@ -211,6 +283,8 @@ class SearchSinkTask(SinkTask):
         if may_pass(answer):
             away, self._url = self._url, next(self._urls)
             raise RetriableError(f"{away} answers {answer.status_code}")
+        if answer.status_code == TOO_LARGE:
+            return {"too large": True}
         if not answer.is_success:
             raise ConnectError(
                 f"{self._url} answers {answer.status_code}: {answer.text[:200]}",
@@ -240,7 +314,7 @@ class SearchSinkConnector(AlikeTasksSink):
 
 
 def _line(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode() + b"\n"
+    return json_bytes(value) + b"\n"
 
 
 def _place(record: SinkRecord) -> str:

@@ -3,10 +3,58 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["StoredOffset", "compact_json", "offset_record", "partition_id", "stored_offset"]
+__all__ = [
+    "NOTE_HEADER",
+    "NotedOffset",
+    "OffsetRecord",
+    "StoredOffset",
+    "compact_json",
+    "note_of",
+    "offset_record",
+    "partition_id",
+    "stored_offset",
+    "with_note",
+]
+
+
+NOTE_HEADER = "penstock.note"
+
+
+class NotedOffset(dict[str, Any]):
+    """A source offset with a note that the connector keeps beside it.
+
+    The note is in a header of the offset's record: Kafka Connect's workers and its REST interface do not see it, and an
+    offset that somebody else stores has none.
+    """
+
+    __slots__ = ("note",)
+
+    def __init__(self, offset: Mapping[str, Any], note: str) -> None:
+        super().__init__(offset)
+        self.note = note
+
+
+def with_note(offset: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of an offset, with its note if it has one."""
+    note = getattr(offset, "note", "")
+    return NotedOffset(offset, note) if note else dict(offset)
+
+
+def note_of(headers: Sequence[Mapping[str, Any]] | None) -> str:
+    """The note in the headers of an offset's record; empty if there is none."""
+    found = next((each["value"] for each in headers or () if each["key"] == NOTE_HEADER), None)
+    return (found or b"").decode("utf-8", "replace")
+
+
+class OffsetRecord(NamedTuple):
+    """The record of an offset: key, value, and a note that goes into a header."""
+
+    key: bytes
+    value: bytes | None
+    note: str = ""
 
 
 class StoredOffset(NamedTuple):
@@ -33,16 +81,17 @@ def partition_id(partition: Mapping[str, Any]) -> str:
 
 def offset_record(
     connector: str, partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
-) -> tuple[bytes, bytes | None]:
-    """Return the key and the value of an offset's record.
+) -> OffsetRecord:
+    """Return an offset's record.
 
     >>> offset_record("f", {"filename": "in.txt"}, {"position": 8})
-    (b'["f",{"filename":"in.txt"}]', b'{"position":8}')
+    OffsetRecord(key=b'["f",{"filename":"in.txt"}]', value=b'{"position":8}', note='')
     """
-    return compact_json([connector, partition]), None if offset is None else compact_json(offset)
+    value = None if offset is None else compact_json(offset)
+    return OffsetRecord(compact_json([connector, partition]), value, getattr(offset, "note", ""))
 
 
-def stored_offset(key: bytes | None, value: bytes | None) -> StoredOffset | None:
+def stored_offset(key: bytes | None, value: bytes | None, note: str = "") -> StoredOffset | None:
     """Return the offset of a record; None if something else has written the record.
 
     >>> stored_offset(b'["f",{"filename":"in.txt"}]', None)
@@ -55,4 +104,6 @@ def stored_offset(key: bytes | None, value: bytes | None) -> StoredOffset | None
         return None
     if not isinstance(name, list) or len(name) != 2 or not isinstance(name[1], dict):
         return None
-    return StoredOffset(str(name[0]), name[1], offset if isinstance(offset, dict) else None)
+    if not isinstance(offset, dict):
+        return StoredOffset(str(name[0]), name[1], None)
+    return StoredOffset(str(name[0]), name[1], NotedOffset(offset, note) if note else offset)

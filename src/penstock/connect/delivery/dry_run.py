@@ -59,6 +59,9 @@ class _ReadOnly:
     def offsets(self, partitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any] | None]:
         return [self.offset(partition) for partition in partitions]
 
+    def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        return [] if self._stored is None else self._stored.all()
+
 
 def dry_run(log: TopicLog, config: Mapping[str, str], plugins: Plugins, count: int = 10) -> Iterator[DryRecord]:
     """Yield the next records of a connector with all steps up to the bytes of a topic, or up to a sink's ``put``.

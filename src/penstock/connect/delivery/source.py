@@ -8,7 +8,7 @@ from typing import Protocol
 from penstock.clock import unix_ms
 from penstock.connect.api import SourceTask
 from penstock.connect.data import SourceBatch, SourceRecord
-from penstock.connect.data.stored_offsets import offset_record
+from penstock.connect.data.stored_offsets import OffsetRecord, offset_record
 from penstock.connect.delivery.boundaries import Boundary
 from penstock.connect.delivery.copied import CopiedBatch, Copy
 from penstock.connect.delivery.errors import NOT_SENT
@@ -125,7 +125,7 @@ class SourceDelivery:
             for topic in topics:
                 self._creation.ensure(topic)
             try:
-                written = self._writer.prepare(outgoing, list(self._offsets(pending).items()), copies)
+                written = self._writer.prepare(outgoing, list(self._offsets(pending).values()), copies)
                 self._on_step(Step.WRITTEN)
                 self._writer.write(written)
             except PenstockError as error:
@@ -169,18 +169,19 @@ class SourceDelivery:
             raise made.failure
         self._on_step(Step.CONVERTED)
 
-    def _offsets(self, pending: Sequence[Converted]) -> dict[bytes, bytes | None]:
+    def _offsets(self, pending: Sequence[Converted]) -> dict[bytes, OffsetRecord]:
         """The last offset of each source partition, of the records that are written, as the topic holds it."""
         last: dict[int, SourceRecord | Copy] = {}
         for made in pending:
             for record in made.copies or _last_records(made):
                 last.pop(id(record.source_partition), None)
                 last[id(record.source_partition)] = record
-        return dict(
+        records = (
             offset_record(self._connector, record.source_partition, record.source_offset)
             for record in last.values()
             if record.source_partition is not None
         )
+        return {each.key: each for each in records}
 
     def _acknowledge(self, made: Converted, written: Write | None) -> None:
         now_ms = unix_ms()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.clock import unix_ms
-from penstock.connect.data.stored_offsets import offset_record, partition_id, stored_offset
+from penstock.connect.data.stored_offsets import note_of, offset_record, partition_id, stored_offset, with_note
 from penstock.errors import TopicExistsError, UnknownTopicError
 from penstock.log.base import LogTransaction, TopicLog
 from penstock.serde.partitioner import partitions_for
@@ -52,7 +52,7 @@ class StoredOffsets:
         """The offsets of several partitions, in their order."""
         self._refresh()
         found = [self._found.get(partition_id(partition)) for partition in partitions]
-        return [None if pair is None else dict(pair[1]) for pair in found]
+        return [None if pair is None else with_note(pair[1]) for pair in found]
 
     def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """All source partitions with their offsets."""
@@ -65,7 +65,7 @@ class StoredOffsets:
             return
         now = unix_ms()
         records = [offset_record(self._connector, partition, offset) for partition, offset in offsets]
-        keys, values = (pa.array(column, pa.large_binary()) for column in zip(*records, strict=True))
+        keys, values = (pa.array(column, pa.large_binary()) for column in zip(*(r[:2] for r in records), strict=True))
         columns = [pa.array([now] * len(records)), keys, values]
         batch = pa.RecordBatch.from_arrays(columns, ["timestamp", "key", "value"])
         targets = partitions_for(keys, len(self._read_to))  # as Java's worker: the last record of a key counts
@@ -77,16 +77,16 @@ class StoredOffsets:
             end, at = self._log.end_offset(self.topic, number), position
             while at < end:
                 fetched = self._log.read(self.topic, number, at)
-                keys, values = (fetched.records.column(name).to_pylist() for name in ("key", "value"))
-                for key, value in zip(keys, values, strict=True):
-                    self._apply(key, value)
+                names = ("key", "value", "headers")
+                for row in zip(*(fetched.records.column(name).to_pylist() for name in names), strict=True):
+                    self._apply(*row)
                 if fetched.next_offset <= at:
                     break
                 at = fetched.next_offset
             self._read_to[number] = at
 
-    def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        stored = stored_offset(key, value)
+    def _apply(self, key: bytes | None, value: bytes | None, headers: Sequence[Mapping[str, Any]] | None) -> None:
+        stored = stored_offset(key, value, note_of(headers))
         if stored is None or stored.connector != self._connector:
             return
         if stored.offset is not None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from penstock.clock import unix_ms
+from penstock.connect.data.stored_offsets import NOTE_HEADER, OffsetRecord
 from penstock.connect.delivery.copied import Copy
 from penstock.connect.delivery.outgoing import Outgoing
 from penstock.errors import LogError, ProductionError
@@ -49,7 +50,7 @@ class RecordWriter:
     def prepare(
         self,
         records: Sequence[Outgoing],
-        offsets: Sequence[tuple[bytes, bytes | None]],
+        offsets: Sequence[OffsetRecord],
         copies: Sequence[Copy] = (),
     ) -> Write:
         """Prepare one write: the parts of each partition.
@@ -221,9 +222,10 @@ class Write:
         return [found[row] for row in range(len(wanted.values))]
 
 
-def _offsets(topic: str, offsets: Sequence[tuple[bytes, bytes | None]]) -> Outgoing:
-    keys, values = zip(*offsets, strict=True)
-    return Outgoing(topic, list(values), list(keys))
+def _offsets(topic: str, offsets: Sequence[OffsetRecord]) -> Outgoing:
+    keys, values, notes = zip(*offsets, strict=True)
+    headers = [[(NOTE_HEADER, note.encode())] if note else [] for note in notes] if any(notes) else None
+    return Outgoing(topic, list(values), list(keys), headers=headers)
 
 
 def _batch(records: Outgoing) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.connect.data.stored_offsets import offset_record, partition_id, stored_offset
+from penstock.connect.data.stored_offsets import offset_record, partition_id, stored_offset, with_note
 from penstock.connect.storage.topic_table import Change, Table
 
 __all__ = ["ConnectorOffsets", "OffsetStore", "offset_change"]
@@ -18,10 +18,11 @@ Offset = Mapping[str, Any]
 def offset_change(connector: str, partition: Partition | None, offset: Offset | None) -> Change:
     """The record of an offset, byte by byte as Kafka Connect writes it.
 
-    >>> offset_change("f", {"filename": "in.txt"}, {"position": 8})
-    Change(key=b'["f",{"filename":"in.txt"}]', value=b'{"position":8}')
+    >>> offset_change("f", {"filename": "in.txt"}, {"position": 8}).value
+    b'{"position":8}'
     """
-    return Change(*offset_record(connector, partition, offset))
+    record = offset_record(connector, partition, offset)
+    return Change(record.key, record.value)
 
 
 class OffsetStore:
@@ -69,7 +70,7 @@ class OffsetStore:
         self.catch_up()
 
     def _apply(self, change: Change) -> None:
-        stored = stored_offset(change.key, change.value)
+        stored = stored_offset(change.key, change.value, change.note)
         if stored is None:
             return
         offsets = self._offsets.setdefault(stored.connector, {})
@@ -94,4 +95,9 @@ class ConnectorOffsets:
         """The offsets of several partitions, in their order."""
         self._store.refresh()
         found = [self._store.offset(self._connector, partition) for partition in partitions]
-        return [None if offset is None else dict(offset) for offset in found]
+        return [None if offset is None else with_note(offset) for offset in found]
+
+    def all(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """All source partitions with their offsets."""
+        self._store.refresh()
+        return [(dict(partition), with_note(offset)) for partition, offset in self._store.offsets(self._connector)]

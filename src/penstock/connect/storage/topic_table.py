@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from penstock.connect.data.stored_offsets import note_of
 from penstock.errors import ConfigError, FencedError, LogError, TopicExistsError, UnknownTopicError
 from penstock.log import Producer, TopicPartition
 from penstock.log.base import TopicLog
@@ -21,6 +22,7 @@ class Change(NamedTuple):
 
     key: bytes
     value: bytes | None
+    note: str = ""  # of a header
 
 
 class Table(Protocol):
@@ -226,8 +228,9 @@ class TopicTable:
         found: list[Change] = []
         while position < end:
             fetched = self._log.read(self.topic, place.partition, position)
-            keys, values = (fetched.records.column(name).to_pylist() for name in ("key", "value"))
-            found += [Change(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
+            names = ("key", "value", "headers")
+            rows = zip(*(fetched.records.column(name).to_pylist() for name in names), strict=True)
+            found += [Change(key, value, note_of(headers)) for key, value, headers in rows if key is not None]
             if fetched.next_offset <= position:
                 break
             position = fetched.next_offset

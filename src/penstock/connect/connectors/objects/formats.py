@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.connect.connectors.http import plain
+from penstock.connect.connectors.http import json_bytes
 from penstock.connect.data import DataError, Moment, Schema, SinkRecord, Struct, Type
 from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, scale_of
 
@@ -76,7 +75,7 @@ def encode(kind: str, records: Sequence[SinkRecord], compression: str) -> bytes:
 
 def json_line(record: SinkRecord) -> bytes:
     """The value of a record as a line of JSON."""
-    return json.dumps(plain(record.value), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json_bytes(record.value) + b"\n"
 
 
 def to_arrow(records: Sequence[SinkRecord]) -> pa.Table:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from penstock.connect.data import SettingError
+from penstock.connect.data import DataError, SettingError
 from penstock.log.base import TopicPartition
 
 __all__ = ["ObjectName", "check_folders", "check_store_url", "fixed_part", "folder_of"]
@@ -16,6 +16,7 @@ NAME = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+(?P<first>\d
 VARIABLE = re.compile(r"\$?\{[^}]*\}")
 STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "file:///", "memory://")
 TIME = re.compile(r"%[YmdHMSj]")
+JODA = re.compile(r"\b[yY]{2,4}\b|\b(?:MM|dd|HH|mm)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ def check_folders(name: str, value: object) -> None:
     text = str(value)
     if any(step in (".", "..") for step in text.split("/")):
         raise SettingError.invalid(name, value, "folders are below store.url: no . and ..")
+    if "'" in text or JODA.search(text):
+        raise SettingError.invalid(
+            name, value, "times are %Y, %m, %d, %H, %M, %S, as in date=%Y-%m-%d: YYYY and 'text' are Confluent's"
+        )
     unknown = [found for found in VARIABLE.findall(text) if found not in ("${topic}", "${partition}")]
     if unknown:
         raise SettingError.invalid(name, value, f"{unknown[0]} is neither ${{topic}} nor ${{partition}}")
@@ -81,8 +86,14 @@ def folder_of(pattern: str, place: TopicPartition, timestamp_ms: int | None) -> 
     text = pattern.replace("${topic}", place.topic).replace("${partition}", str(place.partition)).strip("/")
     if TIME.search(text) is None:
         return text
-    when = datetime.fromtimestamp((timestamp_ms or 0) / 1000, UTC)
-    return TIME.sub(lambda found: when.strftime(found[0]), text)
+    try:
+        when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms or 0)
+    except OverflowError as error:
+        raise DataError(
+            f"the time {timestamp_ms} of a record is in no year from 1 to 9999",
+            hint="Times are milliseconds since 1970: correct the producer, or path.format without % parts.",
+        ) from error
+    return TIME.sub(lambda found: when.strftime(found[0]).zfill(4 if found[0] == "%Y" else 0), text)
 
 
 def fixed_part(pattern: str, place: TopicPartition) -> tuple[str, bool]:

@@ -174,15 +174,19 @@ class ObjectSinkTask(SinkTask):
                     hint="Set behavior.on.null.values=ignore, or drop tombstones by a transformation.",
                 )
             return
-        folder = folder_of(self._parsed["path.format"], place, record.timestamp)
+        try:
+            folder = folder_of(self._parsed["path.format"], place, record.timestamp)
+            size = len(json_line(record)) if self._parsed["rotate.bytes"] or self._parsed["format"] == "json" else 0
+        except DataError as error:
+            shown = f"{place.topic}-{place.partition} offset {offset}: {error.message}"
+            raise DataError(shown, hint=error.hint) from error
         if one is not None and self._ends_before(one, record, folder):
             self._write(place)
             one = None
         if one is None:
             one = self._open[place] = _Open(folder, record.value_schema, time.monotonic())
         one.records.append(record)
-        if self._parsed["rotate.bytes"]:
-            one.size += len(json_line(record))
+        one.size += size
         if self._is_full(one):
             self._write_full(place)
 
@@ -200,22 +204,59 @@ class ObjectSinkTask(SinkTask):
         return bool(limit >= 0 and (record.timestamp or 0) - (one.records[0].timestamp or 0) >= limit)
 
     def _write(self, place: TopicPartition) -> None:
+        """Write the records of a partition: one object, or more if they do not make one table."""
+        while place in self._open:
+            one = self._open[place]
+            data, count = self._encoded(place, one.records)
+            if data:
+                self._put_object(place, one, data, count)
+            rest = one.records[count:]
+            if rest:
+                one.records = rest
+                one.size = sum(len(json_line(record)) for record in rest) if self._parsed["rotate.bytes"] else 0
+            else:
+                del self._open[place]
+
+    def _encoded(self, place: TopicPartition, records: Sequence[SinkRecord]) -> tuple[bytes, int]:
+        """The bytes of the first records, and how many they are; none at all if the first one makes no table itself.
+
+        Raises:
+            ConnectError: It does not, and errors are not tolerated.
+        """
+        kind, compression = self._parsed["format"], self._compression
+        try:
+            return encode(kind, records, compression), len(records)
+        except DataError as error:
+            failed, problem = len(records), error
+        good, made = 0, b""
+        while failed - good > 1:  # the most that make a table, by halves: the same ones whenever they are written
+            middle = (good + failed) // 2
+            try:
+                made, good = encode(kind, records[:middle], compression), middle
+            except DataError as error:
+                failed, problem = middle, error
+        if not good:
+            self._refuse(place, records[0], problem)
+        return made, max(good, 1)
+
+    def _refuse(self, place: TopicPartition, record: SinkRecord, error: DataError) -> None:
+        reporter = self.context.errant_record_reporter
+        shown = f"the record at {place.topic}-{place.partition} offset {record.original_offset} cannot be written"
+        if reporter is None:
+            self._broken = ConnectError(f"{shown}: {error.message}", hint=error.hint)
+            raise self._broken from error
+        reporter.report(record, DataError(f"{shown}: {error.message}", hint=error.hint))
+
+    def _put_object(self, place: TopicPartition, one: _Open, data: bytes, count: int) -> None:
         import obstore
 
-        one = self._open[place]
-        first, last = (int(one.records[at].original_offset or 0) for at in (0, -1))
+        first, last = (int(one.records[at].original_offset or 0) for at in (0, count - 1))
         path = f"{one.folder}/{ObjectName(place, first, last).text(self._suffix)}".lstrip("/")
-        try:
-            data = encode(self._parsed["format"], one.records, self._compression)
-        except DataError as error:
-            self._broken = ConnectError(f"{path} cannot be written: {error.message}", hint=error.hint)
-            raise self._broken from error
         try:
             obstore.put(self._store, path, data)
         except (OSError, obstore.exceptions.BaseError) as error:
             raise _store_error(f"{self._url}/{path} cannot be written", error) from error
         self._next[place] = last + 1
-        del self._open[place]
 
     def _check_log(self, topic: str) -> None:
         """Note the log that a topic's objects come from; the offsets in their names mean nothing in another one.
