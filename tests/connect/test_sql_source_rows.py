@@ -30,11 +30,12 @@ def url(request, tmp_path):
 
 def execute(url, *statements):
     engine = create_engine(url)
-    with engine.begin() as connection:
-        found = [connection.execute(text(each)) for each in statements][-1]
-        rows = [tuple(row) for row in found] if found.returns_rows else []
-    engine.dispose()
-    return rows
+    try:
+        with engine.begin() as connection:
+            found = [connection.execute(text(each)) for each in statements][-1]
+            return [tuple(row) for row in found] if found.returns_rows else []
+    finally:
+        engine.dispose()
 
 
 def source(url, **more):

@@ -71,6 +71,8 @@ PLUS_INFINITY_MS, MINUS_INFINITY_MS = 9_223_372_036_825_200_000, -9_223_372_036_
 INFINITE_MS = {"infinity": PLUS_INFINITY_MS, "-infinity": MINUS_INFINITY_MS}
 INFINITE_DAYS = {"infinity": (1 << 31) - 1, "-infinity": -(1 << 31)}
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+CYCLE_US = 146_097 * DAY_US
+FIRST_US, LAST_US = -719_000 * DAY_US, 2_932_000 * DAY_US  # within Python's years, whatever the time zone
 LONGEST = (1 << 63) - 1
 _EXACT = Context(prec=200_000, Emax=999_999, Emin=-999_999, traps=[InvalidOperation])
 Numerics = Literal["none", "precision_only", "best_fit", "best_fit_eager_double"]
@@ -142,27 +144,28 @@ def instant_of(local_us: int, zone: dt.tzinfo) -> int:
     >>> instant_of(0, ZoneInfo("Asia/Tokyo")), local_of(-32_400_000_000, ZoneInfo("Asia/Tokyo"))
     (-32400000000, 0)
     """
-    shown = _datetime(local_us)
-    if zone is dt.UTC or shown is None:
+    if zone is dt.UTC:
         return local_us
-    return (shown.replace(tzinfo=zone) - EPOCH) // dt.timedelta(microseconds=1)
+    shown, shifted = _datetime(local_us)
+    return (shown.replace(tzinfo=zone) - EPOCH) // dt.timedelta(microseconds=1) - shifted
 
 
 def local_of(instant_us: int, zone: dt.tzinfo) -> int:
     """What a clock of a time zone shows at a moment, in microseconds since 1970."""
-    moment = _datetime(instant_us)
-    if zone is dt.UTC or moment is None:
+    if zone is dt.UTC:
         return instant_us
+    moment, shifted = _datetime(instant_us)
     shown = moment.replace(tzinfo=dt.UTC).astimezone(zone).replace(tzinfo=dt.UTC)
-    return (shown - EPOCH) // dt.timedelta(microseconds=1)
+    return (shown - EPOCH) // dt.timedelta(microseconds=1) - shifted
 
 
-def _datetime(micros: int) -> dt.datetime | None:
-    """None: it lies outside of Python's years, where time zones mean little."""
-    try:
-        return EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=micros)
-    except OverflowError:
-        return None
+def _datetime(micros: int) -> tuple[dt.datetime, int]:
+    """A time as Python's, and by how much it was moved to be in Python's years: the calendar repeats in 400 years."""
+    times = 0
+    if not FIRST_US <= micros <= LAST_US:
+        times = (FIRST_US - micros) // CYCLE_US + 1 if micros < FIRST_US else -((micros - LAST_US) // CYCLE_US + 1)
+    shifted = times * CYCLE_US
+    return EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=micros + shifted), shifted
 
 
 def _timestamp(micros: int, rules: ColumnRules) -> Any:

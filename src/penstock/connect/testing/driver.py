@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from penstock.clock import unix_ms
 from penstock.connect.api import Connector, SinkConnector, SinkTask, SourceTask
-from penstock.connect.data import Header, Headers, RetriableError, SettingError, SinkRecord, SourceRecord
+from penstock.connect.data import Header, Headers, RetriableError, SettingError, SinkRecord, SourceRecord, Struct
 from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step
 from penstock.connect.delivery.conversion import batches_of
 from penstock.connect.delivery.running import PLAIN_CONVERTERS, topics_of
@@ -111,14 +111,25 @@ class ConnectTestDriver:
     def produce(
         self, topic: str, *values: Any, key: Any = None, headers: Mapping[str, Any] | None = None, partition: int = 0
     ) -> None:
-        """Write values to a topic, as the connector's converters write them."""
+        """Write values to a topic, as the connector's converters write them; structs with their schemas."""
         made = Headers(Header(name, value) for name, value in (headers or {}).items())
         now = unix_ms()
         count = ensure_topic(self.log, topic, partition + 1)
         if count <= partition:
             self.log.create_partitions(topic, partition + 1)
             count = partition + 1
-        records = [SourceRecord(topic=topic, partition=partition, key=key, value=v, headers=made) for v in values]
+        records = [
+            SourceRecord(
+                topic=topic,
+                partition=partition,
+                key=key,
+                key_schema=key.schema if isinstance(key, Struct) else None,
+                value=value,
+                value_schema=value.schema if isinstance(value, Struct) else None,
+                headers=made,
+            )
+            for value in values
+        ]
         encoded = [self.converters.encode(record, now) for record in records]
         for place, batch in batches_of(encoded, {topic: count}, 0):
             self.log.append(place.topic, place.partition, batch)
