@@ -15,7 +15,14 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from penstock.cli.main import main
-from penstock.errors import FencedError, InvalidStateError, LogError, OffsetOutOfRangeError, UnknownTopicError
+from penstock.errors import (
+    FencedError,
+    InvalidStateError,
+    LogError,
+    OffsetOutOfRangeError,
+    ProductionError,
+    UnknownTopicError,
+)
 from penstock.groups.admin import GroupAdmin
 from penstock.log import Consumer, Delivery, Producer, RebalanceListener, TopicPartition, open_log
 from penstock.serde.partitioner import partition_for
@@ -301,3 +308,57 @@ def test_the_commands_over_a_broker(log, topic, name, capsys, monkeypatch):
     assert set(ask_kafka(log, name)) == {TopicPartition(topic, n) for n in (1, 2, 3)}
     run("groups", "delete", name, "--yes")
     assert name not in log.groups()
+
+
+def test_commands_end_with_a_sentence_about_what_a_broker_or_client_refuses(
+    log, topic, name, capsys, monkeypatch, tmp_path
+):
+    big, huge, small = tmp_path / "big", tmp_path / "huge", f"{name}-small"
+    big.write_bytes(b"x" * 2_000_000 + b"\n")
+    huge.write_bytes(b"x" * 6_000_000 + b"\n")
+    (settings := tmp_path / "client.properties").write_text("max.request.size=5000000\n")
+    log.create_topic(small, 1, {"max.message.bytes": "3000000"})
+    log.create_topic(f"{name}-compact", 1, {"cleanup.policy": "compact"})
+
+    def refused(*arguments):
+        monkeypatch.setattr(sys, "argv", ["penstock", *arguments, "-b", log.url])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        error = " ".join(capsys.readouterr().err.split())
+        assert ended.value.code == 1, error
+        assert "error: " in error
+        assert "Hint: " in error
+        return error
+
+    produce = "topics", "produce"
+    error = refused(*produce, small, "--file", str(big))
+    assert "larger than this client sends: 1,048,588 bytes (max.request.size)" in error
+    assert "Broker:" not in error
+    main_of = [*produce, small, "--file", str(big), "--command-config", str(settings), "-b", log.url]
+    monkeypatch.setattr(sys, "argv", ["penstock", *main_of])
+    with suppress(SystemExit):
+        main()
+    assert log.end_offset(small, 0) == 1
+    error = refused(*produce, topic, "--file", str(big), "--command-config", str(settings))
+    assert "max.message.bytes of the topic" in error
+    assert "max.request.size" not in error
+    assert "larger than this client sends: 5,000,000" in refused(
+        *produce, small, "--file", str(huge), "--command-config", str(settings)
+    )
+    far = refused(*produce, topic, "--value", "x", "--timestamp", "99999999999999999")
+    assert "message.timestamp.after.max.ms" in far
+    assert "max.message.bytes" not in far
+    assert "before 1970" in refused(*produce, topic, "--value", "x", "--timestamp=-5")
+    assert "without a key" in refused(*produce, f"{name}-compact", "--value", "x")
+    lists = "[" * 5_000
+    assert "deep" in refused(*produce, topic, "--value", lists, "--value-format", "json")
+    assert "does not fit" in refused(*produce, topic, "--value", "[1]", "--value-format", "uuid")
+    create = "topics", "create", f"{name}-none"
+    assert "replication.factor" not in refused(*create, "-c", "retention.ms=abc")
+    assert "Unknown topic config name" in refused(*create, "-c", "no.such=1")
+    assert "letters, digits" in refused("topics", "create", "bad name")
+    with Producer(log) as producer:
+        with pytest.raises(ProductionError, match=r"larger than this client sends: 1,048,588 bytes"):
+            producer.send(topic, b"x" * 2_000_000)
+        with pytest.raises(ProductionError, match=r"larger than this client sends: 1,048,588 bytes"):
+            producer.send_batch(topic, pa.RecordBatch.from_pydict({"timestamp": [1], "value": [b"x" * 2_000_000]}))

@@ -117,5 +117,16 @@ def main() -> None:
         sys.exit(70)
 
 
+def _explained(error: Exception) -> PenstockError | None:
+    """Return the error for users behind one of Kafka's clients; None for all others."""
+    if "confluent_kafka" not in sys.modules:
+        return None
+    from confluent_kafka import KafkaException
+
+    from penstock.log.kafka.failures import failure
+
+    return failure(error, "the request to the cluster failed") if isinstance(error, KafkaException) else None
+
+
 if __name__ == "__main__":
     main()

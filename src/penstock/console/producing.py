@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.errors import LogError, SerializationError
+from penstock.errors import LogError, PenstockError, SerializationError
+from penstock.json_depth import MOST_DEPTH, depth_of
 from penstock.serde import Serdes
 from penstock.serde.partitioner import partition_for
 from penstock.terminal.words import with_article
@@ -43,6 +44,10 @@ class TextProducer:
 
     def add(self, key: str | bytes | None, value: str | bytes | None, timestamp_ms: int) -> None:
         """Add one record; raises SerializationError if it does not have the format."""
+        if timestamp_ms < 0:
+            raise SerializationError(
+                f"the timestamp {timestamp_ms} is before 1970", hint="Kafka's timestamps are 0 or more milliseconds."
+            )
         key_bytes, value_bytes = _encode(self._key, key, "key"), _encode(self._value, value, "value")
         target = self._partition
         if target is None:
@@ -88,6 +93,10 @@ def _encode(serde: Any, given: str | bytes | None, what: str) -> bytes | None:
             f"the {what} {given!r} is not text in UTF-8", hint=f"--{what}-format bytes accepts any bytes."
         ) from error
     value: Any = text
+    if serde.name != "string" and depth_of(text.encode()) > MOST_DEPTH:
+        raise SerializationError(
+            f"the {what} has lists and objects in each other, more than {MOST_DEPTH} deep", hint="Check the text."
+        )
     try:
         if serde.name in _INTEGERS:
             value = int(text)
@@ -99,5 +108,12 @@ def _encode(serde: Any, given: str | bytes | None, what: str) -> bytes | None:
         raise SerializationError(
             f"the {what} {text!r} is not {with_article(serde.name)}: {error}", hint="Check the format."
         ) from error
-    encoded: bytes | None = serde.serialize(value)
+    try:
+        encoded: bytes | None = serde.serialize(value)
+    except (PenstockError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        reason = error.message if isinstance(error, PenstockError) else str(error)
+        raise SerializationError(
+            f"the {what} {text!r} does not fit: {f'it lacks {reason}' if isinstance(error, KeyError) else reason}",
+            hint=f"--{what}-format names the format; the text has its fields as JSON.",
+        ) from error
     return encoded

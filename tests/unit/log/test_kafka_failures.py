@@ -5,13 +5,25 @@ from __future__ import annotations
 import inspect
 import time
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka import errors as of_kafka_python
 
-from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
+from penstock.cli.main import _explained
+from penstock.errors import (
+    FencedError,
+    LogError,
+    LogUnavailableError,
+    PenstockError,
+    ProductionError,
+    UnknownTopicError,
+)
+from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
 from penstock.log.kafka.failures import category_of, failure, may_pass, patience_for, persist
+from penstock.log.kafka.wire.produce import Batches, NotWrittenError, ProduceLimits
+from penstock.log.kafka.wire.record_batches import ProducerState
 
 KINDS = (ErrorCategory.PASSES, ErrorCategory.SETTLES)
 LAST_CODE = 133  # of Kafka 4.3
@@ -60,6 +72,50 @@ def test_what_kafkas_clients_try_again_is_tried_again() -> None:
 def test_what_becomes_of_an_error(code: int, kind: ErrorCategory, error: type[Exception]) -> None:
     assert category_of(KafkaError(code)) is kind
     assert type(failure(KafkaError(code), "writing to orders-0")) is error
+
+
+OF_CLIENTS = [code for name, code in vars(KafkaError).items() if name[0] == "_" and name[1:2].isupper()]
+
+
+@pytest.mark.parametrize("code", [*CODES, *OF_CLIENTS])
+def test_every_error_says_what_to_do(code: int) -> None:
+    """And is named as in Kafka's documentation, also where the client library does not know it."""
+    error = failure(KafkaError(code), "writing to orders-0")
+    assert error.message.startswith("writing to orders-0: ")
+    assert error.hint.endswith((".", "?", "topicconfigs")), error.hint
+    if ErrorCategory.FINAL is CODES.get(code):
+        assert "ERR_" not in error.message
+    with pytest.raises(PenstockError) as caught:
+        raise _explained(KafkaException(KafkaError(code))) or AssertionError
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted", "unwanted"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, "max.message.bytes", "max.request.size"),
+        (KafkaError.RECORD_LIST_TOO_LARGE, "segment.bytes", "max.message.bytes"),
+        (KafkaError.INVALID_TIMESTAMP, "message.timestamp.after.max.ms", "max.message.bytes"),
+        (KafkaError.INVALID_RECORD, "cleanup.policy=compact", "max.message.bytes"),
+    ],
+)
+def test_refused_records_name_the_limit_that_refused_them(code: int, wanted: str, unwanted: str) -> None:
+    error = failure(NotWrittenError(code, TopicPartition("orders", 0)), "writing to orders-0")
+    assert isinstance(error, ProductionError)
+    assert error.message.count("orders-0") == 1
+    assert wanted in error.hint
+    assert unwanted not in error.hint
+
+
+def test_a_record_that_this_client_does_not_send_is_not_blamed_on_the_broker() -> None:
+    records = pa.RecordBatch.from_pydict({"timestamp": [1], "key": [b"k"], "value": [b"x" * 5_000]})
+    with pytest.raises(NotWrittenError) as caught:
+        Batches([(TopicPartition("orders", 0), records)], ProduceLimits(record_bytes=2_000), ProducerState(), {})
+    error = failure(caught.value, "writing to orders-0")
+    assert "broker" not in str(error).lower()
+    assert "larger than this client sends: 2,000 bytes (max.request.size)" in error.message
+    assert "producer.max.request.size" in error.hint
+    assert error.facts["size_bytes"] > 5_000
 
 
 def test_a_fatal_error_of_a_producer_leaves_the_next_one_a_chance() -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
+from penstock.log.kafka.remedies import name_of, remedy
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess
@@ -25,6 +26,7 @@ __all__ = [
     "not_in_time",
     "patience_for",
     "persist",
+    "too_large_here",
 ]
 
 _log = logging.getLogger(__name__)
@@ -34,12 +36,6 @@ _UNREACHABLE = (
 )
 _BUSY = "Is the cluster healthy? The broker's log may say more; the same may work later."
 _LOST = "A new transaction of a new producer may succeed: begin again. The broker's log may say why this one failed."
-_HINTS = {
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: "Set producer.transaction.timeout.ms to no more than the brokers' "
-    "transaction.max.timeout.ms.",
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "Members of another program are in this group: stop it, or give this one "
-    "another application.id or group.id.",
-}
 _SETTLE_S = 10.0
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.3  # an election takes seconds; rare retries would add to it
@@ -101,8 +97,11 @@ def failure(
     if place is not None:
         facts = {"topic": place.topic, "partition": place.partition, **facts}
     inner = error_of(error)
-    code, text = inner.code(), f"{doing}: {inner.str()} ({inner.name()})"
-    facts = {"code": inner.name(), **facts}
+    code, name, said = inner.code(), name_of(inner), inner.str()
+    text = f"{said} ({name})" if said.startswith(doing) else f"{doing}: {said} ({name})"
+    facts = {"code": name, **facts}
+    if limit_bytes := getattr(error, "limit_bytes", 0):
+        return too_large_here(doing, getattr(error, "size_bytes", 0), limit_bytes, **facts)
     if access is not None and (refused := access.explained(inner, doing, **facts)) is not None:
         return refused
     category = category_of(inner)
@@ -118,17 +117,23 @@ def failure(
             text, hint="Create the topic: penstock topics create. `penstock topics list` shows all topics.", **facts
         )
     if category is ErrorCategory.REFUSED:
-        return ProductionError(
-            text,
-            hint="See production.exception.handler, or raise the limit (max.message.bytes of the topic, "
-            "producer.max.request.size).",
-            **facts,
-        )
+        return ProductionError(text, hint=remedy(code), **facts)
     if category is ErrorCategory.PASSES:
         return LogUnavailableError(text, hint=_UNREACHABLE if code < 0 else _BUSY, **facts)
     if category is ErrorCategory.ABORTABLE:
         return LogUnavailableError(text, hint=_LOST, **facts)
-    return LogError(text, hint=_HINTS.get(code, ""), **facts)
+    return LogError(text, hint=remedy(code), **facts)
+
+
+def too_large_here(doing: str, size_bytes: int, limit_bytes: int, **facts: object) -> ProductionError:
+    """Make the error of a record that is larger than this client sends; no broker has seen it."""
+    size = f" of {size_bytes:,} bytes" if size_bytes else ""
+    return ProductionError(
+        f"{doing}: a record{size} is larger than this client sends: {limit_bytes:,} bytes (max.request.size)",
+        hint="Raise producer.max.request.size (max.request.size in a file of client settings), and max.message.bytes "
+        "of the topic if that is smaller. production.exception.handler can leave such records out.",
+        **{"code": "MSG_SIZE_TOO_LARGE", **facts, "size_bytes": size_bytes, "limit_bytes": limit_bytes},
+    )
 
 
 def not_in_time(transactional_id: str, size_bytes: int, timeout_ms: int) -> LogUnavailableError:

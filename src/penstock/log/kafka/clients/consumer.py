@@ -78,6 +78,7 @@ class KafkaConsumer:
             own["group.instance.id"] = options.group_instance_id
         if options.client_id:
             own["client.id"] = options.client_id
+        self._access = clients.access
         self._consumer = clients.member(own)
 
     def subscribe(self, topics: Sequence[str], pattern: re.Pattern[str] | None) -> None:
@@ -122,7 +123,7 @@ class KafkaConsumer:
                 break
             except KafkaException as error:  # it has not begun to fetch
                 if error_of(error).code() != LocalCode.STATE or time.monotonic() > deadline:
-                    raise failure(error, f"seeking in {place.topic}-{place.partition}") from error
+                    raise self._problem(error, f"seeking in {place.topic}-{place.partition}") from error
                 time.sleep(0.01)
         self._positions[place] = offset
 
@@ -150,7 +151,7 @@ class KafkaConsumer:
                     if max_records > 1:
                         messages += self._consumer.consume(max_records - 1, 0)
             except KafkaException as error:
-                raise _problem(error, "polling") from error
+                raise self._problem(error, "polling") from error
             found = self._sort(messages)
             if found or time.monotonic() >= deadline:
                 return found
@@ -252,7 +253,7 @@ class KafkaConsumer:
             elif error.code() in _NO_OFFSET:
                 problem = problem or _no_offset(place)
             elif error.code() != LocalCode.MAX_POLL_EXCEEDED and not is_transient(error):
-                problem = problem or _problem(error, f"reading {place.topic}-{place.partition}")
+                problem = problem or self._problem(error, f"reading {place.topic}-{place.partition}")
         if problem is not None:
             for (topic, partition), group in found.items():
                 with suppress(LogError):  # the client itself has failed
@@ -270,20 +271,19 @@ class KafkaConsumer:
         try:
             return action()
         except KafkaException as error:
-            raise _problem(error, doing) from error
+            raise self._problem(error, doing) from error
 
-
-def _problem(error: KafkaException | KafkaError, doing: str) -> LogError | Exception:
-    inner = error_of(error)
-    is_fatal = inner.code() == LocalCode.FATAL
-    if inner.code() in _OUT_OF_GROUP or (is_fatal and "fenced" in inner.str()):
-        return FencedError(
-            f"{doing}: {inner.str()} ({inner.name()})",
-            hint="The group has assigned the partitions to another member: poll again. Each running consumer needs a "
-            "group.instance.id of its own.",
-            code=inner.name(),
-        )
-    return failure(error, doing)
+    def _problem(self, error: KafkaException | KafkaError, doing: str) -> LogError:
+        inner = error_of(error)
+        is_fatal = inner.code() == LocalCode.FATAL
+        if inner.code() in _OUT_OF_GROUP or (is_fatal and "fenced" in inner.str()):
+            return FencedError(
+                f"{doing}: {inner.str()} ({inner.name()})",
+                hint="The group has assigned the partitions to another member: poll again. Each running consumer needs "
+                "a group.instance.id of its own.",
+                code=inner.name(),
+            )
+        return failure(error, doing, self._access, group=self._options.group, operation="READ")
 
 
 def _no_offset(place: TopicPartition) -> OffsetOutOfRangeError:

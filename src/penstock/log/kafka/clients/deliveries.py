@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.clock import unix_ms
 from penstock.errors import PenstockError
 from penstock.log.kafka.error_codes import LocalCode
-from penstock.log.kafka.failures import failure
+from penstock.log.kafka.failures import error_of, failure, too_large_here
 from penstock.log.kafka.writing import Part
 
 if TYPE_CHECKING:
@@ -27,10 +27,16 @@ _FULL_PAUSE_S = 0.05
 
 
 class Deliveries:
-    """The callback for a producer's delivery reports; the client calls it while it is polled or flushed."""
+    """The callback for a producer's delivery reports; the client calls it while it is polled or flushed.
 
-    def __init__(self, access: ClusterAccess | None = None) -> None:
+    Args:
+        access: Explains refusals.
+        limit_bytes: The largest record that the client sends.
+    """
+
+    def __init__(self, access: ClusterAccess | None = None, limit_bytes: int = 0) -> None:
         self.access = access
+        self.limit_bytes = limit_bytes
         self.first: tuple[KafkaError, str, int] | None = None
         self.count = 0
         self.first_offset: int | None = None
@@ -67,7 +73,7 @@ def enqueue_to(
 ) -> None:
     """Pass records to the producer, each for its own partition."""
     produce = producer.produce
-    partition = -1
+    partition, key, value = -1, None, None
     try:
         for partition, (time_ms, key, value, headers) in zip(partitions, _rows(records), strict=True):
             while True:
@@ -78,6 +84,9 @@ def enqueue_to(
                     producer.poll(_FULL_PAUSE_S)
                     deliveries.check()  # a queue that stays full because nothing can be delivered
     except KafkaException as error:
+        if error_of(error).code() == KafkaError.MSG_SIZE_TOO_LARGE:  # no broker has seen it
+            size, place = len(key or b"") + len(value or b""), {"topic": topic, "partition": partition}
+            raise too_large_here(f"writing to {topic}-{partition}", size, deliveries.limit_bytes, **place) from error
         raise _not_written(error, topic, partition, deliveries.access) from error
 
 

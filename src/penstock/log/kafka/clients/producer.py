@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from penstock.errors import LogError, LogUnavailableError, PenstockError
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.clients.deliveries import Deliveries, enqueue, flush
-from penstock.log.kafka.failures import error_of, failure, is_fenced
+from penstock.log.kafka.failures import error_of, failure, is_fenced, too_large_here
 from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.producer_interface import (
     Delivery,
@@ -62,9 +62,10 @@ class KafkaProducer:
     ) -> None:
         self._partitions = partitions
         self._write_plainly = write_plainly
+        self._clients = clients
         self._timeouts = clients.timeouts
         self._patience_s = clients.patience_s
-        self._deliveries = Deliveries()
+        self._deliveries = Deliveries(clients.access, clients.max_request_bytes)
         own = {"linger.ms": options.linger_ms, "batch.size": options.batch_bytes, "partitioner": "murmur2_random"}
         self._client = clients.producer(self._deliveries, options.transactional_id, reports_all=True, own=own)
         self._counts: dict[str, int] = {}
@@ -94,6 +95,12 @@ class KafkaProducer:
                 )
             except BufferError:
                 return False
+            except KafkaException as error:
+                if error_of(error).code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise
+                size = len(key or b"") + len(value or b"")  # no broker has seen it
+                limit = self._clients.max_request_bytes
+                raise too_large_here(f"writing to {topic}", size, limit, topic=topic) from error
             return True
 
         while not self._do(put, f"writing to {topic}"):
@@ -167,7 +174,7 @@ class KafkaProducer:
             self._client.abort_transaction(_REQUEST_S)
         except KafkaException as error:
             if not error_of(error).fatal():
-                raise failure(error, "aborting a transaction") from error
+                raise self._failed(error, "aborting a transaction") from error
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
         entries = [KafkaTopicPartition(place.topic, place.partition, offset) for place, offset in offsets.items()]
@@ -184,7 +191,7 @@ class KafkaProducer:
         def report(error: KafkaError | None, message: Message) -> None:
             self._deliveries(error, message)
             if error is not None:
-                on_delivery(None, failure(error, f"writing to {message.topic()}"))
+                on_delivery(None, self._failed(error, f"writing to {message.topic()}", topic=message.topic()))
                 return
             place = (message.topic(), message.partition(), message.offset(), message.timestamp()[1])
             on_delivery(Delivery(*place), None)
@@ -210,4 +217,7 @@ class KafkaProducer:
                 hint="Begin it again with a new producer; smaller transactions, or a larger transaction.timeout.ms.",
                 code=error_of(error).name(), timeout_ms=limit_ms,
             )  # fmt: skip
-        return failure(error, doing)
+        return self._failed(error, doing)
+
+    def _failed(self, error: KafkaException | KafkaError, doing: str, **facts: object) -> PenstockError:
+        return failure(error, doing, self._clients.access, operation="WRITE", **facts)

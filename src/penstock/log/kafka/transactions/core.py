@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaException
+
 from penstock.errors import UnknownTopicError
 from penstock.log.acls import TopicAcl
 from penstock.log.base import Isolation, Lease, TopicPartition
 from penstock.log.joining import joined
 from penstock.log.kafka.acls import add_topic_acls, topic_acls
 from penstock.log.kafka.clients.connections import Clients
-from penstock.log.kafka.failures import persist
+from penstock.log.kafka.failures import failure, persist
 from penstock.log.kafka.offsets import settled_ends
 from penstock.log.kafka.reading import RangeReader
 from penstock.log.kafka.topics import Topics
@@ -68,7 +70,10 @@ class KafkaCore:
             persist(action, doing, self.patience_s, self.clients.access, cluster.forget, operation="WRITE")
 
         with self.producers.plain() as writer:
-            return writer.write(joined(parts), patiently).offsets
+            try:
+                return writer.write(joined(parts), patiently).offsets
+            except KafkaException as error:
+                raise failure(error, doing, self.clients.access, operation="WRITE") from error
 
     def stored(self, positions: Mapping[TopicPartition, int], most_bytes: int) -> dict[TopicPartition, StoredRecords]:
         """Read the committed record batches behind these positions, as they are stored.

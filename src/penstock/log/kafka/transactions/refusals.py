@@ -41,7 +41,7 @@ def refusal(log: KafkaCore, parts: Sequence[AnyPart], error: NotWrittenError) ->
     inner, place = error_of(error), error.place
     doing = f"writing to {place.topic}-{place.partition}"
     where = {"topic": place.topic, "partition": place.partition, "operation": "WRITE"}
-    found = failure(inner, doing, log.clients.access, **where)
+    found = failure(error, doing, log.clients.access, **where)
     if isinstance(found, ProductionError):
         too_large = is_too_large(inner.code())
         limit_bytes = log.batch_limit_bytes(place.topic) if too_large else 0

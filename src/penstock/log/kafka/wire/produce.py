@@ -68,16 +68,20 @@ class ProduceLimits:
 
 
 class NotWrittenError(KafkaException):  # type: ignore[misc] # the client has no types
-    """A leader has refused a batch.
+    """A leader has refused a batch, or it is too large to be sent.
 
     Attributes:
         place: The topic partition.
+        size_bytes: The size of a batch that is too large to be sent.
+        limit_bytes: The limit of this client; 0: a leader has refused it.
     """
 
-    def __init__(self, code: int, place: TopicPartition) -> None:
+    def __init__(self, code: int, place: TopicPartition, size_bytes: int = 0, limit_bytes: int = 0) -> None:
         text = f"writing to {place.topic}-{place.partition}: {KafkaError(code).str()}"
         super().__init__(KafkaError(code, text))
         self.place = place
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
 
 
 class Batches:
@@ -112,7 +116,9 @@ class Batches:
             for data, count in _encoded(place.topic, records, limits, first):
                 count_one("producer", "batch-bytes", len(data), topic=place.topic)
                 if len(data) > limits.record_bytes:
-                    raise NotWrittenError(KafkaError.MSG_SIZE_TOO_LARGE, place)
+                    raise NotWrittenError(
+                        KafkaError.MSG_SIZE_TOO_LARGE, place, size_bytes=len(data), limit_bytes=limits.record_bytes
+                    )
                 self._waiting.append(_Batch(place, data, count))
                 sequences[place] = (sequences.get(place, 0) + count) & _LARGEST_SEQUENCE
 
