@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -39,8 +41,9 @@ class Limits:
     """The limits of what the clients of an HTTP server may use.
 
     Attributes:
-        connections: Open connections; any further one is closed at once.
-        requests: Requests being served or waiting for a thread; any further one gets 503.
+        connections: Open connections; for any further one, a connection that waits for its client is closed.
+        requests: Requests being served or waiting for a thread; any further one gets 503. Those that wait for their
+            clients, to send a body or to take a response, do not count.
         header_bytes: Request line and headers together; more gets 400 or 431.
         body_bytes: A request's body; more gets 413.
         receive_s: Seconds in which a whole request must arrive, from its connection's opening or its first byte.
@@ -61,6 +64,10 @@ class Limits:
 
 class _BodyTooLargeError(Exception):
     """The body of a request is larger than allowed; raised and caught in this module only."""
+
+
+class _NoRoomError(Exception):
+    """Too many requests are being served; raised and caught in this module only."""
 
 
 class Guard:
@@ -115,7 +122,7 @@ class Guard:
         if length.isdecimal() and int(length) > self._limits.body_bytes:
             return self._too_large()
         if self._running >= self._limits.requests:
-            return RefusedRequest(503, "too many requests at once; try again", (("retry-after", "1"),))
+            return _busy()
         return None
 
     def _too_large(self) -> RefusedRequest:
@@ -124,16 +131,33 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         from starlette.requests import ClientDisconnect  # here: limits are read without an HTTP server, too
 
-        has_begun = has_more = False
-        received = 0
+        has_begun = has_more = is_complete = False
+        received = waits = 0
+
+        @contextmanager
+        def waiting() -> Iterator[None]:
+            nonlocal waits
+            self._running -= waits == 0
+            waits += 1
+            try:
+                yield
+            finally:
+                waits -= 1
+                self._running += waits == 0
 
         async def bounded() -> Message:
-            nonlocal received, has_more
-            message = await receive()
+            nonlocal received, has_more, is_complete
+            if is_complete:  # it waits for the end of the connection, beside its work
+                return await receive()
+            with waiting():
+                message = await receive()
             has_more = bool(message.get("more_body"))
+            is_complete = not has_more
             received += len(message.get("body", b""))
             if received > self._limits.body_bytes:
                 raise _BodyTooLargeError
+            if is_complete and self._running > self._limits.requests:
+                raise _NoRoomError  # others have come while this one waited
             return message
 
         async def noted(message: Message) -> None:
@@ -141,7 +165,10 @@ class Guard:
             if message["type"] == "http.response.start":
                 has_begun = True
                 message["headers"] = _headed(message.get("headers", ()))
-            await send(message)
+            with waiting():
+                await send(message)
+                if message.get("more_body"):
+                    await asyncio.sleep(0)  # others have a turn, however fast this response is written
 
         try:
             await self._application(scope, bounded, noted)
@@ -149,6 +176,8 @@ class Guard:
             if has_more:
                 await _drain(receive)
             refusal = self._too_large()
+        except _NoRoomError:
+            refusal = _busy()
         except ClientDisconnect:
             return  # nobody is there to answer
         except Exception:  # noqa: BLE001 - whatever the application raises, the client gets an answer
@@ -181,6 +210,10 @@ def local_address(path: str, query: str = "") -> str:
         query: The encoded query.
     """
     return "/" + quote(_FOREIGN.sub("", path), safe="/") + (f"?{query}" if query else "")
+
+
+def _busy() -> RefusedRequest:
+    return RefusedRequest(503, "too many requests at once; try again", (("retry-after", "1"),))
 
 
 def _malformed(scope: Scope, headers: MutableMapping[str, str]) -> RefusedRequest | None:

@@ -98,6 +98,11 @@ class Http2:
         for stream in list(self._streams.values()):
             stream.leave()
 
+    @property
+    def waits(self) -> bool:
+        """Whether it only waits for its client: for a request, the rest of one, or room for a response."""
+        return not self.writable.is_set() or not any(stream.is_complete for stream in self._streams.values())
+
     def shutdown(self) -> None:
         """Close the connection as soon as no request is being answered."""
         self._is_closing = True
@@ -225,6 +230,11 @@ class _Stream:
             self._owner.acknowledge(self.body.popleft()[1], self.number)
         self._end()
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the request has come."""
+        return self._is_complete
+
     def take(self, data: bytes, size: int) -> None:
         """Take a part of the body; behind the response the rest of it is dropped, for clients that send it first."""
         if self._is_over:
@@ -306,7 +316,7 @@ class _Stream:
         try:
             async with asyncio.timeout(self._owner.limits.send_s):
                 await self._owner.writable.wait()
-                while not self._has_left and wanted and not self._window():
+                while not self._has_left and wanted and self._window() <= 0:  # SETTINGS may make it negative
                     self.changed.clear()
                     await self.changed.wait()
         except TimeoutError:

@@ -36,6 +36,25 @@ def test_a_write_waits_until_another_process_lets_go(log, other):
     assert log.end_offset("words", 0) == 1
 
 
+def test_other_threads_read_while_a_write_waits(log, other):
+    log.append("words", 0, ONE)
+    other.execute("BEGIN IMMEDIATE")
+    writers = [threading.Thread(target=log.append, args=("words", 0, ONE)) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    ends = []
+    for _ in range(3):
+        reader = threading.Thread(target=lambda: ends.append(log.end_offset("words", 0)))
+        reader.start()
+        reader.join(30)
+    waiting = [writer.is_alive() for writer in writers]
+    other.execute("ROLLBACK")
+    assert (ends, waiting) == ([1, 1, 1], [True, True, True])
+    for writer in writers:
+        writer.join(30)
+    assert log.end_offset("words", 0) == 4
+
+
 def test_a_lock_that_is_never_released_is_an_error_that_names_the_file(monkeypatch, tmp_path, log, other):
     monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.02)
     other.execute("BEGIN IMMEDIATE")

@@ -17,6 +17,7 @@ from penstock.serving import CHANGING, READING, AccessRules, HttpServer, Limits,
 
 connection = pytest.importorskip("h2.connection", reason="h2 is not installed: make setup")
 events = pytest.importorskip("h2.events", reason="h2 is not installed: make setup")
+SettingCodes = pytest.importorskip("h2.settings", reason="h2 is not installed: make setup").SettingCodes
 
 JSON = {"content-type": "application/json"}
 LARGE = 300_000
@@ -182,3 +183,23 @@ def test_a_client_that_takes_back_all_its_requests_is_sent_away(raw: Raw) -> Non
     with suppress(ConnectionResetError, BrokenPipeError):  # it may be sent away before it has said all
         raw.send()
     assert any(isinstance(event, events.ConnectionTerminated) for event in raw.until(events.ConnectionTerminated))
+
+
+def test_a_window_that_settings_make_negative_is_no_room(raw: Raw) -> None:
+    """Smaller settings take back what the client has allowed (RFC 9113, 6.9.2): the rest waits for its windows."""
+    body = b"x" * 300
+    raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 100})
+    raw.request(1, "POST", end=False)
+    raw.h2.send_data(1, body, end_stream=True)
+    raw.send()
+    found = raw.until(events.DataReceived)
+    for size in (50, 10, 0):
+        raw.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: size})
+        raw.send()
+        found += raw.until(events.SettingsAcknowledged)
+    for size in (60, 40, 200):  # from -100 to -40, 0 and 200
+        raw.h2.increment_flow_control_window(size, stream_id=1)
+        raw.send()
+    found += raw.until(events.StreamEnded)
+    assert not any(isinstance(event, events.StreamReset | events.ConnectionTerminated) for event in found)
+    assert b"".join(event.data for event in found if isinstance(event, events.DataReceived)) == body

@@ -6,7 +6,9 @@ import asyncio
 import json
 import socket
 import threading
+from contextlib import ExitStack, suppress
 from http import HTTPMethod
+from importlib.util import find_spec
 
 import httpx
 import pytest
@@ -119,6 +121,78 @@ def test_connections_are_limited_and_come_free_again(server, http):
     for one in held:
         one.close()
     assert http.get("/").status_code == 200
+
+
+SLOW = {
+    "nothing": b"",
+    "half a request line": b"GET / HT",
+    "half of the headers": b"GET / HTTP/1.1\r\nHost: 127",
+    "half of the body": b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{",
+    "a response that is not read": b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "one request": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "half a preface of HTTP/2": b"PRI * HTTP/2.0\r\n",
+    "HTTP/2 without a request": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
+}
+
+
+@pytest.mark.parametrize("sent", SLOW.values(), ids=SLOW)
+def test_three_hundred_slow_clients_keep_nobody_out(application, sent):
+    """All of them come first, and stay; the deadlines are minutes away. A request that is being served goes on."""
+    patient = Limits(streams=8 if find_spec("h2") else 0, receive_s=600.0, idle_s=600.0, send_s=600.0)
+    server = HttpServer(
+        application, listen("127.0.0.1", 0, "server"), limits=patient, access=AccessRules(methods=READING | CHANGING)
+    )
+    server.start()
+    with ExitStack() as open_ones:
+        open_ones.callback(server.close)
+        open_ones.callback(application.may_answer.set)
+        working = open_ones.enter_context(connect(server, b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        kept = open_ones.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False))
+        assert kept.get("/").status_code == 200
+        for _ in range(300):
+            slow = open_ones.enter_context(socket.socket())
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect(("127.0.0.1", server.port))
+            with suppress(ConnectionError):
+                slow.sendall(sent)
+        for number in range(30):
+            with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False) as good:
+                assert good.post("/", json=number).content == b"%d" % number
+        if sent != SLOW["one request"]:  # of those that wait alike, the one that has waited longest goes
+            assert kept.get("/").status_code == 200
+        application.may_answer.set()
+        assert working.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_of_the_slow_ones_those_of_the_address_with_most_go_first(application):
+    few = Limits(connections=4, receive_s=600.0, idle_s=600.0, send_s=600.0)
+    server = HttpServer(application, listen("0.0.0.0", 0, "server"), limits=few, access=AccessRules())
+    server.start()
+
+    def connect_from(address):
+        made = socket.socket()
+        made.bind((address, 0))
+        made.settimeout(30)
+        made.connect(("127.0.0.1", server.port))
+        return made
+
+    with ExitStack() as open_ones:
+        open_ones.callback(server.close)
+        alone = open_ones.enter_context(connect_from("127.0.0.9"))
+        many = [open_ones.enter_context(connect_from("127.0.0.2")) for _ in range(9)]
+        assert all(is_closed(each) for each in many[:6])
+        for each in (alone, *many[6:]):
+            each.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert each.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_slow_bodies_take_no_place_of_requests(server, http):
+    half = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"
+    with ExitStack() as open_ones:
+        for _ in range(5):
+            open_ones.enter_context(connect(server, half))
+        threading.Event().wait(0.2)  # the application reads all of them by now
+        assert [http.post("/", json=1).status_code for _ in range(3)] == [200] * 3
 
 
 def test_requests_are_limited(server, application, http):

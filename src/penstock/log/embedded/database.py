@@ -22,7 +22,8 @@ __all__ = ["BUSY_TIMEOUT_S", "Database"]
 
 BUSY_TIMEOUT_S = 60.0
 _PAGE_BYTES = 16_384
-_FIRST_TRY_S, _LONGEST_TRY_S = 0.000_5, 0.004  # the pauses between tries to get the write lock
+_FIRST_TRY_S, _LONGEST_TRY_S = 0.000_5, 0.004  # the pauses between tries to get the write lock, at first
+_TRY_OF_WAIT, _RAREST_TRY_S = 0.02, 0.05  # after a second they are a part of the wait so far
 _CHECKPOINT_PAGES = 4_096  # 64 MiB of write-ahead log between checkpoints
 _KEEP_WAL_BYTES = 128 * 1024 * 1024
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.005  # between two looks for the writes of other processes
@@ -70,9 +71,7 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Begin a write transaction: all of the block, or nothing. Keep it short, as other writers wait."""
-        with self._lock, self._explained():
-            connection = self._opened()
-            _begin_to_write(connection)
+        with self._begun() as connection:
             try:
                 yield connection
                 connection.execute("UPDATE counters SET value = value + 1 WHERE name = 'version'")
@@ -83,6 +82,25 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def _begun(self) -> Iterator[sqlite3.Connection]:
+        """Begin a write transaction, and hold this log's lock in the block.
+
+        While another process has SQLite's write lock, this log's lock is free between two tries: other threads read.
+        SQLite itself waits up to 100 ms between its tries: beside two processes that commit 100 times a second each, a
+        third one waited for seconds.
+        """
+        began, pause = time.monotonic(), _FIRST_TRY_S
+        while True:
+            with self._lock, self._explained():
+                connection = self._opened()
+                waited_s = time.monotonic() - began
+                if _begin_to_write(connection, is_last_try=waited_s > BUSY_TIMEOUT_S):
+                    yield connection
+                    return
+            time.sleep(pause)
+            pause = min(2 * pause, max(_LONGEST_TRY_S, _TRY_OF_WAIT * waited_s), _RAREST_TRY_S)
 
     def version(self) -> int:
         """Return a number that grows with every write by any process."""
@@ -243,24 +261,19 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
-def _begin_to_write(connection: sqlite3.Connection) -> None:
-    """Take the write lock.
+def _begin_to_write(connection: sqlite3.Connection, *, is_last_try: bool) -> bool:
+    """Try to take the write lock; return whether it is taken.
 
-    SQLite itself waits up to 100 ms between its tries: beside two processes that commit 100 times a second each, a
-    third one waited for seconds.
+    Raises:
+        sqlite3.OperationalError: Another process has it at the last try.
     """
     connection.execute("PRAGMA busy_timeout = 0")
-    deadline, pause = time.monotonic() + BUSY_TIMEOUT_S, _FIRST_TRY_S
     try:
-        while True:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            else:
-                return
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_TRY_S)
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or is_last_try:
+            raise
+        return False
     finally:
         connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_TIMEOUT_S)}")
+    return True

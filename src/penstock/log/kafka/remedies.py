@@ -59,7 +59,8 @@ _REMEDIES = {
     50: "Set producer.transaction.timeout.ms to no more than the brokers' transaction.max.timeout.ms.",
     105: "The brokers forget transactional ids after transactional.id.expiration.ms: make a new producer.",
     # Versions.
-    35: "The brokers are too old for this request: upgrade them. kafka-broker-api-versions lists what they know.",
+    35: "The brokers are too old for this request (kafka-broker-api-versions lists what they know), or this is the "
+    "port of a controller.",
     43: "The topic has the message format of an old Kafka: set log.message.format.version of the brokers to 0.11 or "
     "later.",
     # Identity.
