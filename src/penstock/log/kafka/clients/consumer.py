@@ -13,7 +13,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from penstock.errors import AuthorizationError, FencedError, LogError, OffsetOutOfRangeError
+from penstock.errors import AuthorizationError, FencedError, LogError, OffsetOutOfRangeError, UnknownTopicError
 from penstock.log.base import HEADERS_TYPE, RECORD_SCHEMA, OffsetAndTime, TopicPartition
 from penstock.log.consumer_interface import ConsumerOptions, RebalanceListener
 from penstock.log.kafka.error_codes import LocalCode
@@ -273,7 +273,7 @@ class KafkaConsumer:
         except KafkaException as error:
             raise self._problem(error, doing) from error
 
-    def _problem(self, error: KafkaException | KafkaError, doing: str) -> LogError:
+    def _problem(self, error: KafkaException | KafkaError, doing: str) -> LogError | UnknownTopicError:
         inner = error_of(error)
         is_fatal = inner.code() == LocalCode.FATAL
         if inner.code() in _OUT_OF_GROUP or (is_fatal and "fenced" in inner.str()):
