@@ -23,6 +23,21 @@ def to_struct() -> dict[str, str]:
     return {"A": "foo"}
 
 
+@udf("TEST_UDF(one INTEGER, two STRING) STRING", nulls=True)
+def of_int_and_text(one: int | None, two: str | None) -> str:
+    return "doStuffIntString"
+
+
+@udf("TEST_UDF(one BIGINT, two STRING) STRING", nulls=True)
+def of_long_and_text(one: int | None, two: str | None) -> str:
+    return "doStuffLongString"
+
+
+@udf("TEST_UDF(one BIGINT, two BIGINT, three STRING) STRING", nulls=True)
+def of_two_longs_and_text(one: int | None, two: int | None, three: str | None) -> str:
+    return "doStuffLongLongString"
+
+
 @udf(name="TEST_UDF")
 def of_longs(*values: int) -> str:
     return "doStuffLongVarargs"
@@ -82,9 +97,26 @@ def texts_of_maps(*values: dict[str, Any]) -> Iterator[str]:
     yield from texts(*(next(iter(value.values())) for value in values))
 
 
-@udtf("TEST_UDTF(value INTEGER) INTEGER")
-def itself(value: int) -> list[int]:
+PLAIN = ("INTEGER", "BIGINT", "DOUBLE", "BOOLEAN", "STRING", "STRUCT<A STRING>")
+
+
+@udtf(*(f"TEST_UDTF(value {kind}) {kind}" for kind in PLAIN), "TEST_UDTF(value DECIMAL) DECIMAL(30, 10)")
+def itself(value: Any) -> list[Any]:
     return [value]
+
+
+@udtf("THROWING_UDTF(fails BOOLEAN) BOOLEAN")
+def fails_if_asked(fails: bool) -> list[bool]:
+    """A table function that raises."""
+    if fails:
+        raise RuntimeError("a failure that was asked for")
+    return [fails]
+
+
+@udf("TOSTRUCT(value STRING) STRUCT<A STRING>")
+def in_struct(value: str) -> dict[str, str]:
+    """A text in a struct."""
+    return {"A": value}
 
 
 @udaf("TEST_UDAF(value STRUCT<A INTEGER, B INTEGER>) STRUCT<A INTEGER, B INTEGER>")
@@ -98,6 +130,42 @@ class SumOfStructs:
         return {name: state[name] + value[name] for name in state}
 
     merge = undo = add
+
+
+class _Sum:
+    def initialise(self) -> int:
+        return 0
+
+    def add(self, state: int, value: int) -> int:
+        return state + value
+
+    merge = add
+
+    def undo(self, state: int, value: int) -> int:
+        return state - value
+
+
+@udaf("TEST_UDAF(value BIGINT) BIGINT")
+class SumOfLongs(_Sum):
+    """The sum of whole numbers."""
+
+
+@udaf("TEST_UDAF(value INTEGER) BIGINT")
+class SumOfInts(_Sum):
+    """The sum of whole numbers of 32 bits."""
+
+
+@udaf("TEST_UDAF(value DOUBLE) DOUBLE")
+class SumOfDoubles:
+    """The sum of numbers, which cannot be undone."""
+
+    def initialise(self) -> float:
+        return 0.0
+
+    def add(self, state: float, value: float) -> float:
+        return state + value
+
+    merge = add
 
 
 class _Lengths:
@@ -138,6 +206,36 @@ class LengthsFrom(_Lengths):
 
     def add(self, state: int, number: int | None, text: str | None) -> int:
         return super().add(state, number, text)
+
+
+@udaf(name="FOUR_ARG")
+class LengthsOfThree(_Lengths):
+    """The number and the lengths of three texts, from a literal and the lengths of any number of literals."""
+
+    def __init__(self, start: Whole, *texts: str) -> None:
+        self.start = start + sum(map(len, texts))
+
+    def add(self, state: int, number: int | None, one: str | None, two: str | None, three: str | None) -> int:
+        return super().add(state, number, one, two, three)
+
+
+@udaf(name="FIVE_ARG")
+class LengthsOfThreeAndNumber(_Lengths):
+    """The same with a second number."""
+
+    def __init__(self, start: Whole, *texts: str) -> None:
+        self.start = start + sum(map(len, texts))
+
+    def add(
+        self,
+        state: int,
+        number: int | None,
+        one: str | None,
+        two: str | None,
+        three: str | None,
+        last: Annotated[int, "INTEGER"] | None,
+    ) -> int:
+        return super().add(state, number, one, two, three) + (last or 0)
 
 
 @udaf(name="GENERIC_VAR_ARG")

@@ -16,7 +16,7 @@ from penstock.sql.parse.query_nodes import UNIT_WORDS, UNITS
 from penstock.sql.parse.tokens import Position
 from penstock.sql.types import SqlType
 
-__all__ = ["Field", "Names", "qualified"]
+__all__ = ["Field", "FieldRole", "Names", "qualified"]
 
 # The functions whose first argument is a unit of time, where its words are no columns.
 WITH_UNITS = frozenset({"DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"})

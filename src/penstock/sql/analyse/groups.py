@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.sql.analyse.expressions import Library, constant_value, typed_expression
 from penstock.sql.analyse.fields import Field, Names, qualified
-from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Step, WindowTimes
+from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Read, Step, WindowTimes
 from penstock.sql.analyse.reads import milliseconds
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow
@@ -21,9 +21,26 @@ from penstock.sql.parse.format_expressions import format_expression
 from penstock.sql.parse.query_nodes import UNIT_WORDS
 from penstock.sql.types import SqlTypeError
 
-__all__ = ["Groups", "grouped", "window_times"]
+__all__ = ["Groups", "check_states", "grouped", "window_times"]
 
 DAY_MS = 86_400_000
+NESTED_STATES = frozenset(
+    {
+        "ATTR",
+        "AVG",
+        "COLLECT_LIST",
+        "COLLECT_SET",
+        "CORRELATION",
+        "COUNT_DISTINCT",
+        "EARLIEST_BY_OFFSET",
+        "HISTOGRAM",
+        "LATEST_BY_OFFSET",
+        "STDDEV_SAMP",
+        "STDDEV_SAMPLE",
+        "TOPK",
+        "TOPKDISTINCT",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +138,23 @@ def grouped(query: q.Query, step: Step, items: Sequence[Any], catalog: Catalog, 
         idle_ms=_idle_ms(query),
     )
     return Groups(result, names, replaced)
+
+
+def check_states(step: Aggregate, reads: Sequence[Read], query: q.Query) -> None:
+    """Refuse aggregates whose state ksqlDB could not write in the format of the source.
+
+    Raises:
+        SqlError: The source is DELIMITED, and the state of an aggregate is an array, a map or a struct.
+    """
+    wrong = [call.function.name for call in step.calls if call.function.name in NESTED_STATES]
+    delimited = [read.alias for read in reads if read.source.value_format.name == "DELIMITED"]
+    if wrong and delimited:
+        raise refusal(
+            query.at,
+            f"The state of {named(wrong)} is no single value, which the value format DELIMITED of {named(delimited)} "
+            "cannot hold.",
+            "CREATE STREAM ... WITH (VALUE_FORMAT='JSON') AS SELECT * writes a copy in a format that can.",
+        )
 
 
 def _idle_ms(query: q.Query) -> int | None:

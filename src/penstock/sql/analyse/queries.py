@@ -9,7 +9,7 @@ from typing import Any
 from penstock.sql.analyse.expressions import Library, predicate, typed_expression
 from penstock.sql.analyse.fields import Field, Names, qualified
 from penstock.sql.analyse.formats import check_key_types
-from penstock.sql.analyse.groups import Groups, grouped
+from penstock.sql.analyse.groups import Groups, check_states, grouped
 from penstock.sql.analyse.inlining import inlined
 from penstock.sql.analyse.joins import From, from_clause
 from penstock.sql.analyse.plans import Expression, Filter, Flatten, Project, Read, Rekey, Step, TableCall
@@ -65,6 +65,7 @@ class QueryAnalysis:
         self._check_sources()
         query = self.query
         start = from_clause(query, self.catalog, self.library, self._read)
+        self._check_formats(start)
         step = start.step
         if query.where is not None:
             names = Names(step.fields, "WHERE")
@@ -72,6 +73,9 @@ class QueryAnalysis:
             step = _below(step, Filter, predicate=predicate(qualified(query.where, names), names, self.library))
         moved = None if query.partition_by is None else self._moved(step)
         items = self._items(step, moved)
+        if moved is None and self._takes_keys_from_select(step):
+            keys = [item.node for item in items if (item.node,) in step.key_names]
+            step = self._rekeyed(step, keys) if keys else self._rekeyed(step, [x.NullLiteral()])
         if query.group_by is not None:
             return self._grouped(step, items, start)
         for item in items:
@@ -116,6 +120,24 @@ class QueryAnalysis:
             if source is not None and source.is_table and source.window is not None:
                 raise refusal(relation.at, f"Persistent queries on windowed tables are not supported: {source.name}")
 
+    def _check_formats(self, start: From) -> None:
+        """Refuse an aggregation or a join of sources whose format ksqlDB's internal topics cannot have."""
+        query = self.query
+        kafka = [read.alias for read in start.reads if read.source.value_format.name == "KAFKA"]
+        if kafka and (query.joins or query.group_by is not None):
+            what = "JOIN" if query.joins else "GROUP BY"
+            raise refusal(
+                query.joins[0].at if query.joins else query.group_by.at,  # type: ignore[union-attr]
+                f"Source(s) {', '.join(kafka)} are using the 'KAFKA' value format, which does not support {what}.",
+                "CREATE STREAM ... WITH (VALUE_FORMAT='JSON') AS SELECT * writes a copy in a format that does.",
+            )
+
+    def _takes_keys_from_select(self, step: Step) -> bool:
+        """Whether the key is what SELECT has of it, in that order: with the new planner, for queries without more."""
+        query = self.query
+        is_plain = not (step.is_table or query.joins or query.group_by is not None or step.window is not None)
+        return is_plain and self.catalog.flag("ksql.new.query.planner.enabled", otherwise=False)
+
     def _selecting(self) -> Selecting:
         return Selecting()
 
@@ -135,14 +157,40 @@ class QueryAnalysis:
         if self.query.window is not None:
             fields = tuple(field for field in fields if field.role != "BOUND")
             fields += tuple(Field(name, kind, None, "BOUND") for name, kind in BOUNDS.items())
+            if self.query.joins:
+                self._check_bounds()
         names = Names(fields, "SELECT")
-        return select_items(self.query, step, names, moved, self.library, self._selecting())
+        query = self._with_plain_bounds(step) if self.query.window is not None else self.query
+        return select_items(query, step, names, moved, self.library, self._selecting())
+
+    def _with_plain_bounds(self, step: Step) -> q.Query:
+        """The query with `t.WINDOWSTART` written as WINDOWSTART: the bounds are those of the query's own windows."""
+        sources = {field.source for field in step.fields if field.source}
+        plain = {x.Column(name, source): x.Column(name) for name in BOUNDS for source in sources}
+        items = tuple(
+            replace(item, expression=substitute(item.expression, plain)) if isinstance(item, q.Selected) else item
+            for item in self.query.items
+        )
+        return replace(self.query, items=items)
+
+    def _check_bounds(self) -> None:
+        """Refuse the bounds of windows over a join, unless a source is named."""
+        for item in self.query.items:
+            called = columns_in(item.expression) if isinstance(item, q.Selected) else ()
+            wrong = next((column for column in called if column.source is None and column.name in BOUNDS), None)
+            if wrong is not None:
+                raise refusal(
+                    wrong.at,
+                    f"SELECT names the column '{wrong.name}', which no source of the join has",
+                    f"Write a source before it: {self.query.source.alias}.{wrong.name}.",
+                )
 
     def _grouped(self, step: Step, items: list[Item], start: From) -> Analysed:
         for item in items:
             if self.library.tables_of(item.node):
                 raise refusal(item.at, "A query has either table functions or aggregations, not both.")
         groups = grouped(self.query, step, [item.node for item in items], self.catalog, self.library)
+        check_states(groups.step, start.reads, self.query)
         below: Step = groups.step
         if self.query.having is not None:
             below = self._having(groups)
@@ -184,7 +232,7 @@ class QueryAnalysis:
         names = Names(step.fields, "PARTITION BY")
         nodes = [node for node in moved if not isinstance(node, x.NullLiteral)]
         found = tuple(typed_expression(node, names, self.library) for node in nodes)
-        check_key_types([(each.text, each.type) for each in found], self.query.partition_by.at)  # type: ignore[union-attr]
+        check_key_types([(each.text, each.type) for each in found], (self.query.partition_by or self.query).at)
         form = step.key_format
         if form.name == "NONE":
             form = DataFormat(self.catalog.setting("ksql.persistence.default.format.key", "KAFKA").upper())

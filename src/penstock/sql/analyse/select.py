@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.sql.analyse.expressions import Library, typed_expression
-from penstock.sql.analyse.fields import Field, Names, qualified
+from penstock.sql.analyse.fields import Field, FieldRole, Names, qualified
 from penstock.sql.analyse.plans import Step
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.catalog.source import RESERVED_COLUMNS
@@ -152,7 +152,7 @@ def _star(
         for source in naming.names.sources:
             if item.source in (None, source):
                 own_fields = [field for field in fields if field.source == source]
-                yield from map(one, _with_bounds(own_fields) if joined or rules.bounds else _columns(own_fields))
+                yield from map(one, _in_order(own_fields, bounds=joined or rules.bounds))
         return
     for node in moved:
         if isinstance(node, x.Column) and joined:
@@ -169,17 +169,10 @@ def _star(
                 yield one(field)
 
 
-def _columns(fields: Sequence[Field]) -> list[Field]:
-    return [field for field in fields if field.role in ("KEY", "VALUE", "HEADER")]
-
-
-def _with_bounds(fields: Sequence[Field]) -> list[Field]:
-    """The columns of a source with the bounds of its windows behind its key."""
-    bounds = [field for field in fields if field.role == "BOUND"]
-    if not bounds:
-        return _columns(fields)
-    keys = [field for field in fields if field.role == "KEY"]
-    return [*keys, *bounds, *(field for field in _columns(fields) if field.role != "KEY")]
+def _in_order(fields: Sequence[Field], *, bounds: bool) -> list[Field]:
+    """The columns of a source that a star stands for: its key, the bounds of its windows if asked for, the others."""
+    roles: tuple[tuple[FieldRole, ...], ...] = (("KEY",), ("BOUND",) if bounds else (), ("VALUE", "HEADER"))
+    return [field for wanted in roles for field in fields if field.role in wanted]
 
 
 def _fields_of(item: q.AllFields, names: Names, library: Library) -> Iterator[Item]:

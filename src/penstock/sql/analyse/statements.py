@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.sql.analyse.definitions import alter_source, create_source, replaceable
+from penstock.sql.analyse.enabled import check_enabled
 from penstock.sql.analyse.expressions import Library
 from penstock.sql.analyse.inserts import InsertedRow, insert_values
 from penstock.sql.analyse.plans import QueryPlan
@@ -79,6 +80,7 @@ def apply(statement: c.Statement, catalog: Catalog, text: str = "") -> Applied:
     do = _HANDLERS.get(type(statement))
     if do is None:
         raise refusal(statement.at, f"{type(statement).__name__} cannot be run here yet")
+    check_enabled(statement, catalog)
     return do(statement, catalog, text)
 
 

@@ -12,7 +12,7 @@ from penstock.serde.row_column import RowColumn
 from penstock.serde.windowed import Windowed, WindowedColumn
 from penstock.sql.analyse.plans import Expression
 from penstock.sql.evaluate import compile_predicate, compile_rows
-from penstock.sql.evaluate.vectorised import compile_columns
+from penstock.sql.evaluate.vectorised import compile_columns, places_of
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.topology.operations.functions import ColumnFunction
 
@@ -97,6 +97,8 @@ class Keep(_Lazy):
 class KeyOf(_Lazy):
     """A new key of a row: a tuple; None if its only column is null.
 
+    Columns that read more than the old key are null for a tombstone.
+
     Args:
         expressions: The columns of the key.
         errors: The errors of the query.
@@ -118,13 +120,16 @@ class KeyOf(_Lazy):
         self._keys = tuple(keys)
         self._width = width
         self._whole = whole
+        self._of_key = [places_of(each.typed) <= set(keys) for each in expressions]
 
     def __call__(self, key: Any, value: Row | None) -> Row | None:
-        if value is None:
-            value = self._only_key(key)
         if not self._expressions:
             return None
-        found = self._of(value)
+        if value is None:
+            only_key = self._of(self._only_key(key))
+            found = tuple(item if of_key else None for item, of_key in zip(only_key, self._of_key, strict=True))
+        else:
+            found = self._of(value)
         if self._whole:
             return None if None in found else found
         return None if found == (None,) else found

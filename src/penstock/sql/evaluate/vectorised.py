@@ -19,7 +19,7 @@ from penstock.sql.functions import EvaluationErrors
 from penstock.sql.types import SqlValueError
 from penstock.sql.types.columns import typed_series
 
-__all__ = ["back_end", "compile_columns", "explain"]
+__all__ = ["back_end", "compile_columns", "explain", "places_of"]
 
 ROWS = "rows"  # a column that every frame has, so that constants have as many rows
 
@@ -126,7 +126,7 @@ class _Columns:
         if function is None:
             function = compile_rows(chosen, self._errors, [self._names[at] for at in places])
             self._by_row[tuple(places)] = function
-        used: set[int] = set().union(*map(_places, chosen))
+        used: set[int] = set().union(*map(places_of, chosen))
         columns = [column.items() if at in used else repeat(None, len(rows)) for at, column in enumerate(rows.columns)]
         given = zip(*columns, strict=False) if columns else repeat((), len(rows))
         made = list(map(function, given))
@@ -137,8 +137,8 @@ def _all(checks: Iterable[pl.Expr]) -> list[pl.Expr]:
     return [each.all(ignore_nulls=True).alias(str(at)) for at, each in enumerate(checks)]
 
 
-def _places(expression: n.Typed) -> set[int]:
+def places_of(expression: n.Typed) -> set[int]:
     if isinstance(expression, n.Column):
         return {expression.index}
-    found: set[int] = set().union(*(_places(part) for part in parts(expression)))
+    found: set[int] = set().union(*(places_of(part) for part in parts(expression)))
     return found

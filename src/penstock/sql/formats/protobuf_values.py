@@ -80,7 +80,7 @@ def _fill(message: Any, name: str, value: Any) -> None:
 
 
 def message_values(message: Any) -> dict[str, Any]:
-    """The values of a message's fields; those with presence are null where they are not set."""
+    """The values of a message's fields: null for those with presence that are not set, and for empty bytes."""
     return {field.name: _value(message, field) for field in message.DESCRIPTOR.fields}
 
 
@@ -91,9 +91,9 @@ def _value(message: Any, field: Any) -> Any:
         return {str(key): _item(inner, item) for key, item in held.items()}
     if field.is_repeated:
         return [_item(field, item) for item in held]
-    if field.has_presence and not message.HasField(field.name):
-        return None
-    return _item(field, held)
+    if field.has_presence:
+        return _item(field, held) if message.HasField(field.name) else None
+    return None if held == b"" else _item(field, held)
 
 
 def _item(field: Any, value: Any) -> Any:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import binascii
+import hashlib
+import re
 import struct
 
 from penstock.sql.functions.registry import Family
@@ -12,37 +15,57 @@ __all__ = ["BYTES_FUNCTIONS"]
 
 BYTES_FUNCTIONS = Family("bytes")
 ORDERS = {"BIG_ENDIAN": "big", "LITTLE_ENDIAN": "little"}
+ENCODINGS = ("hex", "utf8", "ascii", "base64")
+BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 def _decoded(text: str, encoding: str) -> bytes:
     match encoding.lower():
         case "hex":
-            return bytes.fromhex(_plain_hex(text))
+            return _of_hex(text)
         case "utf8":
             return text.encode("utf-8", "surrogatepass")
         case "ascii":
             return text.encode("ascii", "replace")
         case "base64":
-            return base64.b64decode(text, validate=True)
+            return _of_base64(text)
     raise SqlValueError(f"{encoding!r} is not an encoding: use hex, utf8, ascii or base64")
 
 
+def _of_hex(text: str) -> bytes:
+    """Bytes of pairs of hexadecimal digits, with nothing between them."""
+    try:
+        return binascii.unhexlify(text)
+    except ValueError as error:
+        raise SqlValueError(f"{text[:100]!r} is not hexadecimal") from error
+
+
 def _plain_hex(text: str) -> str:
-    """Hexadecimal digits out of ``0x4a``, ``x'4a'`` or ``4a``; an odd number gets a leading zero."""
-    lowered = text.lower()
-    if lowered.startswith("0x"):
-        text = text[2:]
-    elif lowered.startswith("x'") and lowered.endswith("'"):
-        text = text[2:-1]
-    if " " in text:
-        raise SqlValueError(f"{text!r} is not hexadecimal")
-    return text if len(text) % 2 == 0 else f"0{text}"
+    """The digits of ``0x4a`` (a zero goes before an odd number of them) and of ``x'4a'``; other texts as they are."""
+    if re.fullmatch("0x.*", text):
+        return text[2:] if len(text) % 2 == 0 else f"0{text[2:]}"
+    return text[2:-1] if re.fullmatch("[xX]'.*'", text) else text
+
+
+def _of_base64(text: str) -> bytes:
+    """Bytes of base64, whose padding may be missing but must be whole."""
+    length = len(text) % 4
+    if not BASE64.fullmatch(text) or length == 1 or (length and text.endswith("=")):
+        raise SqlValueError(f"{text[:100]!r} is not base64")
+    return base64.b64decode(text + "=" * (-length % 4), validate=True)
+
+
+def _of_any_base64(text: str) -> bytes:
+    """Bytes of base64 as ENCODE reads it: up to the first ``=``, both alphabets, all other characters left out."""
+    plain = re.sub("[^A-Za-z0-9+/]", "", text.partition("=")[0].replace("-", "+").replace("_", "/"))
+    plain = plain[: len(plain) - (len(plain) % 4 == 1)]
+    return base64.b64decode(plain + "=" * (-len(plain) % 4))
 
 
 def _encoded(data: bytes, encoding: str) -> str:
     match encoding.lower():
         case "hex":
-            return data.hex()
+            return data.hex().upper()
         case "utf8":
             return data.decode("utf-8", "replace")
         case "ascii":
@@ -61,7 +84,7 @@ def to_bytes(text: str, encoding: str) -> bytes:
 
 
 @BYTES_FUNCTIONS.scalar(
-    "FROM_BYTES(data BYTES, encoding STRING) STRING", examples=[("FROM_BYTES(TO_BYTES('é', 'utf8'), 'hex')", "'c3a9'")]
+    "FROM_BYTES(data BYTES, encoding STRING) STRING", examples=[("FROM_BYTES(TO_BYTES('é', 'utf8'), 'hex')", "'C3A9'")]
 )
 def from_bytes(data: bytes, encoding: str) -> str:
     """Bytes as text in an encoding: hex, utf8, ascii or base64."""
@@ -72,8 +95,21 @@ def from_bytes(data: bytes, encoding: str) -> str:
     "ENCODE(text STRING, input STRING, output STRING) STRING", examples=[("ENCODE('JK', 'utf8', 'hex')", "'4a4b'")]
 )
 def encode(text: str, input_: str, output: str) -> str:
-    """A text in another encoding: hex, utf8, ascii or base64."""
-    return _encoded(_decoded(text, input_), output)
+    """A text in another encoding: hex, utf8, ascii or base64. Hexadecimal digits may stand in ``0x..`` or ``x'..'``."""
+    before, after = input_.lower(), output.lower()
+    if before not in ENCODINGS or after not in ENCODINGS or before == after:
+        raise SqlValueError(f"ENCODE goes from one of {', '.join(ENCODINGS)} to another, not from {input_} to {output}")
+    if before == "hex":
+        data = _of_hex(_plain_hex(text))
+    else:
+        data = _of_any_base64(text) if before == "base64" else _decoded(text, before)
+    return data.hex() if after == "hex" else _encoded(data, after)
+
+
+@BYTES_FUNCTIONS.scalar("MD5(text STRING) STRING", examples=[("MD5('abc')", "'900150983cd24fb0d6963f7d28e17f72'")])
+def md5(text: str) -> str:
+    """The MD5 digest of a text in UTF-8, as 32 hexadecimal digits in lower case."""
+    return hashlib.md5(text.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
 
 
 def _ordered(data: bytes, order: str, size: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from datetime import UTC, date, time, tzinfo
+from datetime import date, time, timedelta, tzinfo
 
 from penstock.sql.functions.java_dates import date_pattern
 from penstock.sql.functions.registry import Family
@@ -23,24 +23,28 @@ from penstock.sql.types.times import (
 __all__ = ["DATES"]
 
 DATES = Family("dates and times")
-UNIT_MICROS = {
-    "NANOSECONDS": 0,
-    "MICROSECONDS": 1,
-    "MILLISECONDS": 1000,
-    "SECONDS": 1_000_000,
-    "MINUTES": 60_000_000,
-    "HOURS": 3_600_000_000,
-    "DAYS": 86_400_000_000,
+UNIT_NANOS = {
+    "NANOSECONDS": 1,
+    "MICROSECONDS": 1000,
+    "MILLISECONDS": 1_000_000,
+    "SECONDS": 1_000_000_000,
+    "MINUTES": 60_000_000_000,
+    "HOURS": 3_600_000_000_000,
+    "DAYS": 86_400_000_000_000,
 }
 
 
-def _millis(unit: str, amount: int) -> int:
+def _nanos(unit: str, amount: int) -> int:
     name = unit.upper()
-    micros = UNIT_MICROS.get(name, UNIT_MICROS.get(f"{name}S"))
-    if micros is None:
+    nanos = UNIT_NANOS.get(name, UNIT_NANOS.get(f"{name}S"))
+    if nanos is None:
         raise SqlValueError(f"{unit} is not a unit of time: use MILLISECONDS, SECONDS, MINUTES, HOURS or DAYS")
-    total = abs(amount) * micros // 1000 if micros else abs(amount) // 1_000_000
-    return -total if amount < 0 else total
+    return amount * nanos
+
+
+def _millis(unit: str, amount: int) -> int:
+    nanos = _nanos(unit, amount)
+    return nanos // 1_000_000 if nanos >= 0 else -(-nanos // 1_000_000)
 
 
 @DATES.scalar(
@@ -49,7 +53,8 @@ def _millis(unit: str, amount: int) -> int:
 )
 def dateadd(unit: str, amount: int, day: date) -> date:
     """A date moved on by an interval."""
-    return date_of((days_of(day) * DAY_MS + _millis(unit, amount)) // DAY_MS)
+    moment = days_of(day) * DAY_MS + _millis(unit, amount)
+    return date_of(moment // DAY_MS if moment >= 0 else -(-moment // DAY_MS))  # towards 1970, as Java's TimeUnit
 
 
 @DATES.scalar(
@@ -67,7 +72,7 @@ def datesub(unit: str, amount: int, day: date) -> date:
 )
 def timeadd(unit: str, amount: int, moment: time) -> time:
     """A time of day moved on by an interval; after midnight it begins anew."""
-    return time_of_day(millis_of_day(moment) + _millis(unit, amount))
+    return time_of_day((millis_of_day(moment) * 1_000_000 + _nanos(unit, amount)) // 1_000_000)
 
 
 @DATES.scalar(
@@ -139,9 +144,10 @@ def from_unixtime(millis: int) -> int:
     examples=[("CONVERT_TZ(FROM_UNIXTIME(0), 'UTC', '+01:30')", "FROM_UNIXTIME(5400000)")],
 )
 def convert_tz(timestamp: int, source: str, target: str) -> int:
-    """A timestamp moved by the difference of two time zones."""
-    local = to_datetime(timestamp).replace(tzinfo=zone(source))
-    return from_datetime(local.astimezone(zone(target)).replace(tzinfo=UTC))
+    """A timestamp moved by the difference of two time zones, as it is at that moment."""
+    moment = to_datetime(timestamp)
+    before, after = (moment.astimezone(zone(place)).utcoffset() or timedelta() for place in (source, target))
+    return timestamp + (after - before) // timedelta(milliseconds=1)
 
 
 @DATES.scalar(
@@ -193,7 +199,10 @@ def datetostring(days: int, pattern: str) -> str:
 )
 def parse_date(text: str, pattern: str) -> date:
     """A date out of text by a pattern; further text behind it is ignored."""
-    return date_pattern(pattern).parse(text, whole=False).date()
+    found = date_pattern(pattern).parse(text, whole=False)
+    if found.time() != time():
+        raise SqlValueError(f"the text {text!r} has a time of day by the pattern {pattern!r}: use PARSE_TIMESTAMP")
+    return found.date()
 
 
 @DATES.scalar(
@@ -201,7 +210,7 @@ def parse_date(text: str, pattern: str) -> date:
 )
 def stringtodate(text: str, pattern: str) -> int:
     """The number of days since 1970 of a date in text; PARSE_DATE is its successor."""
-    return days_of(parse_date(text, pattern))
+    return days_of(date_pattern(pattern).parse(text, whole=False).date())
 
 
 @DATES.scalar(
@@ -210,7 +219,7 @@ def stringtodate(text: str, pattern: str) -> int:
 )
 def parse_time(text: str, pattern: str) -> time:
     """A time of day out of text by a pattern."""
-    found = date_pattern(pattern).parse(text)
+    found = date_pattern(pattern).parse_time(text)
     return time_of_day(millis_of_day(found.time()))
 
 

@@ -11,6 +11,7 @@ __all__ = ["GEO"]
 
 GEO = Family("geo")
 RADIUS_KM, RADIUS_MILES = 6371, 3959
+KILOMETRES, MILES = ("km", "kilometer", "kilometers", "kilometre", "kilometres"), ("mi", "mile", "miles")
 
 
 @GEO.scalar(
@@ -26,10 +27,10 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
 def geo_distance_in(lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None) -> float | None:
     if None in (lat1, lon1, lat2, lon2):
         return None
-    wanted = (unit or "KM").upper()
-    if not wanted.startswith(("KM", "KILO", "MI")):
-        raise SqlValueError(f"{unit!r} is not a unit of distance: use KM or MILES")
-    return _angle(lat1, lon1, lat2, lon2) * (RADIUS_MILES if wanted.startswith("MI") else RADIUS_KM)
+    wanted = (unit or "").strip().lower() or "km"
+    if wanted not in (*KILOMETRES, *MILES):
+        raise SqlValueError(f"{unit!r} is not a unit of distance: use one of {', '.join((*KILOMETRES, *MILES))}")
+    return _angle(lat1, lon1, lat2, lon2) * (RADIUS_MILES if wanted in MILES else RADIUS_KM)
 
 
 def _angle(lat1: float, lon1: float, lat2: float, lon2: float) -> float:

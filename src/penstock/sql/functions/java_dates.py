@@ -85,6 +85,17 @@ class DatePattern:
             if letter.isalpha() and letter not in letters:
                 raise SqlValueError(f"{what} has nothing for the letter {letter} of the pattern {self.text!r}")
 
+    def parse_time(self, text: str) -> datetime:
+        """Read a text of a time of day.
+
+        Raises:
+            SqlValueError: It does not fit the pattern, or the pattern has letters of a date.
+        """
+        wrong = next((letter for letter, _, _ in self.parts if letter in DATE_LETTERS), None)
+        if wrong is not None:
+            raise SqlValueError(f"a time of day has nothing for the letter {wrong} of the pattern {self.text!r}")
+        return self.parse(text)
+
     def parse(self, text: str, where: tzinfo = UTC, *, whole: bool = True) -> datetime:
         """Read a text; fields that the pattern lacks are those of 1970-01-01T00:00 in a time zone.
 

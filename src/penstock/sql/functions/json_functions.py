@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 from datetime import date, time
+from decimal import Decimal
 from typing import Any
 
 from penstock.sql.functions.json_values import MISSING, at_path, parse_json, write_json
@@ -25,9 +26,12 @@ KINDS = ("STRING", "INTEGER", "BIGINT", "DOUBLE", "BOOLEAN")
 def extract_json_field(text: str, path: str) -> str | None:
     """The value at a path in JSON: texts as they are, all else as JSON; null if it is not there."""
     found = at_path(parse_json(text), path)
-    if found is MISSING or found is None:
-        return None
-    return found if isinstance(found, str) else write_json(found)
+    return None if found is MISSING else _shown(found)
+
+
+def _shown(value: Any) -> str:
+    """A value of a JSON text: texts as they are, all else as JSON, with decimals as Java's BigDecimal shows them."""
+    return value if isinstance(value, str) else write_json(value, decimal=str)
 
 
 @JSON_FUNCTIONS.scalar(
@@ -50,7 +54,12 @@ def json_array_contains(text: str | None, value: Any) -> bool:
     """Whether a JSON array holds a value."""
     if text is None:
         return False
-    array = parse_json(text)
+    try:
+        array = parse_json(text)
+    except SqlValueError:
+        return False
+    if isinstance(value, float):
+        return isinstance(array, list) and any(isinstance(item, Decimal) and float(item) == value for item in array)
     return isinstance(array, list) and any(type(item) is type(value) and item == value for item in array)
 
 
@@ -66,10 +75,12 @@ def json_array_length(text: str) -> int | None:
     examples=[("""JSON_CONCAT('{"a":1}', '{"b":2}')""", """'{"a":1,"b":2}'"""), ("JSON_CONCAT('[1]', '2')", "'[1,2]'")],
 )
 def json_concat(*texts: str) -> str | None:
-    """Objects united, or arrays and other values as one array; null if any is not JSON."""
+    """Objects united, or arrays and other values as one array; null if any is not JSON. One value stays as it is."""
     values = [parse_json(text) for text in texts]
     if not values or any(value is MISSING for value in values):
         return None
+    if len(values) == 1:
+        return write_json(values[0])
     if all(isinstance(value, dict) for value in values):
         return write_json({key: item for value in values for key, item in value.items()})
     return write_json([item for value in values for item in (value if isinstance(value, list) else [value])])
@@ -81,7 +92,7 @@ def json_concat(*texts: str) -> str | None:
 def json_items(text: str) -> list[str] | None:
     """The elements of a JSON array, each as JSON."""
     array = parse_json(text)
-    return [write_json(item) for item in array] if isinstance(array, list) else None
+    return [write_json(item, decimal=str) for item in array] if isinstance(array, list) else None
 
 
 @JSON_FUNCTIONS.scalar("JSON_KEYS(json STRING) ARRAY<STRING>", examples=[("""JSON_KEYS('{"a": 1}')""", "ARRAY['a']")])
@@ -100,14 +111,14 @@ def json_records(text: str) -> dict[str, str] | None:
     value = parse_json(text)
     if not isinstance(value, dict):
         return None
-    return {key: item if isinstance(item, str) else write_json(item) for key, item in value.items()}
+    return {key: _shown(item) for key, item in value.items()}
 
 
 @JSON_FUNCTIONS.typed(
     "TO_JSON_STRING(value ANY) STRING", nulls=True, examples=[("TO_JSON_STRING(ARRAY[1, NULL])", "'[1,null]'")]
 )
 def to_json_string(kinds: Sequence[SqlType]) -> Callable[[Any], str]:
-    """A value of any type as JSON."""
+    """A value of any type as JSON; fields and entries are in the order of their names."""
     prepare = _prepared(kinds[0])
     return lambda value: write_json(prepare(value), _plain)
 
@@ -121,9 +132,9 @@ def _prepared(kind: SqlType) -> Callable[[Any], Any]:
             inner = lambda values: [item(value) for value in values]  # noqa: E731
         case MapType(_, value_kind):
             item = _prepared(value_kind)
-            inner = lambda values: {key: item(value) for key, value in values.items()}  # noqa: E731
+            inner = lambda values: {key: item(values[key]) for key in sorted(values)}  # noqa: E731
         case StructType(fields):
-            steps = [(field.name, _prepared(field.type)) for field in fields]
+            steps = sorted(((field.name, _prepared(field.type)) for field in fields), key=lambda pair: pair[0])
             inner = lambda row: {name: step(row.get(name)) for name, step in steps}  # noqa: E731
         case _ if kind == TIMESTAMP:
             inner = timestamp_text

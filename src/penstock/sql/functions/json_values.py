@@ -1,4 +1,7 @@
-"""JSON text as values and back, bounded in depth; the writing is Jackson's: compact, doubles as Java prints them."""
+"""JSON text as values and back, bounded in depth. Numbers with a point are decimals, and so keep their digits.
+
+The writing is Jackson's: compact, doubles as Java prints them.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from penstock.sql.types.numbers import decimal_text, double_text
 __all__ = ["MISSING", "at_path", "parse_json", "write_json"]
 
 MAX_DEPTH = 500
-DECODER = json.JSONDecoder()
-STEP = re.compile(r"""\.([\w@:$-]+)|\[([0-9]+)\]|\["((?:[^"\\]|\\.)*)"\]|\['([^']*)'\]""")
+STEP = re.compile(r"""\.([\w@:$-]+)|\[(\w+)\]|\["((?:[^"\\]|\\.)*)"\]|\['([^']*)'\]""")
+INDEX = re.compile("[+-]?[0-9]{1,10}")
 MISSING: Any = object()
 
 
@@ -36,6 +39,18 @@ def parse_json(text: str) -> Any:
     return value
 
 
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no value of JSON")
+
+
+def _exact(text: str) -> Decimal:
+    found = Decimal(text)
+    return found or abs(found)  # Java's BigDecimal has no -0
+
+
+DECODER = json.JSONDecoder(parse_float=_exact, parse_constant=_no_constant)
+
+
 def at_path(value: Any, path: str) -> Any:
     """The value at a path such as ``$.a[0]["b c"]``; `MISSING` if there is none."""
     if not path.startswith("$"):
@@ -46,21 +61,22 @@ def at_path(value: Any, path: str) -> Any:
         if step is None:
             raise SqlValueError(f"the JSON path {path!r} is wrong from character {at + 1}")
         at = step.end()
-        if step[2] is not None:
-            index = int(step[2]) if len(step[2]) < 10 else -1
-            if not isinstance(value, list) or not 0 <= index < len(value):
-                return MISSING
-            value = value[index]
-        else:
-            name = step[1] or step[4] or re.sub(r"\\(.)", r"\1", step[3] or "")
-            if not isinstance(value, dict) or name not in value:
-                return MISSING
-            value = value[name]
+        value = _below(value, step[1] or step[2] or step[4] or re.sub(r"\\(.)", r"\1", step[3] or ""))
     return value
 
 
-def write_json(value: Any, plain: Callable[[Any], str] | None = None) -> str:
-    """A value as compact JSON; ``plain`` writes what is no JSON value, such as dates."""
+def _below(value: Any, name: str) -> Any:
+    """The member of an object with a name, or the element of an array at an index; `MISSING` if there is none."""
+    if isinstance(value, list):
+        index = int(name) if INDEX.fullmatch(name) else -1
+        return value[index] if 0 <= index < len(value) else MISSING
+    return value.get(name, MISSING) if isinstance(value, dict) else MISSING
+
+
+def write_json(
+    value: Any, plain: Callable[[Any], str] | None = None, decimal: Callable[[Decimal], str] = decimal_text
+) -> str:
+    """A value as compact JSON; ``plain`` writes what is no JSON value, such as dates, ``decimal`` decimals."""
     match value:
         case None:
             return "null"
@@ -72,14 +88,16 @@ def write_json(value: Any, plain: Callable[[Any], str] | None = None) -> str:
         case int():
             return str(value)
         case Decimal():
-            return decimal_text(value)
+            return decimal(value)
         case str():
             return json.dumps(value, ensure_ascii=False)
         case dict():
-            pairs = (f"{json.dumps(str(k), ensure_ascii=False)}:{write_json(v, plain)}" for k, v in value.items())
+            pairs = (
+                f"{json.dumps(str(k), ensure_ascii=False)}:{write_json(v, plain, decimal)}" for k, v in value.items()
+            )
             return "{" + ",".join(pairs) + "}"
         case list():
-            return "[" + ",".join(write_json(item, plain) for item in value) + "]"
+            return "[" + ",".join(write_json(item, plain, decimal) for item in value) + "]"
     if plain is None:
         raise SqlValueError(f"{type(value).__name__} has no JSON")
     return json.dumps(plain(value), ensure_ascii=False)

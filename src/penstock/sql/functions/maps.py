@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 from penstock.sql.functions.registry import Family
@@ -39,8 +40,8 @@ def map_union(left: dict[Any, Any] | None, right: dict[Any, Any] | None) -> dict
     examples=[("AS_MAP(ARRAY['a', 'b'], ARRAY[1, 2])", EXAMPLE)],
 )
 def as_map(keys: list[str], values: list[Any]) -> dict[str, Any]:
-    """A map of an array of keys and one of values; the shorter one decides."""
-    return dict(zip(keys, values, strict=False))
+    """A map of an array of keys and one of values; keys without a value have null."""
+    return dict(zip_longest(keys, values[: len(keys)]))
 
 
 @MAPS.scalar(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unicodedata import category
 
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import SqlValueError
@@ -15,19 +16,17 @@ CHARACTERS = "upper STRING, lower STRING, digit STRING, other STRING"
 DEFAULTS = ("X", "x", "n", "-")
 
 
+KINDS = ("Lu", "Ll", "Nd")  # Unicode's categories of the first three masks
+
+
 def _hidden(text: str, masks: tuple[str | None, ...]) -> str:
-    upper, lower, digit, other = (mask and mask[0] for mask in (masks or DEFAULTS))
-
-    def shown(character: str) -> str:
-        if character.isupper():
-            return upper or character
-        if character.islower():
-            return lower or character
-        if character.isdigit():
-            return digit or character
-        return other or character
-
-    return "".join(map(shown, text))
+    """The text with the mask of each character's kind in its place; None keeps the characters of a kind."""
+    wrong = [mask for mask in masks if mask is not None and len(mask) != 1]
+    if wrong:
+        raise SqlValueError(f"a mask has exactly one character, unlike {wrong[0]!r}")
+    *of_kinds, other = masks or DEFAULTS
+    by_kind = dict(zip(KINDS, of_kinds, strict=True))
+    return "".join(by_kind.get(category(character), other) or character for character in text)
 
 
 @MASKS.scalar(

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from penstock.randomness import RANDOM
 from penstock.sql.functions.registry import Family
-from penstock.sql.types import DecimalType, SqlType
+from penstock.sql.types import BIGINT, DecimalType, SqlType
 from penstock.sql.types.numbers import INT_MIN, LONG_MAX, LONG_MIN, rescale, saturate, to_decimal
 
 __all__ = ["MATHS"]
@@ -89,7 +89,7 @@ def round_double(value: float) -> int:
     return saturate(math.floor(value + 0.5) if math.isfinite(value) else value, LONG_MIN, LONG_MAX)
 
 
-@MATHS.scalar("ROUND(value INTEGER) INTEGER", "ROUND(value BIGINT) BIGINT")
+@MATHS.scalar("ROUND(value INTEGER) BIGINT", "ROUND(value BIGINT) BIGINT")
 def round_whole(value: int) -> int:
     return value
 
@@ -131,7 +131,7 @@ def _kept(value: Decimal, places: int, rounding: str) -> Decimal:
 
 
 @MATHS.scalar(
-    "TRUNC(value INTEGER) INTEGER",
+    "TRUNC(value INTEGER) BIGINT",
     "TRUNC(value BIGINT) BIGINT",
     "TRUNC(value DECIMAL) DECIMAL",
     examples=[("TRUNC(12.0) = 12", "true")],
@@ -143,7 +143,7 @@ def trunc(value: int | Decimal) -> int | Decimal:
 
 
 def _truncated_type(kind: SqlType) -> SqlType:
-    return DecimalType(max(1, kind.precision - kind.scale), 0) if isinstance(kind, DecimalType) else kind
+    return DecimalType(max(1, kind.precision - kind.scale), 0) if isinstance(kind, DecimalType) else BIGINT
 
 
 @MATHS.scalar("TRUNC(value DOUBLE) BIGINT", examples=[("TRUNC(-1.9E0)", "-1")])

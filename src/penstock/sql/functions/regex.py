@@ -58,10 +58,15 @@ def regexp_replace(text: str, pattern: str, new: str) -> str:
 )
 def regexp_split_to_array(text: str, pattern: str) -> list[str]:
     """The parts of a text between those that a regular expression matches."""
+    expression = compile_java(pattern)
     parts: list[str] = []
     at = 0
-    for found in compile_java(pattern).finditer(text):
-        if found.end() > found.start() or 0 < found.start() < len(text):
+    for found in expression.finditer(text):
+        if found.end() > 0:  # an empty match at the beginning is before all parts
             parts.append(text[at : found.start()])
             at = found.end()
-    return [*parts, text[at:]]
+    parts.append(text[at:])
+    if expression.fullmatch("") and len(parts) > 1:  # it matches between all characters, so behind the last one too
+        while len(parts) > 1 and not parts[-1]:
+            parts.pop()
+    return parts

@@ -9,15 +9,19 @@ from typing import Any
 
 from penstock.sql.functions.registry import Family
 from penstock.sql.types import SqlType, SqlValueError
+from penstock.sql.types.sql_type import base_name
 from penstock.sql.types.texts import text_function
 
 __all__ = ["STRINGS"]
 
 STRINGS = Family("strings")
 MAX_LENGTH = 100_000_000  # of a padded text
+PLAIN = ("BOOLEAN", "INTEGER", "BIGINT", "DOUBLE", "DECIMAL", "STRING")  # what ARRAY_JOIN joins
 BLANKS = "".join(map(chr, range(33)))
-ESCAPED = re.compile(r"(?:\\[uU]+([0-9a-fA-F]{4}))+")
-UNIT = re.compile(r"\\[uU]+([0-9a-fA-F]{4})")
+ESCAPE = re.compile(r"\\(?:u+\+?([0-9a-fA-F]{4})|([0-3]?[0-7]{1,2})|(.?))", re.DOTALL)
+BROKEN = re.compile(r"(?<!\\)(?:\\\\)*\\u+(?!u)\+?(?![0-9a-fA-F]{4})")
+CONTROLS = {"b": "\b", "n": "\n", "t": "\t", "f": "\f", "r": "\r"}
+WORDS = re.compile("[^ \t\n\x0b\f\r]+[ \t\n\x0b\f\r]*")
 
 
 @STRINGS.scalar("UCASE(text STRING) STRING", examples=[("UCASE('abc')", "'ABC'")])
@@ -34,8 +38,8 @@ def lcase(text: str) -> str:
 
 @STRINGS.scalar("INITCAP(text STRING) STRING", examples=[("INITCAP('the qUICK fox')", "'The Quick Fox'")])
 def initcap(text: str) -> str:
-    """A text with each word's first letter in upper case, and the others in lower case."""
-    return re.sub(r"(\S)(\S*)", lambda word: word[1].upper() + word[2].lower(), text)
+    """A text with each word's first letter in upper case, the others in lower case, without blanks before it."""
+    return "".join(word[0].upper() + word[1:] for word in WORDS.findall(text.lower()))
 
 
 @STRINGS.scalar("LEN(text STRING) INTEGER", "LEN(text BYTES) INTEGER", examples=[("LEN('abc')", "3")])
@@ -86,12 +90,17 @@ def _start(text: str | bytes, start: int) -> int:
     "INSTR(text STRING, part STRING) INTEGER",
     "INSTR(text STRING, part STRING, start INTEGER) INTEGER",
     "INSTR(text STRING, part STRING, start INTEGER, occurrence INTEGER) INTEGER",
+    nulls=True,
     examples=[("INSTR('corporate floor', 'or')", "2"), ("INSTR('corporate floor', 'or', -3, 2)", "2")],
 )
-def instr(text: str, part: str, start: int = 1, occurrence: int = 1) -> int:
+def instr(text: str | None, part: str | None, start: int | None = 1, occurrence: int | None = 1) -> int | None:
     """The position of a part in a text, 0 if it is not there; a negative start searches backwards from the end."""
-    if start == 0 or occurrence < 1:
+    if start is None or occurrence is None:
+        return None
+    if text is None or part is None or start == 0 or occurrence < 1 or abs(start) > len(text):
         return 0
+    if not part:
+        return start if start > 0 else len(text) + start + 2
     at = start - 2 if start > 0 else len(text) + start + 1
     for _ in range(occurrence):
         at = text.find(part, at + 1) if start > 0 else text.rfind(part, 0, max(at - 1 + len(part), 0))
@@ -172,10 +181,10 @@ def split(text: Any, delimiter: Any) -> list[Any]:
 )
 def split_to_map(text: str, entries: str, pairs: str) -> dict[str, str] | None:
     """A map of the entries of a text, each of which has a key and a value; entries without a value are left out."""
-    if not entries or not pairs:
+    if not entries or not pairs or entries == pairs:
         return None
-    found = (entry.split(pairs, 1) for entry in text.split(entries) if pairs in entry)
-    return {pair[0]: pair[1] for pair in found if pair[0]}
+    found = (entry.split(pairs) for entry in text.split(entries) if pairs in entry)
+    return {pair[0]: pair[1] for pair in found}
 
 
 @STRINGS.scalar("CHR(code INTEGER) STRING", examples=[("CHR(75)", "'K'")])
@@ -186,10 +195,19 @@ def chr_code(code: int) -> str | None:
 
 @STRINGS.scalar("CHR(escaped STRING) STRING", examples=[("CHR('\\u004b')", "'K'")])
 def chr_text(escaped: str) -> str | None:
-    if len(escaped) < 6 or not ESCAPED.fullmatch(escaped):
+    if len(escaped) < 6 or not escaped.startswith("\\u"):
         return None
-    units = b"".join(int(unit, 16).to_bytes(2, "big") for unit in UNIT.findall(escaped))
+    if BROKEN.search(escaped):
+        raise SqlValueError(f"{escaped[:100]!r} has a \\u without four hexadecimal digits behind it")
+    units = ESCAPE.sub(_unescaped, escaped).encode("utf-16-be", "surrogatepass")
     return units.decode("utf-16-be", "replace")
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    unit, octal, other = found.groups()
+    if unit or octal:
+        return chr(int(unit, 16) if unit else int(octal, 8))
+    return CONTROLS.get(other, other)
 
 
 @STRINGS.scalar("UUID() STRING", examples=[("LEN(UUID())", "36")])
@@ -211,9 +229,15 @@ def uuid_of(data: bytes) -> str | None:
 )
 def array_join(kinds: Sequence[SqlType]) -> Callable[..., str | None]:
     """The elements of an array as text with a delimiter between them, a comma if none is given."""
-    write = text_function(kinds[0].element)  # type: ignore[attr-defined]
+    element = kinds[0].element  # type: ignore[attr-defined]
+    is_plain = base_name(element) in PLAIN
+    write = text_function(element) if is_plain else str
 
     def join(array: list[Any] | None, delimiter: str | None = ",") -> str | None:
-        return None if array is None else (delimiter or "").join(map(write, array))
+        if array is None:
+            return None
+        if not is_plain and any(value is not None for value in array):
+            raise SqlValueError(f"ARRAY_JOIN joins numbers, texts and booleans, not {element}")
+        return (delimiter or "").join(map(write, array))
 
     return join

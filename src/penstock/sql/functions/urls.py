@@ -21,6 +21,8 @@ def _parts(url: str) -> tuple[str | None, str | None, str | None, str | None, st
     found = URL.fullmatch(url)
     if found is None or ILLEGAL.search(url):
         raise SqlValueError(f"{url!r} is not a URL")
+    if found[1] is not None and found[2] is None and not found[3].startswith("/"):
+        return found[1], None, None, None, found[5]  # as mailto:ann@example.org, which has neither path nor query
     return found[1], found[2], found[3], found[4], found[5]
 
 
@@ -71,11 +73,12 @@ def url_extract_fragment(url: str) -> str | None:
     examples=[(f"URL_EXTRACT_PARAMETER('{EXAMPLE}', 'n')", "'1'")],
 )
 def url_extract_parameter(url: str, name: str) -> str | None:
-    """A parameter of a URL's query; null if it is not there or has no value."""
-    for part in (_parts(url)[3] or "").split("&"):
-        key, equals, value = part.partition("=")
-        if equals and unquote(key) == name:
-            return unquote(value)
+    """A parameter of a URL's query; null if it is not there, empty if it has no value."""
+    query = url_extract_query(url)
+    for part in () if query is None else query.split("&"):
+        key, _, value = part.partition("=")
+        if key == name:
+            return value
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.query_nodes import UNITS, Duration, Window, WindowKind, Within
+from penstock.sql.parse.tokens import Kind
 
 __all__ = ["duration", "window", "within"]
 
@@ -23,7 +24,10 @@ def duration(cursor: Cursor) -> Duration:
 def window(cursor: Cursor) -> Window:
     """Read WINDOW and what follows it."""
     at = cursor.expect("WINDOW").at
-    kind = next((kind for kind in _KINDS if cursor.accept(kind)), None)
+    kind = _kind(cursor)
+    if kind is None and cursor.token.kind is Kind.WORD and cursor.following() in _KINDS:
+        cursor.advance()  # a name for the window, which nothing can refer to
+        kind = _kind(cursor)
     if kind is None:
         raise cursor.unexpected()
     cursor.expect("(")
@@ -46,6 +50,10 @@ def window(cursor: Cursor) -> Window:
             raise cursor.unexpected()
     cursor.expect(")")
     return Window(kind, size, advance, retention, grace, at=at)
+
+
+def _kind(cursor: Cursor) -> WindowKind | None:
+    return next((kind for kind in _KINDS if cursor.accept(kind)), None)
 
 
 def within(cursor: Cursor) -> Within:

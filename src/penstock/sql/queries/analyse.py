@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from penstock.sql.analyse.enabled import check_enabled
 from penstock.sql.analyse.expressions import Library, predicate, typed_expression
 from penstock.sql.analyse.fields import Names, qualified
 from penstock.sql.analyse.inlining import inlined
@@ -25,6 +26,10 @@ from penstock.sql.queries.sorting import order_of, sorted_result
 
 __all__ = ["plan_query"]
 
+PULL = "ksql.pull.queries.enable"
+PULL_LIMIT = "ksql.query.pull.limit.clause.enabled"
+SOURCE_TABLES = "ksql.source.table.materialization.enabled"
+PULL_STREAM = "ksql.query.pull.stream.enabled"
 NOT_PULLED = ("ROWPARTITION", "ROWOFFSET")
 MATERIALIZED = "CREATE TABLE QUERYABLE_{name} AS SELECT * FROM {name} makes a table that is queryable."
 
@@ -48,9 +53,11 @@ def plan_query(query: q.Query, catalog: Catalog, text: str = "") -> TransientPla
     >>> plan.lookup
     KeyLookup(keys=((3,),))
     """
+    check_enabled(query, catalog)
     if query.emit is not None:
         return _pushed(query, catalog, text)
     _check_pull(query)
+    _check_enabled(query, catalog)
     query = inlined(query)
     if isinstance(query.source, q.Subquery):
         found = _pulled_stream(query, catalog, text)
@@ -112,12 +119,37 @@ def _check_pull(query: q.Query) -> None:
         )
 
 
+def _check_enabled(query: q.Query, catalog: Catalog) -> None:
+    """Refuse what a setting has switched off."""
+    if not catalog.flag(PULL, otherwise=True):
+        raise refusal(
+            query.at,
+            f"Pull queries are disabled, as {PULL} is false.",
+            "With EMIT CHANGES at its end it is a push query.",
+        )
+    if query.limit is not None and not catalog.flag(PULL_LIMIT, otherwise=True):
+        raise refusal(
+            query.at, "LIMIT clause in pull queries is currently disabled.", f"SET '{PULL_LIMIT}'='true'; enables it."
+        )
+
+
 def _pulled_stream(query: q.Query, catalog: Catalog, text: str) -> PushPlan:
+    if not catalog.flag(PULL_STREAM, otherwise=True):
+        raise refusal(
+            query.at,
+            f"Pull queries on streams are disabled, as {PULL_STREAM} is false.",
+            "With EMIT CHANGES at its end it is a push query.",
+        )
     library = library_of(catalog)
     for item in query.items:
-        called = library.aggregates_of(item.expression) if isinstance(item, q.Selected) else ()
+        if not isinstance(item, q.Selected):
+            continue
+        _check_columns(item.expression, "SELECT")
+        called = library.aggregates_of(item.expression)
         if called:
             raise refusal(called[0].at, f"Pull queries don't support aggregate functions: {called[0].name}")
+    if query.where is not None:
+        _check_columns(query.where, "WHERE")
     found, order, width = sorted_result(query, catalog, library)
     return PushPlan(
         id=catalog.next_query_id("transient", found.start.reads[0].source.name),
@@ -172,6 +204,12 @@ def _pulled_table(query: q.Query, catalog: Catalog, text: str) -> PullPlan:
 
 def _writer(source: Source, query: q.Query, catalog: Catalog) -> QueryPlan | None:
     if source.read_only:
+        if not catalog.flag(SOURCE_TABLES, otherwise=True):
+            raise refusal(
+                query.source.at,
+                f"The `{source.name}` table isn't queryable, as {SOURCE_TABLES} is false.",
+                MATERIALIZED.format(name=source.name),
+            )
         return None
     found = catalog.queries.get(source.query) if source.query is not None else None
     if found is None:
@@ -203,7 +241,7 @@ def _check_columns(node: Any, clause: str) -> None:
             wrong[0].at,
             f"Pull queries don't support the following columns in {clause} clauses: "
             f"{named([f'`{column.name}`' for column in wrong])}",
-            "The rows of a table have no one place in a topic.",
+            "With EMIT CHANGES at its end it is a push query, which has the place of each row.",
         )
 
 

@@ -146,7 +146,11 @@ class _Reader:
                 )
             value = compile_rows([expression.typed], EvaluationErrors())(())[0]
             if value is None:
-                continue
+                raise refusal(
+                    node.at,
+                    "Primary key columns can not be NULL: "
+                    f"({compared.column.name} {compared.operator} {format_expression(node)})",
+                )
             converted = _converted(value, expression.type, kind)
             if converted is _UNKNOWN:
                 return None
@@ -185,6 +189,8 @@ def lookup_of(conditions: Conditions, step: Read, catalog: Catalog, library: Lib
         SqlError: All rows would have to be read, and the settings do not allow it; or a constant is no key.
     """
     reader = _Reader(step, library)
+    if not catalog.flag(SCAN, otherwise=True):
+        _check_each_once(conditions, reader)
     keys = _keys(conditions, reader, at)
     if keys is not None:
         return KeyLookup(tuple(keys))
@@ -230,6 +236,19 @@ def _range(conditions: Conditions, reader: _Reader) -> RangeLookup | None:
     return RangeLookup(None if lower is None else (lower,), None if upper is None else (upper,))
 
 
+def _check_each_once(conditions: Conditions, reader: _Reader) -> None:
+    """Refuse two comparisons of a key column, of which one would have to be checked on all rows."""
+    for alternative in conditions.alternatives:
+        compared = [each.column for each in reader.of_key(alternative)]
+        if any(compared.count(column) > 1 for column in reader.columns):
+            raise refusal(
+                alternative[0].at,
+                "A comparison condition on the key column cannot be combined with other comparisons such as an IN "
+                f"predicate: {_text(alternative)}",
+                f"SET '{SCAN}'='true'; allows it.",
+            )
+
+
 def _check_no_scan(conditions: Conditions, reader: _Reader, ranged: RangeLookup | None, at: Position) -> None:
     hint = f"SET '{SCAN}'='true'; allows queries that read all rows of a table."
     needed = "Query requires table scan to be enabled"
@@ -242,14 +261,6 @@ def _check_no_scan(conditions: Conditions, reader: _Reader, ranged: RangeLookup 
             raise _without_key(alternative, reader, hint)
         if len({compared.column for compared in of_key}) < len(reader.columns):
             raise refusal(where, "Multi-column sources must specify every key in the WHERE clause.", hint)
-        for column in reader.columns:
-            if sum(compared.column == column for compared in of_key) > 1:
-                raise refusal(
-                    where,
-                    "A comparison condition on the key column cannot be combined with other comparisons such as an IN "
-                    f"predicate: {_text(alternative)}",
-                    hint,
-                )
         if any(compared.operator != "=" for compared in of_key) and ranged is None:
             raise refusal(where, f"{needed}: {_text(alternative)} is a range of keys.", hint)
 

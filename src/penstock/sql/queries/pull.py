@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.serde.windowed import Windowed
@@ -12,8 +12,20 @@ from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.queries.ordering import limited, ordered
 from penstock.sql.queries.plans import PullPlan, ResultRow, Results
 from penstock.sql.queries.stores import StoredRow
+from penstock.sql.types.sql_type import base_name
 
 __all__ = ["pulled"]
+
+# What Protobuf has in the place of a null, by the type of the column; the other types have null.
+DEFAULTS: Mapping[str, Callable[[], Any]] = {
+    "BOOLEAN": bool,
+    "INTEGER": int,
+    "BIGINT": int,
+    "DOUBLE": float,
+    "STRING": str,
+    "ARRAY": list,
+    "MAP": dict,
+}
 
 
 def pulled(plan: PullPlan, rows: Iterable[StoredRow], query_id: str, errors: EvaluationErrors) -> Results:
@@ -25,7 +37,8 @@ def pulled(plan: PullPlan, rows: Iterable[StoredRow], query_id: str, errors: Eva
         query_id: The id of the query.
         errors: Counts the errors of its expressions.
     """
-    whole: Iterable[tuple[Any, ...]] = (_row(plan.source, row) for row in rows)
+    written = as_written(plan.source) if plan.writer is not None else None
+    whole: Iterable[tuple[Any, ...]] = (_row(plan.source, row, written) for row in rows)
     if plan.where is not None:
         whole = filter(Keep((plan.where,), errors), whole)
     chosen = limited(ordered(whole, plan.order, lambda row: row, errors), plan.limits)
@@ -40,12 +53,30 @@ def _selected(rows: Iterator[tuple[Any, ...]], select: Select) -> Iterator[Resul
         yield ResultRow(values)
 
 
-def _row(source: Source, row: StoredRow) -> tuple[Any, ...]:
+def as_written(source: Source) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
+    """Make the function that puts the defaults of Protobuf in the place of nulls, as the topic of a table has them.
+
+    Returns:
+        None for formats that have nulls.
+    """
+    form = source.value_format
+    if not form.name.startswith("PROTOBUF") or dict(form.properties).get("NULLABLE_REPRESENTATION"):
+        return None
+    defaults = [DEFAULTS.get(base_name(column.type)) for column in source.values]
+
+    def filled(values: Sequence[Any]) -> Sequence[Any]:
+        pairs = zip(values, defaults, strict=True)
+        return [default() if value is None and default is not None else value for value, default in pairs]
+
+    return filled
+
+
+def _row(source: Source, row: StoredRow, written: Callable[[Sequence[Any]], Sequence[Any]] | None) -> tuple[Any, ...]:
     """A row with all columns of a source: keys and values in its order, time, place, the window's bounds."""
     key, bounds = row.key, ()
     if isinstance(key, Windowed):
         bounds = (key.window.start, key.window.end)  # type: ignore[assignment]
         key = key.key
-    keys, values = iter(key or ()), iter(row.value)
+    keys, values = iter(key or ()), iter(row.value if written is None else written(row.value))
     columns = [next(keys, None) if column.is_key else next(values, None) for column in source.columns]
     return (*columns, row.timestamp, -1, -1, *bounds)

@@ -11,7 +11,7 @@ from penstock.sql.parse import command_nodes as c
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.results import QueryStarted, StatementResult, Status
 from penstock.sql.session.running import QueryRunner, topology_of
-from penstock.sql.session.settings import check_setting
+from penstock.sql.session.settings import check_setting, has_effect
 from penstock.sql.session.topics import delete_topic, ensure_sink, ensure_source
 from penstock.sql.session.workspace import Workspace
 from penstock.sql.session.writing import write_row
@@ -194,7 +194,8 @@ def set_property(parsed: Parsed, work: Workspace) -> StatementResult:
     work.catalog.settings[statement.name] = statement.value
     if isinstance(statement, s.AlterSystem):
         work.shared.settings[statement.name] = statement.value
-    return Status(f"{statement.name} is {statement.value}", statement=parsed.text)
+    idle = "" if has_effect(statement.name) else ", which has no effect here"
+    return Status(f"{statement.name} is {statement.value}{idle}", statement=parsed.text)
 
 
 def of_session(parsed: Parsed, work: Workspace) -> StatementResult:

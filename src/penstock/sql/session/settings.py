@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,10 +12,13 @@ from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.sql.functions import UserFunctions, load_functions
 
-__all__ = ["DEFAULT_LOG", "KNOWN", "SessionSettings", "check_setting"]
+__all__ = ["DEFAULT_LOG", "KNOWN", "SessionSettings", "check_setting", "has_effect"]
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_LOG = "penstock.db"
 STREAMS = "ksql.streams."
+REGISTRY = "ksql.schema.registry."
 # The settings of the language, with their defaults and meanings.
 KNOWN: Mapping[str, tuple[str, str]] = {
     "ksql.service.id": ("default_", "the prefix of application ids and of the topic of statements"),
@@ -29,11 +33,89 @@ KNOWN: Mapping[str, tuple[str, str]] = {
     "ksql.logging.processing.rows.include": ("true", "whether errors of functions show the arguments"),
     "ksql.functions.collect_list.limit": ("", "the most elements of COLLECT_LIST"),
     "ksql.functions.collect_set.limit": ("", "the most elements of COLLECT_SET"),
-    "ksql.nested.error.set.null": ("true", "whether an error within an expression is null in its place"),
     "ksql.fail.on.deserialization.error": ("false", "whether a record that cannot be read ends its query"),
+    "ksql.pull.queries.enable": ("true", "whether there are pull queries"),
     "ksql.query.pull.table.scan.enabled": ("true", "whether a pull query may read a whole table"),
+    "ksql.query.pull.range.scan.enabled": ("true", "whether a pull query may read a range of keys"),
+    "ksql.query.pull.limit.clause.enabled": ("true", "whether a pull query may have LIMIT"),
+    "ksql.query.pull.stream.enabled": ("true", "whether a pull query may read a stream"),
+    "ksql.source.table.materialization.enabled": ("true", "whether a pull query may read a source table"),
+    "ksql.query.persistent.active.limit": ("", "the most persistent queries"),
+    "ksql.insert.into.values.enabled": ("true", "whether there is INSERT INTO ... VALUES"),
+    "ksql.create.or.replace.enabled": ("true", "whether there is CREATE OR REPLACE"),
+    "ksql.suppress.enabled": ("true", "whether there is EMIT FINAL"),
+    "ksql.lambdas.enabled": ("true", "whether there are lambda functions"),
+    "ksql.headers.columns.enabled": ("true", "whether columns may hold headers"),
+    "ksql.udfs.enabled": ("true", "whether Python functions are loaded"),
+    "ksql.new.query.planner.enabled": ("false", "whether a query without more takes its key from SELECT"),
+    "ksql.internal.topic.replicas": ("", "the replicas of internal topics, as replication.factor"),
 }
-_OTHERS = ("ksql.functions.", "ksql.query.", "ksql.streams.", "ksql.internal.", "ksql.udf")
+FLAGS = frozenset(
+    name for name, (default, meaning) in KNOWN.items() if default in ("true", "false") or meaning.startswith("whether")
+)
+NUMBERS = frozenset(name for name, (_, meaning) in KNOWN.items() if meaning.startswith(("the most", "the replicas")))
+NUMBERS |= {"ksql.sink.partitions"}
+# Settings of ksqlDB that have one value here, with the reason why there is no other.
+FIXED: Mapping[str, tuple[str, str]] = {
+    "ksql.nested.error.set.null": ("true", "an error within an expression is null in its place"),
+    "ksql.cast.strings.preserve.nulls": ("true", "a null that is cast to text is null"),
+    "ksql.fail.on.production.error": ("true", "a record that cannot be written ends its query"),
+    "ksql.rowpartition.rowoffset.enabled": ("true", "all sources have ROWPARTITION and ROWOFFSET"),
+    "ksql.query.push.v2.enabled": ("true", "push queries have one form"),
+    "ksql.runtime.feature.shared.enabled": ("false", "each query is an application of its own"),
+    "ksql.persistent.prefix": ("query_", "ids of applications have one form"),
+    "ksql.transient.prefix": ("transient_", "ids of queries have one form"),
+    "ksql.create.topic.inherit.source.replicas.enabled": ("false", "ksql.sink.replicas says how many there are"),
+    "ksql.access.validator.enable": ("off", "users and their rights are those of the broker and of the server"),
+}
+# Settings of ksqlDB that would do what is not done here: to ignore them would mislead.
+REFUSED: Mapping[str, str] = {
+    "ksql.connect.": "connectors are run by `penstock connect`",
+    "ksql.extension.dir": "Java functions do not run here; ksql.extension.modules names Python functions",
+    "ksql.security.": "the server has users and certificates; see docs/sql/server.md",
+    "ksql.resource.extension.class": "Java classes do not run here",
+    "ksql.hidden.topics": "topics cannot be hidden; give the server a user whose rights the broker bounds",
+    "ksql.readonly.topics": "topics cannot be protected here; the broker's rights can",
+    "ksql.properties.overrides.": "clients may set what statements may set",
+    "ksql.query.pull.max.": "pull queries are not throttled",
+    "ksql.metastore.backup.location": "the log keeps the statements, in a topic of their own",
+}
+# Settings of ksqlDB about its own workings, which change no result: accepted with a warning.
+WITHOUT_EFFECT = (
+    "ksql.internal.",
+    "ksql.udf.",
+    "ksql.metrics.",
+    "ksql.queryanonymizer.",
+    "ksql.error.classifier.",
+    "ksql.shared.runtimes.",
+    "ksql.suppress.buffer.",
+    "ksql.query.pull.enable.standby.reads",
+    "ksql.query.pull.interpreter.enabled",
+    "ksql.query.pull.metrics.enabled",
+    "ksql.query.pull.router.",
+    "ksql.query.pull.thread.pool.",
+    "ksql.query.pull.forwarding.",
+    "ksql.query.pull.consistency.",
+    "ksql.query.push.v2.",
+    "ksql.query.retry.",
+    "ksql.query.error.",
+    "ksql.query.status.",
+    "ksql.query.cleanup.",
+    "ksql.query.persistent.max.bytes.",
+    "ksql.query.transient.max.bytes.",
+    "ksql.streams.shutdown.timeout.ms",
+    "ksql.admin.",
+    "ksql.authorization.cache.",
+    "ksql.sink.window.change.log.additional.retention",
+    "ksql.client.ip_port.",
+    "ksql.proxy.protocol.",
+    "ksql.websocket.",
+)
+
+
+def has_effect(name: str) -> bool:
+    """Whether a setting that `check_setting` accepts changes anything here."""
+    return name in KNOWN or name in FIXED or not name.startswith(WITHOUT_EFFECT)
 
 
 def check_setting(name: str, value: str) -> None:
@@ -44,17 +126,38 @@ def check_setting(name: str, value: str) -> None:
 
     >>> check_setting("auto.offset.reset", "latest")
     """
-    if name in KNOWN or name == "use.exact.numeric.comparison":
+    if name == "use.exact.numeric.comparison" or (name.startswith("ksql.functions.") and name not in KNOWN):
         return
-    if name.startswith("ksql.") and not name.startswith(STREAMS):
-        if name.startswith(_OTHERS):
+    if name in FIXED:
+        only, reason = FIXED[name]
+        if value.lower() not in (only, ""):
+            raise ConfigError(f"{name} is always {only} here: {reason}, not {value!r}", hint="Leave the setting out.")
+        return
+    if name in KNOWN:
+        _check_value(name, value)
+        return
+    if name.startswith("ksql.") and (not name.startswith(STREAMS) or name.startswith(WITHOUT_EFFECT)):
+        if name.startswith((REGISTRY, *WITHOUT_EFFECT)):
             return
+        reason = next((text for begin, text in REFUSED.items() if name.startswith(begin)), "")
+        if reason:
+            raise ConfigError(f"{name} cannot be set: {reason}", hint="Leave the setting out.")
         near = get_close_matches(name, KNOWN, 1, 0.6)
         hint = f"Did you mean {near[0]}?" if near else "SHOW PROPERTIES lists the settings."
         raise ConfigError(f"Unknown property: {name}", hint=hint)
     if name.startswith("__"):
         return
     StreamsConfig({name.removeprefix(STREAMS): value})
+
+
+def _check_value(name: str, value: str) -> None:
+    text = value.strip().lower()
+    if not text:
+        return
+    if name in FLAGS and text not in ("true", "false"):
+        raise ConfigError(f"{name} is true or false, not {value!r}")
+    if name in NUMBERS and not text.removeprefix("-").isdigit():
+        raise ConfigError(f"{name} is a whole number, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +189,13 @@ class SessionSettings:
         given = dict(config or {})
         log = str(given.pop("bootstrap.servers", DEFAULT_LOG))
         given.pop("application.id", None)
-        statements = {name: str(given.pop(name)) for name in list(given) if name.startswith("ksql.")}
+        for name in [name for name in given if name.startswith(REGISTRY)]:
+            given.setdefault(name.removeprefix("ksql."), given.pop(name))
+        statements = {name: _text(given.pop(name)) for name in list(given) if name.startswith("ksql.")}
         for name, value in statements.items():
             check_setting(name, value)
+        if idle := sorted(name for name in statements if not has_effect(name)):
+            _log.warning("settings of ksqlDB without effect here: %s", ", ".join(idle))
         service = statements.get("ksql.service.id", KNOWN["ksql.service.id"][0])
         StreamsConfig({"application.id": f"{service}sql", "bootstrap.servers": log, **given})
         return cls(log, service, statements, given)
@@ -99,6 +206,8 @@ class SessionSettings:
         Raises:
             PenstockError: A module cannot be loaded, or a function in it is none of SQL.
         """
+        if self.statements.get("ksql.udfs.enabled", "true").lower() == "false":
+            return UserFunctions()
         named = self.statements.get("ksql.extension.modules", "").split(",")
         return load_functions(*(place.strip() for place in named if place.strip()), installed=True)
 
@@ -115,8 +224,10 @@ class SessionSettings:
         """
         own: dict[str, Any] = {}
         for name, value in settings.items():
-            if name.startswith(STREAMS):
+            if name.startswith(STREAMS) and has_effect(name):
                 own[name.removeprefix(STREAMS)] = value
+            elif name == "ksql.internal.topic.replicas":
+                own["replication.factor"] = value
             elif not name.startswith("ksql.") and name != "use.exact.numeric.comparison":
                 own[name] = value
         fails = settings.get("ksql.fail.on.deserialization.error", "false").lower() == "true"
@@ -127,3 +238,7 @@ class SessionSettings:
             "application.id": self.application_id(query_id),
             "bootstrap.servers": self.log,
         }
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

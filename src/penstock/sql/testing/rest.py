@@ -10,8 +10,10 @@ from typing import Any
 
 from penstock.errors import SqlError, SqlSyntaxError
 from penstock.serde.partitioner import partition_for
-from penstock.sql.analyse import located
+from penstock.serde.windowed import Windowed
+from penstock.sql.analyse import QueryPlan, located
 from penstock.sql.catalog import Catalog
+from penstock.sql.compile.serdes import step_key_serde
 from penstock.sql.formats.json_text import json_writer
 from penstock.sql.functions import UserFunctions
 from penstock.sql.functions.errors import EvaluationErrors
@@ -28,6 +30,7 @@ from penstock.sql.queries import (
     results_of_records,
 )
 from penstock.sql.queries.sources import source_rows
+from penstock.sql.queries.stores import StoredRow
 from penstock.sql.testing.cases import Case
 from penstock.sql.testing.engine import Outcome, Run, run
 from penstock.sql.testing.matching import differences
@@ -91,8 +94,20 @@ class RestRun(Run):
             rows = source_rows(plan.source, self._records((plan.source.topic,), inputs), self.schemas.settings)
         else:
             stores = QueriedStores(self.drivers[plan.writer.id].query)
-            rows = TableRows(plan.writer, stores, errors=errors).rows(plan.lookup, plan.starts)
+            rows = self._by_partition(
+                plan.writer, TableRows(plan.writer, stores, errors=errors).rows(plan.lookup, plan.starts)
+            )
         return pulled(plan, rows, "pull", errors)
+
+    def _by_partition(self, writer: QueryPlan, rows: Iterator[StoredRow]) -> list[StoredRow]:
+        """The rows of the one driver in the order that an application over all partitions would read them in."""
+        serde, count = step_key_serde(writer.root, windowed=False), self.catalog.topics.get(writer.target.topic, 1)
+
+        def partition(row: StoredRow) -> int:
+            key = serde.serialize(row.key.key if isinstance(row.key, Windowed) else row.key)
+            return 0 if key is None else partition_for(key, count)
+
+        return sorted(rows, key=partition)
 
     def _records(self, topics: Sequence[str], inputs: Inputs) -> Iterator[RawRecord]:
         offsets: dict[tuple[str, int], int] = {}
