@@ -240,7 +240,7 @@ def _check_each_once(conditions: Conditions, reader: _Reader) -> None:
     """Refuse two comparisons of a key column, of which one would have to be checked on all rows."""
     for alternative in conditions.alternatives:
         compared = [each.column for each in reader.of_key(alternative)]
-        if any(compared.count(column) > 1 for column in reader.columns):
+        if len(set(compared)) < len(compared):
             raise refusal(
                 alternative[0].at,
                 "A comparison condition on the key column cannot be combined with other comparisons such as an IN "

@@ -99,7 +99,7 @@ class RestRun(Run):
             )
         return pulled(plan, rows, "pull", errors)
 
-    def _by_partition(self, writer: QueryPlan, rows: Iterator[StoredRow]) -> list[StoredRow]:
+    def _by_partition(self, writer: QueryPlan, rows: Iterator[StoredRow]) -> Iterator[StoredRow]:
         """The rows of the one driver in the order that an application over all partitions would read them in."""
         serde, count = step_key_serde(writer.root, windowed=False), self.catalog.topics.get(writer.target.topic, 1)
 
@@ -107,7 +107,7 @@ class RestRun(Run):
             key = serde.serialize(row.key.key if isinstance(row.key, Windowed) else row.key)
             return 0 if key is None else partition_for(key, count)
 
-        return sorted(rows, key=partition)
+        return iter(sorted(rows, key=partition))
 
     def _records(self, topics: Sequence[str], inputs: Inputs) -> Iterator[RawRecord]:
         offsets: dict[tuple[str, int], int] = {}
