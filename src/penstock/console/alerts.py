@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from penstock.clock import unix_ms
-from penstock.console.picture import Picture
+from penstock.console.picture import DIED, Picture
 from penstock.terminal.words import duration, time_of
 
 __all__ = ["NAMES", "RULES", "Alert", "alert_lines", "alerts_of"]
 
 NAMES = (
     "failed",
+    "died",
     "stuck",
     "stuck task",
     "silent",
@@ -80,6 +81,24 @@ def _failed(picture: Picture, now_ms: int) -> list[Alert]:  # noqa: ARG001 - the
         return []
     what, do = picture.get("failure") or ("the application ended with an error", "")
     return [Alert("failed", "", what, do or "The application's log has the whole error.", "error")]
+
+
+def _died(picture: Picture, now_ms: int) -> list[Alert]:
+    if picture.state != DIED:
+        return []
+    written_ms = picture.get("written_ms", now_ms)
+    return [
+        Alert(
+            "died",
+            "",
+            f"its process is gone and has not ended it: it was {picture.get('was')}, and its last figures are of "
+            f"{time_of(written_ms, short=True)}, {duration((now_ms - written_ms) / 1000)} ago",
+            "Start it again: it goes on where it was, and nothing is lost. The machine's log says whether it was "
+            "killed, often for its memory.",
+            "error",
+            written_ms,
+        )
+    ]
 
 
 def _stuck(picture: Picture, now_ms: int) -> list[Alert]:
@@ -292,7 +311,7 @@ def _set(picture: Picture, name: str, default: int) -> int:
 
 
 RULES: tuple[Rule, ...] = (
-    _failed, _stuck, _stuck_tasks, _silent, _retention, _lag_grows, _drops, _skew, _slow_batches, _clock,
+    _failed, _died, _stuck, _stuck_tasks, _silent, _retention, _lag_grows, _drops, _skew, _slow_batches, _clock,
     _state_grows, _restarts, _new_errors,
 )  # fmt: skip
 
@@ -311,8 +330,8 @@ def alerts_of(picture: Picture, now_ms: int | None = None) -> list[Alert]:
 def alert_lines(application: str, alerts: Iterable[Mapping[str, Any]]) -> str:
     """Return the alerts in Prometheus' text format: 1 for each that holds, 0 for the others.
 
-    >>> alert_lines("shop", [{"name": "stuck"}]).splitlines()[1:3]
-    ['penstock_alert{application="shop",name="failed"} 0', 'penstock_alert{application="shop",name="stuck"} 1']
+    >>> alert_lines("shop", [{"name": "died"}]).splitlines()[1:3]
+    ['penstock_alert{application="shop",name="failed"} 0', 'penstock_alert{application="shop",name="died"} 1']
     """
     held = {alert["name"] for alert in alerts}
     lines = [f'penstock_alert{{application="{application}",name="{name}"}} {int(name in held)}' for name in NAMES]

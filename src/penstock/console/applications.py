@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import StreamsConfig
 from penstock.console.alerts import alerts_of
 from penstock.console.documents import HISTORY, NOW, TOPOLOGY, changed_ms, read_facts
-from penstock.console.picture import Picture
+from penstock.console.picture import DIED, ENDED, Picture
 from penstock.errors import ConfigError, PenstockError
 from penstock.log.lease_holders import is_fresh
 from penstock.query.http.service import QueryService
@@ -60,8 +60,8 @@ class Application:
         if found is None:
             return Picture({"application": self.name, "state": "RUNNING" if runs else "NOT_RUNNING"})
         picture = Picture(found)
-        if picture.is_running and not runs and self._log is not None:  # it was killed, or its lease is old
-            found = {**found, "state": "NOT_RUNNING"}
+        if self._log is not None and not runs and picture.state not in ENDED:  # its process is gone without an end
+            found = {**found, "state": DIED, "was": picture.state}
         dated = {(alert["name"], alert["where"]): alert for alert in found.get("alerts", ())}
         now = [
             dated.get((alert.name, alert.where), alert.document()) | {"what": alert.what}

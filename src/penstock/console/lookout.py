@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 
 from penstock.console.picture import Picture
+from penstock.metrics.batches import busy_seconds, times_the_median
 
-__all__ = ["Finding", "findings_of"]
+__all__ = ["Finding", "findings_of", "sentence_of"]
 
 _MOST = 6
 
@@ -40,19 +40,37 @@ def findings_of(picture: Picture) -> list[Finding]:
     return sorted(found, key=lambda each: -each.share)[:_MOST]
 
 
+def sentence_of(picture: Picture) -> str:
+    """Say in one sentence whether the lag grows, and what takes the time; empty if all is well.
+
+    >>> sampled = [[1000 * n, 100 + 60 * n] for n in range(30)]
+    >>> facts = {"state": "RUNNING", "written_ms": 2**60, "lags": sampled, "nodes": {"PARSE": [10, 10, 3.0]}}
+    >>> sentence_of(Picture(facts))
+    'The lag grows by 60 records a second: PARSE takes 100 % of the processing time.'
+    """
+    if not picture.is_live or picture.trend.word != "grows":
+        return ""
+    said = f"The lag grows by {picture.trend.per_second:,.0f} records a second"
+    if under_way := picture.get("long_steps"):
+        return f"{said}: {under_way[0]['what']}."
+    node, share = max(picture.shares.items(), key=lambda item: item[1], default=("", 0.0))
+    return f"{said}: {node} takes {share * 100:.0f} % of the processing time." if node else f"{said}."
+
+
 def _tasks(picture: Picture) -> list[Finding]:
     batch, line = picture.batch(), picture.newest
     if batch is None or line is None or len(batch["tasks"]) < 2:
         return []
-    seconds = {task["task"]: sum(task["seconds"].values()) for task in batch["tasks"]}
-    median = statistics.median(seconds.values()) or 1e-9
+    seconds = {task["task"]: busy_seconds(task) for task in batch["tasks"]}
+    ratios = dict(zip(seconds, times_the_median(list(seconds.values())), strict=True))
     whole = max(line.seconds, *seconds.values()) or 1e-9
+    of = "the threads' time" if picture.is_continuous else "the batch"
     return [
         Finding(
             "task",
             name,
             min(each / whole, 1.0),
-            f"{each / whole * 100:.0f} % of the batch, {each / median:.1f} times the median",
+            f"{each / whole * 100:.0f} % of {of}, {ratios[name]:.1f} times the median",
         )
         for name, each in sorted(seconds.items(), key=lambda item: -item[1])
         if each > 0

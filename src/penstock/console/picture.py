@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from penstock.clock import unix_ms
 from penstock.console.batch_line import UNKNOWN, BatchLine
 from penstock.console.trend import Trend, trend_of
+from penstock.metrics.batches import busy_seconds
 from penstock.state.restores.restore import Restore
 
-__all__ = ["Drop", "PartitionBehind", "Picture"]
+__all__ = ["DIED", "ENDED", "Drop", "PartitionBehind", "Picture", "ThreadTime"]
 
+DIED = "DIED"
+"""The state of an application whose process is gone without having ended it; Kafka has no name for it."""
+ENDED = ("NOT_RUNNING", "ERROR", DIED)
 _RECENT = 60
+_OLD_MS = 30_000  # figures are written every few seconds, to object stores every fifteen
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,36 @@ class Drop:
     kind: str = ""
 
 
+@dataclass(slots=True)
+class ThreadTime:
+    """Where the time of a stream thread has gone, in the looks that are kept (about one a second).
+
+    Attributes:
+        name: The thread.
+        steps: Step -> seconds; ``poll`` is waiting for records.
+        tasks: Its tasks and the seconds of each one's own processing.
+        records: Records that its tasks have processed.
+    """
+
+    name: str
+    steps: dict[str, float] = field(default_factory=dict)
+    tasks: dict[str, float] = field(default_factory=dict)
+    records: int = 0
+
+    def add(self, task: Mapping[str, Any]) -> None:
+        """Add the report of a task, the last of which has the steps of the thread."""
+        for step, seconds in task["seconds"].items():
+            self.steps[step] = self.steps.get(step, 0.0) + seconds
+        self.tasks[task["task"]] = self.tasks.get(task["task"], 0.0) + busy_seconds(task)
+        self.records += task["records"]
+
+    @property
+    def busy(self) -> float:
+        """The share of its time in which it did not wait for records."""
+        total = sum(self.steps.values())
+        return 1 - self.steps.get("poll", 0.0) / total if total else 0.0
+
+
 class Picture:
     """Figures of an application.
 
@@ -90,6 +126,16 @@ class Picture:
     def is_running(self) -> bool:
         """Whether tasks run."""
         return self.state in ("RUNNING", "REBALANCING")
+
+    @property
+    def is_live(self) -> bool:
+        """Whether rates, lag and times are those of now; else they are the last ones, as old as the document."""
+        return self.state not in ENDED and unix_ms() - self.get("written_ms", 0) <= _OLD_MS
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether stream threads run it; else micro-batches do."""
+        return bool(self.get("facts", {}).get("mode") == "continuous")
 
     def __getitem__(self, name: str) -> Any:
         return self._document[name]
@@ -167,8 +213,10 @@ class Picture:
 
     @cached_property
     def trend(self) -> Trend:
-        """How the lag moves over the last minute of batches, by least squares."""
-        return trend_of([(line.end_ms / 1000, line.lag) for line in self.lines if line.lag != UNKNOWN])
+        """How the lag moves over the last minute, by least squares: after batches, and sampled while one runs."""
+        points = [(line.end_ms / 1000, line.lag) for line in self.lines if line.lag != UNKNOWN]
+        points += [(when_ms / 1000, lag) for when_ms, lag in self.get("lags", ())]
+        return trend_of(sorted(points))
 
     @property
     def caught_up_seconds(self) -> float | None:
@@ -220,14 +268,27 @@ class Picture:
                 found[task["task"]] = {**task, "batch": kept["batch"], "end_ms": kept["end_ms"]}
         return [found[name] for name in sorted(found, key=lambda name: [int(part) for part in name.split("_")])]
 
+    def thread_times(self) -> list[ThreadTime]:
+        """Return what each stream thread has done in the looks that are kept, by name; empty for micro-batches."""
+        times: dict[str, ThreadTime] = {}
+        for kept in self.get("tasks", ()):
+            for task in kept["tasks"]:
+                if "thread" in task:
+                    found = times.setdefault(task["thread"], ThreadTime(task["thread"]))
+                    found.add(task)
+        return [times[name] for name in sorted(times)]
+
+    def task_times(self) -> dict[str, float]:
+        """Return the busy seconds of each task in the batches or looks that are kept."""
+        found: dict[str, float] = {}
+        for kept in self.get("tasks", ()):
+            for task in kept["tasks"]:
+                found[task["task"]] = found.get(task["task"], 0.0) + busy_seconds(task)
+        return found
+
     def usual_seconds(self, task: str) -> float:
         """Return the median time of a task in the batches that are kept; 0 where there is none."""
-        taken = [
-            sum(each["seconds"].values())
-            for kept in self.get("tasks", ())
-            for each in kept["tasks"]
-            if each["task"] == task
-        ]
+        taken = [busy_seconds(each) for kept in self.get("tasks", ()) for each in kept["tasks"] if each["task"] == task]
         return statistics.median(taken) if taken else 0.0
 
     def batch(self, number: int | None = None) -> Mapping[str, Any] | None:

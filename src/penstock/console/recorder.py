@@ -49,6 +49,8 @@ _PHASE_S = 5.0
 _WRITE_REMOTE_S = 15.0
 _HISTORY_S = 60.0
 _MOST_OF_A_FAILURE = 2_000  # characters
+_SAMPLES = 600  # of the lag
+_SAMPLE_MS = 1_000
 _TASKS = 400  # of a batch, kept for its chart
 _BATCHES_WITH_TASKS = 40
 
@@ -122,6 +124,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._document: dict[str, Any] = {}
         self._asked_phase, self._said_phase = float("-inf"), ""
+        self._sampled: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)  # (time, lag), about one a second
         self.version = 0
         self.topology: Mapping[str, Any] | None = None
 
@@ -262,6 +265,7 @@ class Recorder:
         now_ms = unix_ms()
         lines = self._all_lines()
         behind, newest = self._behind, lines[-1].end_ms if lines else 0
+        self._sample(behind, now_ms)
         waiting, is_moving = sum(behind["lag"].values()), bool(self._totals.rates(now_ms)["in"])
         restores = [] if self._watched is None else list(self._watched.restores())
         seen = (newest, self._totals.sums["batches"], waiting, is_moving, restores)
@@ -278,6 +282,7 @@ class Recorder:
             **self._totals.document(now_ms),
             **self._past.document(),
             "behind": self._behind,
+            "lags": list(self._sampled),
             "restores": restores,
             "long_steps": [] if self._watched is None else list(self._watched.long_steps()),
             "lines": [line.row() for line in lines],
@@ -298,6 +303,11 @@ class Recorder:
             return {"failure": None}
         said = [text[:_MOST_OF_A_FAILURE] for text in self._exposure.failure(self.failure)]
         return {"failure": said, "failure_place": place_of(self.failure)[:_MOST_OF_A_FAILURE]}
+
+    def _sample(self, behind: Mapping[str, Any], now_ms: int) -> None:
+        """Note how much waits now, apart from batches: one that runs for minutes says nothing until it ends."""
+        if behind["lag"] and (not self._sampled or now_ms - self._sampled[-1][0] >= _SAMPLE_MS):
+            self._sampled.append((now_ms, sum(behind["lag"].values())))
 
     def _phase(self, quiet_ms: int, waiting: int) -> str:
         """Return what the application is doing, if it has been quiet for long although records wait."""
@@ -369,4 +379,5 @@ def _task(task: Mapping[str, Any]) -> dict[str, Any]:
         "rows": task["rows"],
         "recovered": bool(task.get("recovered")),
         "restored": task.get("restored"),
+        **{name: task[name] for name in ("thread", "busy_s") if name in task},
     }

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from penstock.metrics.lag import PartitionLag
 
-__all__ = ["BatchHistory", "BatchRecord", "skew_of"]
+__all__ = ["BatchHistory", "BatchRecord", "busy_seconds", "skew_of", "times_the_median"]
 
 _KEPT = 600
 _SMALL_S = 0.05  # tasks shorter than this are never skewed: their differences are noise
+_LEAST_MEDIAN_S = 0.005  # that a task is compared with: a ratio to less than this says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +126,39 @@ class BatchHistory:
             return iter(list(self._batches))
 
 
+def busy_seconds(task: Mapping[str, Any]) -> float:
+    """Return the seconds for which a task was at work.
+
+    Args:
+        task: Its report: ``seconds`` by step, of which waiting (``poll``) does not count; of stream threads ``busy_s``,
+            the seconds of the task's own processing.
+
+    >>> busy_seconds({"seconds": {"poll": 9.0, "process": 1.0}}), busy_seconds({"busy_s": 0.5, "seconds": {}})
+    (1.0, 0.5)
+    """
+    busy = task.get("busy_s")
+    if busy is None:
+        busy = sum(time for step, time in task.get("seconds", {}).items() if step != "poll")
+    return float(busy)
+
+
+def times_the_median(seconds: Sequence[float]) -> list[float]:
+    """Return how many times the median each time is; 1 where the times are too short to differ.
+
+    >>> times_the_median([1.0, 1.0, 4.0]), times_the_median([0.0, 0.0, 0.01])
+    ([1.0, 1.0, 4.0], [1.0, 1.0, 1.0])
+    """
+    if not seconds or max(seconds) < _SMALL_S:
+        return [1.0] * len(seconds)
+    usual = max(median(seconds), _LEAST_MEDIAN_S)
+    return [each / usual for each in seconds]
+
+
 def skew_of(tasks: Iterable[Mapping[str, Any]]) -> float:
     """Return how many times longer the slowest task of a batch took than the median one of its sub-topology.
 
     Args:
-        tasks: The reports of the tasks: ``task``, and ``seconds`` by step, of which waiting (``poll``) does not count;
-            of stream threads ``busy_s``, the seconds of the task's own processing.
+        tasks: The reports of the tasks, as `busy_seconds` reads them.
 
     Returns:
         The largest ratio of the sub-topologies; 1 if a task has no other beside it, or all are too short to differ.
@@ -142,10 +170,6 @@ def skew_of(tasks: Iterable[Mapping[str, Any]]) -> float:
     """
     times: dict[str, list[float]] = {}
     for task in tasks:
-        busy = task.get("busy_s")
-        if busy is None:
-            busy = sum(time for step, time in task.get("seconds", {}).items() if step != "poll")
-        if busy:
+        if busy := busy_seconds(task):
             times.setdefault(task["task"].partition("_")[0], []).append(busy)
-    ratios = [max(each) / max(median(each), 1e-9) for each in times.values() if len(each) > 1 and max(each) >= _SMALL_S]
-    return max([1.0, *ratios])
+    return max((max(times_the_median(each)) for each in times.values() if len(each) > 1), default=1.0)

@@ -71,11 +71,16 @@ class Renderer:
 
     def _frame(self, visit: Visit) -> dict[str, Any]:
         names = visit.site.applications.names()
+        chosen = visit.application_name
+        is_continuous = bool(chosen in names and visit.site.applications.get(chosen).picture().is_continuous)
         return {
             "names": names,
-            "chosen": visit.application_name,
+            "chosen": chosen,
             "menu": (
-                *MENU,
+                *(
+                    (path, "Threads" if is_continuous and path == "/batches" else title, key)
+                    for path, title, key in MENU
+                ),
                 *([CONNECTORS] if visit.site.connectors is not None else []),
                 *([SQL] if visit.site.statements is not None else []),
             ),

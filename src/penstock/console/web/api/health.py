@@ -13,12 +13,12 @@ __all__ = ["health", "metrics", "ready"]
 
 
 def health(visit: Visit) -> Any:
-    """Return the state and alerts of each application; 503 if one is stuck, has failed, or was lost."""
+    """Return the state and alerts of each application; 503 if one is stuck, has failed, or has died."""
     found = []
     for name in visit.site.applications.names():
         picture = visit.site.application(name).picture()
         found.append({"application": name, "state": picture.state, "alerts": list(picture.get("alerts", ()))})
-    is_ill = any(alert["name"] in ("failed", "stuck", "silent") for each in found for alert in each["alerts"])
+    is_ill = any(alert["name"] in ("failed", "died", "stuck", "silent") for each in found for alert in each["alerts"])
     return JSONResponse({"healthy": not is_ill, "applications": found}, 503 if is_ill else 200)
 
 

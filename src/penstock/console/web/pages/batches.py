@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Mapping
 from typing import Any
 
 from penstock.console.batch_line import STEPS, UNKNOWN, step_of
+from penstock.console.picture import Picture
 from penstock.console.web.page import Visit, whole
 from penstock.console.web.pages.application_pages import head_of
 from penstock.console.web.pages.letters import newest_letters
+from penstock.metrics.batches import busy_seconds, times_the_median
 from penstock.terminal.words import size
 
 __all__ = ["batches", "errors", "tasks"]
@@ -41,11 +42,37 @@ def batches(visit: Visit) -> Mapping[str, Any]:
         "kept": {each["batch"] for each in picture.get("tasks", ())},
         "chosen": chosen,
         "missing": asked if chosen is None else None,
-        "bars": [] if chosen is None else _bars(chosen["tasks"]),
-        "span": 0.0 if chosen is None else _span(chosen["tasks"]) / 1000,
+        "bars": [] if chosen is None or picture.is_continuous else _bars(chosen["tasks"]),
+        "span": 0.0 if chosen is None or picture.is_continuous else _span(chosen["tasks"]) / 1000,
         "steps": [*STEPS, "other"],
+        "threads": _threads(picture),
+        "task_rows": _task_rows(picture),
         "minutes": minutes[::-1],
     }
+
+
+def _threads(picture: Picture) -> list[dict[str, Any]]:
+    """Return the stream threads with their steps as parts of a bar; empty for micro-batches."""
+    found = []
+    for thread in picture.thread_times():
+        total, at, parts = max(sum(thread.steps.values()), 1e-9), 0.0, []
+        for step, seconds in thread.steps.items():
+            width = seconds / total * _WIDTH
+            shown = "wait" if step == "poll" else step_of(step)
+            parts.append({"step": shown, "name": step, "x": round(at, 1), "width": round(width, 1), "seconds": seconds})
+            at += width
+        busiest = max(thread.tasks, key=thread.tasks.__getitem__, default="")
+        found.append({"thread": thread, "parts": parts, "busiest": busiest})
+    return found
+
+
+def _task_rows(picture: Picture) -> list[dict[str, Any]]:
+    """Return the tasks of stream threads with their busy time, the busiest first; empty for micro-batches."""
+    times = picture.task_times() if picture.is_continuous else {}
+    ratios = dict(zip(times, times_the_median(list(times.values())), strict=True))
+    newest = {task["task"]: task for task in picture.newest_tasks()}
+    rows = [{**newest[name], "busy": busy, "ratio": ratios[name]} for name, busy in times.items()]
+    return sorted(rows, key=lambda row: -row["busy"])
 
 
 def _ends(task: Mapping[str, Any]) -> float:
@@ -61,10 +88,9 @@ def _bars(tasks: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     if not tasks:
         return []
     first, span = min(task["began_ms"] for task in tasks), max(_span(tasks), 1.0)
-    seconds = [sum(task["seconds"].values()) for task in tasks]
-    median = statistics.median(seconds)
+    seconds = [busy_seconds(task) for task in tasks]
     found = []
-    for task, taken in zip(tasks, seconds, strict=True):
+    for task, taken, ratio in zip(tasks, seconds, times_the_median(seconds), strict=True):
         at, parts = (task["began_ms"] - first) / span * _WIDTH, []
         for step, each in task["seconds"].items():
             width = each * 1000 / span * _WIDTH
@@ -78,7 +104,7 @@ def _bars(tasks: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 }
             )
             at += width
-        found.append({**task, "parts": parts, "taken": taken, "ratio": taken / median if median else 1.0})
+        found.append({**task, "parts": parts, "taken": taken, "ratio": ratio})
     return sorted(found, key=lambda each: [int(part) if part.isdecimal() else 0 for part in each["task"].split("_")])
 
 
@@ -86,11 +112,10 @@ def tasks(visit: Visit) -> Mapping[str, Any]:
     """Return the newest report of each task, with its time and what it restored."""
     picture, facts = head_of(visit)
     found = picture.newest_tasks()
-    seconds = [sum(task["seconds"].values()) for task in found]
-    median = statistics.median(seconds) if seconds else 0.0
+    seconds = [busy_seconds(task) for task in found]
     rows = [
-        {**task, "taken": taken, "ratio": taken / median if median else 1.0, "restored": _restored(task)}
-        for task, taken in zip(found, seconds, strict=True)
+        {**task, "taken": taken, "ratio": ratio, "restored": _restored(task)}
+        for task, taken, ratio in zip(found, seconds, times_the_median(seconds), strict=True)
     ]
     return {**facts, "rows": rows}
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.console.batch_line import UNKNOWN, BatchLine
-from penstock.console.lookout import findings_of
+from penstock.console.lookout import findings_of, sentence_of
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
 
@@ -19,7 +19,7 @@ _POINTS = 60
 def overview(visit: Visit) -> Mapping[str, Any]:
     """Return the figures of the application, where to look, and the other applications of the log."""
     picture, facts = head_of(visit)
-    lines = picture.lines[-240:]
+    lines, threads = picture.lines[-240:], picture.thread_times()
     others = []
     for name in visit.site.applications.names():
         each = visit.site.application(name).picture() if name != picture.application else picture
@@ -29,7 +29,11 @@ def overview(visit: Visit) -> Mapping[str, Any]:
         "findings": findings_of(picture),
         "rates_in": _per_second(lines, "records_in"),
         "rates_out": _per_second(lines, "records_out"),
-        "lags": [None if line.lag == UNKNOWN else line.lag for line in lines[-_POINTS:]],
+        "lags": [lag for _, lag in picture.get("lags", ())][-_POINTS:]
+        or [None if line.lag == UNKNOWN else line.lag for line in lines[-_POINTS:]],
+        "threads": len(threads),
+        "busy": sum(each.busy for each in threads) / len(threads) if threads else 0.0,
+        "sentence": sentence_of(picture),
         "times": [line.seconds for line in lines[-_POINTS:]],
         "drops": [line.dropped for line in lines[-_POINTS:]],
         "others": others,

@@ -53,9 +53,10 @@ function follow() {
   if (stream !== null || frozen || document.hidden || document.body.dataset.page === "problem") return;
   const of = location.pathname.slice(root.length) + location.search;
   stream = new EventSource(`${root}/live?of=${encodeURIComponent(of)}&seen=${seen}`);
-  stream.addEventListener("open", () => say(""));
+  stream.addEventListener("open", () => { say(""); lost(false); });
   stream.addEventListener("error", () => {
     say("no connection, trying again");
+    lost(true);
     if (stream !== null && stream.readyState === EventSource.CLOSED) {
       stream = null;
       setTimeout(follow, 2000);
@@ -66,6 +67,25 @@ function follow() {
     show(JSON.parse(event.data));
   });
 }
+
+// A server that is gone is said over everything: what stands below it is old.
+
+let goneSince = 0;
+
+function lost(isGone) {
+  goneSince = isGone ? goneSince || Date.now() : 0;
+  showGone();
+}
+
+function showGone() {
+  const banner = document.getElementById("gone");
+  const isShown = goneSince !== 0 && Date.now() - goneSince >= 2000;
+  if (isShown) banner.textContent = `The server of this console does not answer since ${clock.format(goneSince)}, ` +
+    `${age(Date.now() - goneSince)}. All figures below are of that time; this page goes on by itself when it is back.`;
+  banner.hidden = !isShown;
+  document.documentElement.toggleAttribute("data-gone", isShown);
+}
+setInterval(showGone, 1000);
 
 function leave() {
   if (stream !== null) stream.close();
