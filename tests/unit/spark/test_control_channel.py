@@ -160,6 +160,47 @@ def test_what_was_not_received_is_sent_again_on_the_next_connection(driver: Driv
     assert any(message.get("error") == "text" for _, message in driver.heard)
 
 
+@pytest.mark.parametrize(
+    "answer", [b"no JSON\n", b"[1]\n", b'{"ack": "x"}\n', b"[" * 5000 + b"\n", b"\xff\n", b"x" * (9 << 20)]
+)
+def test_nothing_is_lost_with_an_answer_that_cannot_be_read(answer: bytes) -> None:
+    """However a connection ends, what was not acknowledged is sent by the next one; here the fourth acknowledges."""
+    heard: list[list[str]] = []
+    may_answer = threading.Event()
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+
+        def serve() -> None:
+            for number in range(4):
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    connection.sendall(encode_line({"nonce": "a"}))
+                    lines = connection.makefile("rb")
+                    hello = json.loads(lines.readline())
+                    connection.sendall(encode_line({"mac": mac_of(SECRET, "driver", hello["nonce"], "a")}))
+                    texts: list[str] = []
+                    heard.append(texts)
+                    while len(texts) < 3:
+                        message = json.loads(lines.readline())
+                        if "error" in message:
+                            texts.append(message["error"])
+                        newest = message["number"]
+                    may_answer.wait(30)
+                    connection.sendall(encode_line({"ack": newest}) if number == 3 else answer)
+                    while lines.readline():
+                        pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        address = ControlAddress("127.0.0.1", listener.getsockname()[1], SECRET, 60.0, 0.05)
+        with closing(ControlClient(address, HELLO, lambda: {"records_in": 7})) as client:
+            for text in ("first", "second"):
+                assert not client.send({"error": text}, 0)
+            may_answer.set()
+            assert client.send({"error": "third"}, 30.0)
+        thread.join(30)
+    assert heard == [["first", "second", "third"]] * 4
+
+
 def test_of_two_attempts_the_newer_one_stays_connected(driver: Driver) -> None:
     with closing(driver.client(hello={**HELLO, "attempt": 1})) as older:
         eventually(lambda: driver.heard)

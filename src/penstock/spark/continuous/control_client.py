@@ -59,7 +59,7 @@ class ControlClient:
         self._hello = json.dumps(hello)
         self._report = report
         self._changed = threading.Condition()
-        self._queue: list[dict[str, Any]] = []
+        self._unacked: dict[int, dict[str, Any]] = {}  # messages by number, sent again by each new connection
         self._number = self._acked = 0
         self._heard = time.monotonic()
         self._messages: dict[str, Any] = {}
@@ -95,7 +95,7 @@ class ControlClient:
         with self._changed:
             self._number += 1
             number = self._number
-            self._queue.append({**message, "number": number})
+            self._unacked[number] = {**message, "number": number}
             self._waker.send(b"\0")
             return self._changed.wait_for(lambda: self._acked >= number, timeout_s)
 
@@ -128,28 +128,21 @@ class ControlClient:
         waiting = self._prove(connection, lines)
         for line in waiting:
             self._take(decode_line(line))
-        due = 0.0
-        unacked: dict[int, dict[str, Any]] = {}
+        due, sent = 0.0, 0
         while not self._closing and not self.is_lost:
             now = time.monotonic()
+            report = dict(self._report()) if now >= due else None
             with self._changed:
-                queued, self._queue = self._queue, []
-            if now >= due:
-                due = now + self._address.every_s
-                with self._changed:
+                messages = [message for number, message in self._unacked.items() if number > sent]
+                if report is not None:  # about the present: it is not sent again
                     self._number += 1
-                    queued.append({"report": dict(self._report()), "number": self._number})
-            try:
-                for message in queued:
-                    unacked[message["number"]] = message
-                    connection.sendall(encode_line(message))
-                self._read(connection, lines, due)
-            except OSError:
-                with self._changed:  # reports are about the present: only other messages are sent again
-                    again = [each for number, each in unacked.items() if number > self._acked and "report" not in each]
-                    self._queue = [*again, *self._queue]
-                raise
-            unacked = {number: message for number, message in unacked.items() if number > self._acked}
+                    messages.append({"report": report, "number": self._number})
+            if report is not None:
+                due = now + self._address.every_s
+            for message in messages:
+                connection.sendall(encode_line(message))
+                sent = message["number"]
+            self._read(connection, lines, due)
             self._look_at_time()
 
     def _prove(self, connection: socket.socket, lines: Lines) -> list[bytes]:
@@ -183,6 +176,7 @@ class ControlClient:
             self._heard = time.monotonic()
             if "ack" in message:
                 self._acked = max(self._acked, int(message["ack"]))
+                self._unacked = {number: each for number, each in self._unacked.items() if number > self._acked}
             if "stop" in message:
                 self._stop.set()
             self._messages.update(message)
