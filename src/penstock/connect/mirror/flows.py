@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.config.client_names import CLIENT_NAMES
+from penstock.config.near import mistyped
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef, Kind, Range, Setting
 from penstock.connect.data import SettingError
@@ -39,6 +41,11 @@ def _setting(name: str) -> Setting:
     return replace(found, rule=Range(0)) if found.kind is Kind.LONG else found
 
 
+_RENAMED = {  # before Kafka 3
+    "topics.blacklist": "topics.exclude",
+    "groups.blacklist": "groups.exclude",
+    "config.properties.blacklist": "config.properties.exclude",
+}
 CONFIG = ConfigDef([replace(SOURCE_CONFIG.settings["enabled"], default=False), *map(_setting, NAMES)])
 
 
@@ -130,6 +137,8 @@ def read_flows(properties: Mapping[str, str]) -> list[Flow]:
     aliases = [name.strip() for name in properties.get("clusters", "").split(",") if name.strip()]
     if len(aliases) < 2:
         raise SettingError("clusters names fewer than two clusters", hint="For example: clusters = west, east")
+    for name in properties:
+        _check_name(name, aliases)
     clusters = {alias: _cluster(alias, properties, f"{alias}.") for alias in aliases}
     arrows = [name.partition("->") for name in properties if "->" in name]
     for source, _, rest in arrows:
@@ -147,6 +156,21 @@ def read_flows(properties: Mapping[str, str]) -> list[Flow]:
             flow.check()
             flows.append(flow)
     return flows
+
+
+def _check_name(name: str, aliases: list[str]) -> None:
+    """Refuse a name that is one or two letters off a known one: Kafka's MirrorMaker passes it over."""
+    arrow, _, rest = name.partition(".")
+    bare = rest if "->" in arrow or arrow in aliases else name
+    for side in ("source.", "target."):
+        bare = bare.removeprefix(side)
+    configs = (SOURCE_CONFIG, CHECKPOINT_CONFIG, HEARTBEAT_CONFIG)
+    own = {setting for config in configs for setting in config.settings}
+    clients = CLIENT_NAMES.keys() | {f"{kind}.{each.name}" for each in CLIENT_NAMES.values() for kind in each.clients}
+    if meant := _RENAMED.get(bare) or mistyped(bare, own | clients | {"clusters", "bootstrap.servers"}):
+        raise SettingError(
+            f"there is no setting {name!r}", hint=f"Did you mean {name.removesuffix(bare)}{meant}?", setting=name
+        )
 
 
 def connector_flow(settings: Mapping[str, str]) -> Flow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 from collections.abc import Mapping
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from penstock.config.client_names import check_client_name
+from penstock.config.client_names import CLIENT_NAMES, check_client_name
+from penstock.config.near import mistyped
 from penstock.connect.config import ConfigDef, Kind, OneOf, Range, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.plugins import WorkerSettings
@@ -18,6 +20,8 @@ from penstock.errors import ConfigError
 __all__ = ["Mode", "WorkerConfig", "known_client_settings", "worker_definition"]
 
 Mode = Literal["distributed", "standalone"]
+_log = logging.getLogger(__name__)
+_KINDS = frozenset({"producer", "consumer", "admin"})
 _CLIENT = re.compile(r"(?:(?:producer|consumer|admin)\.)?(?:security|sasl|ssl)\..*|(?:producer|consumer|admin)\..*")
 _SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _PLAIN_PORT = 8083
@@ -82,6 +86,36 @@ _DISTRIBUTED = (
     _text("inter.worker.key.ttl.ms", "3600000", kind=Kind.INT),
 )
 _STANDALONE = (_required("offset.storage.file.filename"),)
+# Kafka's workers have them; Penstock's pass them over.
+_OF_KAFKA = frozenset(
+    [
+        "auto.include.jmx.reporter",
+        "connect.protocol",
+        "inter.worker.key.generation.algorithm",
+        "inter.worker.key.size",
+        "inter.worker.signature.algorithm",
+        "inter.worker.verification.algorithms",
+        "internal.key.converter",
+        "internal.value.converter",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "plugin.discovery",
+        "receive.buffer.bytes",
+        "rest.extension.classes",
+        "send.buffer.bytes",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.client.auth",
+        "worker.sync.timeout.ms",
+        "worker.unsync.backoff.ms",
+    ]
+)
+# What stands behind them is for converters, providers, listeners, topics and reporters to know.
+_OPEN_ENDED = (
+    "key.converter.", "value.converter.", "header.converter.", "config.providers.", "listeners.https.",
+    "admin.listeners.", "config.storage.", "offset.storage.", "status.storage.", "metrics.context.",
+)  # fmt: skip
 
 
 def worker_definition(mode: Mode) -> ConfigDef:
@@ -103,6 +137,30 @@ def known_client_settings(given: Mapping[str, str]) -> dict[str, str]:
             continue
         known[name] = value
     return known
+
+
+def _worker_names() -> set[str]:
+    return {each.name for each in (*_COMMON, *_DISTRIBUTED, *_STANDALONE)} | _OF_KAFKA
+
+
+def _all_names() -> set[str]:
+    """List the names of all settings that may stand in a worker's file."""
+    prefixed = {f"{kind}.{one.name}" for one in CLIENT_NAMES.values() for kind in one.clients}
+    return _worker_names() | CLIENT_NAMES.keys() | prefixed
+
+
+def _is_settled(name: str) -> bool:
+    kind, _, rest = name.partition(".")
+    return name in CLIENT_NAMES or (kind in _KINDS and rest in CLIENT_NAMES)
+
+
+def _unknown_names(given: Mapping[str, str]) -> list[str]:
+    known = _worker_names() | CLIENT_NAMES.keys()
+
+    def is_known(name: str) -> bool:
+        return name in known or _is_settled(name) or name.startswith(_OPEN_ENDED)
+
+    return [name for name in given if not is_known(name)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +195,20 @@ class WorkerConfig:
     def of(cls, given: Mapping[str, str], mode: Mode) -> WorkerConfig:
         """Parse the settings.
 
+        Settings of an unknown name have no effect, as in Kafka, and are named in a warning; but a name that is one or
+        two letters off is refused.
+
         Raises:
-            ConfigError: One is missing or wrong.
+            ConfigError: One is missing or wrong, or has a mistyped name.
         """
+        unknown = _unknown_names(given)
+        for name in (each for each in given if not _is_settled(each)):
+            if meant := mistyped(name, _all_names() if name in unknown else _worker_names()):
+                raise ConfigError(
+                    f"a Connect worker has no setting {name!r}", hint=f"Did you mean {meant}?", setting=name
+                )
+        if unknown:
+            _log.warning("these settings are not known to a Connect worker, and have no effect: %s", ", ".join(unknown))
         try:
             values = worker_definition(mode).parse(given)
         except SettingError as error:
