@@ -10,6 +10,7 @@
    classes of ``penstock.api``; imports in functions and for type checkers count.
 8. Formats that run code when they are read (pickle and its kin) stay where UNPICKLES says, with the reason; SECURITY.md
    tells users. Only what GENERATES names calls ``eval`` or ``exec``.
+9. Loggers of the package come from ``penstock.log_lines.own_logger``, which escapes what their lines hold.
 
 Run it without arguments; it prints one line a finding and exits with 1 if there are any.
 """
@@ -202,6 +203,14 @@ def check_runs_code(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{node.func.id} runs code from text"
 
 
+def check_loggers(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Findings about loggers whose lines may hold control characters of records."""
+    for node in ast.walk(tree):
+        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "getLogger"
+        if is_call and node.args and module != "penstock.log_lines" and "__name__" in ast.dump(node.args[0]):
+            yield node.lineno, "its lines are not escaped: use own_logger of penstock.log_lines"
+
+
 def check_text(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Findings about length, ``__all__`` and docstrings."""
     length = text.count("\n")
@@ -245,7 +254,12 @@ def check_file(path: Path, module: str) -> list[tuple[int, str]]:
     """All findings in one source file: (line, text)."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    return [*check_text(text, tree), *check_imports(module, tree), *check_runs_code(module, tree)]
+    return [
+        *check_text(text, tree),
+        *check_imports(module, tree),
+        *check_runs_code(module, tree),
+        *check_loggers(module, tree),
+    ]
 
 
 def check_tree(root: Path = SOURCES) -> list[str]:

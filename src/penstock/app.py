@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,7 +14,7 @@ from penstock.console.recorder import Recorder
 from penstock.console.shown import ShownApplication
 from penstock.errors import AppFailedError, ConfigError, EnvironmentProblemError, InvalidStateError, PenstockError
 from penstock.java_names import with_java_names
-from penstock.log_lines import Work
+from penstock.log_lines import Work, own_logger
 from penstock.spark.driver.app_metrics import AppMetrics
 from penstock.spark.driver.figures import Meter, RunLog
 from penstock.spark.failures import spark_is_gone
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaStreams", "State", "StateListener"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _LOOK_S = 0.1
 _check_called = partial(Function.wrap, expression=False)
 _ENDED = (State.NOT_RUNNING, State.ERROR)

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from penstock.escapes import visible
 from penstock.masking import without_passwords
 
 __all__ = [
@@ -104,7 +105,7 @@ class PenstockError(Exception):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __str__(self) -> str:
-        return f"{self.message}\nHint: {self.hint}" if self.hint else self.message
+        return visible(f"{self.message}\nHint: {self.hint}" if self.hint else self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.hint, self.facts)

@@ -13,6 +13,7 @@ import re
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -21,11 +22,12 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+from penstock.escapes import json_text, one_line, visible
 from penstock.masking import without_passwords
 
 __all__ = [
     "FORMAT", "LEVEL", "JsonLines", "LogStream", "Work", "application_at_work", "environment",
-    "follow_environment", "hide", "json_line_of", "start_json_lines", "writes_json",
+    "follow_environment", "hide", "json_line_of", "own_logger", "start_json_lines", "writes_json",
 ]  # fmt: skip
 
 FORMAT = "PENSTOCK_LOG_FORMAT"
@@ -113,6 +115,51 @@ def hide(secrets: Iterable[str]) -> None:
         _secrets.update(secret for secret in secrets if len(secret) >= _SHORTEST)
 
 
+class _Escapes(logging.Filter):
+    """Makes the characters of records visible, before any handler sees them; programs choose handlers and formats."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record where its texts have characters that a terminal acts upon, or line ends in its values."""
+        args = record.args
+        if isinstance(args, tuple):
+            record.args = tuple(map(_value, args))
+        elif isinstance(args, Mapping):
+            record.args = {name: _value(value) for name, value in args.items()}
+        if not (isinstance(record.msg, str) and record.msg.isascii() and record.msg.isprintable()):
+            record.msg = visible(str(record.msg))
+        if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+            record.exc_text = _trace(*record.exc_info)
+        return True
+
+
+def _value(value: Any) -> Any:
+    """Return a value of a line: as it is, unless its text has something to escape."""
+    if value is None or isinstance(value, int | float):
+        return value
+    text = value if isinstance(value, str) else str(value)
+    shown = one_line(text)
+    return value if shown == text else shown
+
+
+def _trace(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> str:
+    """Return a stack trace in which no line of an error's text looks like a line of the log."""
+    found = []
+    for piece in traceback.TracebackException(kind, error, at).format():
+        is_text = piece[:1] not in (" ", "\n") and not piece.startswith("Traceback ")
+        found.append(piece.rstrip("\n").replace("\n", "\n    ") + "\n" if is_text else piece)
+    return visible("".join(found)).rstrip("\n")
+
+
+_ESCAPES = _Escapes()
+
+
+def own_logger(name: str) -> logging.Logger:
+    """Return a logger of this package: what its lines hold of records is escaped, whatever handlers there are."""
+    found = logging.getLogger(name)
+    found.addFilter(_ESCAPES)  # once: a filter that is there already is not added
+    return found
+
+
 def writes_json() -> bool:
     """Return whether this process writes its log as JSON."""
     return os.environ.get(FORMAT, "").lower() == "json"
@@ -190,7 +237,7 @@ class LogStream:
     encoding = "utf-8"
 
     def __init__(self, logger: str) -> None:
-        self._logger = logging.getLogger(logger)
+        self._logger = own_logger(logger)
         self._rest = ""
 
     def write(self, text: str) -> int:
@@ -226,7 +273,7 @@ def json_line_of(text: str, logger: str) -> str:
     if not isinstance(found, dict) or "message" not in found or "level" not in found:
         found = {"level": "WARNING", "logger": logger, "message": text}
     if "application" in found:  # a worker's own, which is masked
-        return text
+        return json_text(found)
     level = _LEVELS.get(str(found["level"]), found["level"])
     places = {"application": _only_one(), "task": None, "batch": None}
     return _dumped({"time": _time(time.time()), **found, "level": level, **places})
@@ -242,7 +289,7 @@ def _only_one() -> str | None:
 
 
 def _dumped(line: Mapping[str, Any]) -> str:
-    return json.dumps({name: _masked(value) for name, value in line.items()}, ensure_ascii=False, default=_text)
+    return json_text({name: _masked(value) for name, value in line.items()}, default=_text)
 
 
 def _text(value: object) -> str:
@@ -264,4 +311,4 @@ def _masked(value: Any) -> Any:
 
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
     if error is not None and not issubclass(kind, KeyboardInterrupt | SystemExit):
-        logging.getLogger("penstock").critical("uncaught %s", kind.__name__, exc_info=(kind, error, trace))
+        own_logger("penstock").critical("uncaught %s", kind.__name__, exc_info=(kind, error, trace))

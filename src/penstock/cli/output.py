@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from penstock.errors import ConfigError
-from penstock.log_lines import LogStream, writes_json
+from penstock.escapes import json_text, one_line, visible
+from penstock.log_lines import LogStream, own_logger, writes_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from penstock.terminal.bars import Bar
 
-__all__ = ["confirm", "console", "print_error", "print_json", "print_table", "waiting", "working"]
+__all__ = [
+    "confirm",
+    "console",
+    "print_error",
+    "print_json",
+    "print_json_line",
+    "print_source",
+    "print_table",
+    "print_text",
+    "waiting",
+    "working",
+]
 
 
 _ANY_WIDTH = 10_000
@@ -27,12 +37,12 @@ _ANY_WIDTH = 10_000
 
 def console(*, stderr: bool = False) -> Console:
     """Make a console; without colours and with unlimited width if it is not a terminal."""
-    from rich.console import Console
+    from penstock.terminal.screen import Screen
 
     stream: Any = sys.stderr if stderr else sys.stdout
     if stderr and writes_json():
         stream = LogStream("penstock.cli")
-    return Console(file=stream, highlight=False, soft_wrap=True, width=None if stream.isatty() else _ANY_WIDTH)
+    return Screen(file=stream, soft_wrap=True, width=None if stream.isatty() else _ANY_WIDTH)
 
 
 @contextmanager
@@ -59,7 +69,9 @@ def waiting(what: str) -> Iterator[None]:
     if not out.is_terminal:
         yield
         return
-    with out.status(what):
+    from rich.text import Text
+
+    with out.status(Text(what)):
         yield
 
 
@@ -76,7 +88,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if sys.stdin.isatty():
-        typer.confirm(question, abort=True)
+        typer.confirm(one_line(question), abort=True)
         return
     answer = sys.stdin.readline()
     if not answer:
@@ -99,26 +111,41 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
         name, last = column.removesuffix("#"), column is columns[-1]  # long texts are in the last, which wraps
         table.add_column(name, justify="left" if name == column else "right", no_wrap=not last, overflow="fold")
     for row in found:
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else one_line(str(cell)) for cell in row))
     out.print(table)
 
 
 def print_json(value: Any) -> None:
     """Print one JSON document."""
-    print(json.dumps(value, indent=2, default=str))
+    print(json_text(value, indent=2, default=str))
+
+
+def print_json_line(value: Any, default: Callable[[Any], Any] = str, *, flush: bool = False) -> None:
+    """Print a JSON document on one line."""
+    print(json_text(value, default=default), flush=flush)
+
+
+def print_text(text: str, *, end: str = "\n") -> None:
+    """Print a text of several lines, with escapes for what a terminal would act upon."""
+    print(visible(text), end=end)
+
+
+def print_source(text: str, *, end: str = "\n") -> None:
+    """Print a text that a program reads again: as it is into a file or a pipe, with escapes on a terminal."""
+    print(visible(text) if sys.stdout.isatty() else text, end=end)
 
 
 def print_error(message: str, hint: str = "", docs: str = "") -> None:
     """Print ``error: ...`` on the error stream, or log it as JSON, with the hint and the page of the documentation."""
     if writes_json():
         facts = {name: text for name, text in (("hint", hint), ("docs", docs)) if text}
-        logging.getLogger("penstock.cli").error("%s", message, extra=facts)
+        own_logger("penstock.cli").error("%s", message, extra=facts)
         return
-    from rich.markup import escape
+    from rich.text import Text
 
     out = console(stderr=True)
-    out.print(f"[bold red]error:[/] {escape(message)}")
+    out.print(Text.assemble(("error:", "bold red"), f" {message}"))
     if hint:
-        out.print(f"[bold]Hint:[/] {escape(hint)}")
+        out.print(Text.assemble(("Hint:", "bold"), f" {hint}"))
     if docs:
-        out.print(f"[dim]See {escape(docs)}[/]")
+        out.print(Text(f"See {docs}", style="dim"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,6 +15,7 @@ from penstock.errors import ConfigError, InvalidStateError, LogError
 from penstock.groups.admin import GroupAdmin
 from penstock.groups.resets import Target
 from penstock.log.formats import format_of
+from penstock.log_lines import own_logger
 from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = ["AUDIT", "ask_to_stop", "audit", "produce", "reset_group", "stop_aske
 
 AUDIT = "penstock.console.audit"
 _STOP = "console/stop.json"
-_log = logging.getLogger(AUDIT)
+_log = own_logger(AUDIT)
 
 
 def audit(who: str, what: str, result: str) -> None:

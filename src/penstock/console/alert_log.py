@@ -9,11 +9,12 @@ import urllib.request
 from collections.abc import Sequence
 
 from penstock.console.alerts import Alert
+from penstock.log_lines import own_logger
 from penstock.masking import without_passwords
 
 __all__ = ["AlertLog"]
 
-_log = logging.getLogger("penstock.app")
+_log = own_logger("penstock.app")
 _FIRST_MS = 120_000
 _AT_ONCE = frozenset({"failed"})  # its process ends
 _TIMEOUT_S = 5.0

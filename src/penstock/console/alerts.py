@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.clock import unix_ms
 from penstock.console.picture import DIED, Picture
+from penstock.metrics.prometheus import label_text
 from penstock.terminal.words import duration, time_of
 
 __all__ = ["NAMES", "RULES", "Alert", "alert_lines", "alerts_of"]
@@ -334,5 +335,6 @@ def alert_lines(application: str, alerts: Iterable[Mapping[str, Any]]) -> str:
     ['penstock_alert{application="shop",name="failed"} 0', 'penstock_alert{application="shop",name="died"} 1']
     """
     held = {alert["name"] for alert in alerts}
-    lines = [f'penstock_alert{{application="{application}",name="{name}"}} {int(name in held)}' for name in NAMES]
+    shown = label_text(application)
+    lines = [f'penstock_alert{{application="{shown}",name="{name}"}} {int(name in held)}' for name in NAMES]
     return "\n".join(["# TYPE penstock_alert gauge", *lines, ""])

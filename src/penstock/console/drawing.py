@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.console.recorder import Watched
 from penstock.errors import PenstockError
+from penstock.log_lines import own_logger
 from penstock.plan.explain import explain_json, how_it_runs
 from penstock.spark.planning import sliced_reasons
 from penstock.topology.description.charts import chart_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["drawing_of", "watched"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def watched(run: Run) -> Watched:

@@ -7,7 +7,6 @@ them up, takes over how far the application is behind, judges the alerts, and wr
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -26,6 +25,7 @@ from penstock.console.past import Past
 from penstock.console.picture import Picture
 from penstock.console.totals import Totals
 from penstock.errors import PenstockError
+from penstock.log_lines import own_logger
 from penstock.metrics import BatchHistory, BatchRecord
 from penstock.spark.driver.batch_records import batch_record
 from penstock.state.documents import local_directory
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder", "Watched"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _ENDS = {"PENDING_ERROR": "ERROR", "ERROR": "ERROR"}
 _MINUTES = 1440
 _LOOK_S = 1.0

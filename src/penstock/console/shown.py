@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.console.actions import audit, stop_asked
 from penstock.console.alerts import alert_lines
 from penstock.errors import EnvironmentProblemError
+from penstock.log_lines import own_logger
 from penstock.metrics import prometheus_text
 from penstock.spark.driver.app_metrics import MeasuredApplication
 from penstock.spark.queries.stores import InteractiveQueries
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShownApplication"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _LOOK_S, _LOOK_REMOTE_S = 2.0, 15.0
 
 

@@ -7,12 +7,12 @@ folder for replicas a thread keeps a copy in memory (`MemoryGlobals`).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.continuous.global_copy import GlobalCopy, is_open_here
 from penstock.continuous.global_filler import GlobalFiller, global_specs
+from penstock.log_lines import own_logger
 from penstock.runtime.global_stores import GlobalViews
 from penstock.state.memory import MemoryTaskState
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GlobalState", "MemoryGlobals", "open_globals"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 class GlobalState(Protocol):

@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import LogUnavailableError, PenstockError
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
 
 __all__ = ["Purger"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _CLOSE_S = 2.0
 
 

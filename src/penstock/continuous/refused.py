@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from penstock.log.base import HEADERS_TYPE
 from penstock.log.client_counts import count as count_records
+from penstock.log_lines import own_logger
 from penstock.runtime.exception_handlers import ErrorContext, handler_of
 from penstock.serde.partitioner import partition_for
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RefusedRecords"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from penstock.continuous.positions import NUMBERS, TaskPosition
 from penstock.continuous.restoring import OnProgress, Restorer
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 from penstock.state.overlay import BatchState
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskReplica"]
 
-_logger = logging.getLogger(__name__)
+_logger = own_logger(__name__)
 
 
 class TaskReplica:

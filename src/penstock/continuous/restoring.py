@@ -13,7 +13,6 @@ missed some, so its stores with new records are read from the beginning too.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -24,6 +23,7 @@ from penstock.continuous.changelog_sources import StoreSource, newest_numbers, s
 from penstock.continuous.positions import NUMBERS, StorePosition, TaskPosition
 from penstock.log.base import TopicPartition
 from penstock.log.settings import setting
+from penstock.log_lines import own_logger
 from penstock.state.changelog.following import StoreFollower
 from penstock.state.restores.progress import RestoreProgress
 from penstock.state.views.frames import to_bytes_list
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["OnProgress", "Restorer"]
 
 OnProgress = Callable[[RestoreProgress], None]
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _PIECE_BYTES = 160 << 20  # of times, keys and values: what is sorted at a time
 _COLUMNS = ["offset", "timestamp", "key", "value"]
 _LIST_ROWS = 50_000  # rows that are Python objects at a time

@@ -12,7 +12,6 @@ errors of the log, as records or topics may be there a moment later.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -32,6 +31,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.continuous.app import TaskId, ThreadApp
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StateUpdater", "followed_places", "replica_lag"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _IDLE_S = 0.25  # between two looks at the log while nothing arrives
 _BUSY_S = 0.05
 _AFTER_ERROR_S = 2.0

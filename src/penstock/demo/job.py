@@ -27,6 +27,7 @@ from penstock.groups.lag import lag
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
 from penstock.spark.session.interrupts import stop_on_signals
+from penstock.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from penstock.spark.batch.progress import BatchProgress
@@ -98,7 +99,7 @@ def run_demo(
     writer = LogWriter(file, options.lines_per_second) if path is None else None
     with contextlib.ExitStack() as stack:
         if kafka is True:
-            Console(highlight=False).print("starting a Kafka broker (its jars, about 45 MB, are fetched once)")
+            Screen().print("starting a Kafka broker (its jars, about 45 MB, are fetched once)")
             place = stack.enter_context(own_broker(home / "broker"))
         else:
             place = running_broker(kafka, options.kafka_settings) if kafka else embedded(home)
@@ -128,7 +129,7 @@ class _Job:
         self._recent: list[tuple[float, int]] = []
 
     def run(self, writer: LogWriter | None, *, seconds: float | None) -> Comparison:
-        console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+        console = Screen(soft_wrap=not sys.stdout.isatty())
         place = self._place
         with (
             open_log(place.bootstrap_servers, place.settings) as log,

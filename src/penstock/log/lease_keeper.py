@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import FencedError, PenstockError
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeaseKeeper", "held_lease"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _MOST_S = 5.0
 _OF_TTL = 4  # heartbeats within the time to live
 _PATIENCE_S = 10.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,11 +10,11 @@ from penstock.errors import EnvironmentProblemError
 from penstock.log.base import TopicLog
 from penstock.log.embedded.log import open_embedded
 from penstock.log.url import kafka_servers
-from penstock.log_lines import hide
+from penstock.log_lines import hide, own_logger
 
 __all__ = ["open_log", "warn_of_plain_text"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def open_log(url: str, settings: Mapping[str, Any] | None = None) -> TopicLog:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError
+from penstock.escapes import one_line
+from penstock.log_lines import own_logger
 from penstock.metrics.store_definitions import OWN
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OtelExport", "telemetry_name"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def telemetry_name(name: MetricName) -> str:
@@ -118,7 +119,9 @@ class OtelExport:
             observations = found.setdefault(known, [])
             value = metric.metric_value()
             if not isinstance(value, str) and math.isfinite(value):
-                observations.append(Observation(value, {tag.replace("-", "_"): text for tag, text in name.tags}))
+                observations.append(
+                    Observation(value, {tag.replace("-", "_"): one_line(text) for tag, text in name.tags})
+                )
         self._observed = {name: [] for name in self._observed} | found
 
     def _observer(self, known: str) -> Callable[[CallbackOptions], list[Observation]]:

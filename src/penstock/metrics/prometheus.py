@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.escapes import visible
 from penstock.metrics.store_definitions import OWN
 
 if TYPE_CHECKING:
     from penstock.metrics.name import Metric, MetricName
 
-__all__ = ["family_of", "prometheus_text"]
+__all__ = ["family_of", "label_text", "prometheus_text"]
 
 _CLIENTS = {"consumer-": "consumer", "producer-": "producer", "admin-client-": "admin_client"}  # by begin of a group
 _KINDS = {"-consumer": "consumer", "-producer": "producer", "-admin": "admin_client"}  # by end of a client's id
@@ -56,7 +57,7 @@ def prometheus_text(metrics: Mapping[MetricName, Metric]) -> str:
 
 
 def _add(families: dict[str, list[str]], family: str, labels: Mapping[str, str], value: float) -> None:
-    shown = ",".join(f'{_word(label)}="{_escaped(text)}"' for label, text in labels.items())
+    shown = ",".join(f'{_word(label)}="{label_text(text)}"' for label, text in labels.items())
     found = families.setdefault(family, [])
     found.append(f"{family}{{{shown}}} {_number(value)}" if shown else f"{family} {_number(value)}")
 
@@ -81,8 +82,14 @@ def _word(text: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_]", "_", text)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+def label_text(text: str) -> str:
+    r"""Return a text as the value of a label, with escapes for characters that are acted upon.
+
+    >>> print(label_text('say "hi"\n\x1b[31m'))
+    say \"hi\"\n\\x1b[31m
+    """
+    shown = visible(text).replace("\t", "\\t")
+    return shown.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _number(value: float) -> str:

@@ -8,7 +8,6 @@ checkpoint every few seconds; instances with an old document, or whose process o
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
 import threading
@@ -21,6 +20,7 @@ from typing import Literal
 from penstock.clock import unix_ms
 from penstock.errors import ConfigError, PenstockError
 from penstock.java_names import with_java_names
+from penstock.log_lines import own_logger
 from penstock.query.placement import TaskPlaces
 from penstock.query.source import GLOBAL, CommittedStores, StoreInfo
 from penstock.serde.partitioner import partition_for
@@ -28,7 +28,7 @@ from penstock.state.documents import delete_document, list_documents, read_docum
 
 __all__ = ["HostInfo", "Instance", "Instances", "KeyQueryMetadata", "Registration", "StreamsMetadata", "key_metadata"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _FOLDER = "instances"
 _BEAT_S = 3.0
 _ALIVE_MS = 15_000

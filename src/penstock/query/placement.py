@@ -7,7 +7,6 @@ note says whether that is the replica of the thread that runs the task or a stan
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,11 +16,12 @@ from typing import Any
 from penstock.clock import unix_ms
 from penstock.errors import PenstockError
 from penstock.java_names import with_java_names
+from penstock.log_lines import own_logger
 from penstock.state.documents import delete_document, read_document, write_document
 
 __all__ = ["LagInfo", "PlacementNote", "Placements", "Standby", "TaskPlaces"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _DOCUMENT = "placement.json"
 _AGAIN_MS = 5_000  # the note is written again, so that an old one can be recognised
 _CHANGED_MS = 1_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import reprlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from penstock.clock import unix_ms
 from penstock.config.console_settings import hides_records
 from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
 from penstock.escapes import visible
+from penstock.log_lines import own_logger
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "Surroundings", "TaskContext"]
 
 _Shared = TypeVar("_Shared")
-_LOG = logging.getLogger("penstock.runtime")
+_LOG = own_logger("penstock.runtime")
 _FOREVER_MS = 1 << 61
 _MOST_OF_A_REASON = 1_000  # characters
 _SHOWN = 200  # characters of a record in a message

@@ -6,7 +6,6 @@ without an error. Where a schema is known the topology has been checked (`pensto
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from penstock.errors import SerializationError
+from penstock.log_lines import own_logger
 from penstock.serde.column import Column
 from penstock.topology.configured.value_fields import fields_known_above, fields_read, nearest
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MissingFields"]
 
-_LOG = logging.getLogger("penstock.runtime")
+_LOG = own_logger("penstock.runtime")
 _FIRST_REPORT = 10  # values; from then on at ten times as many each time
 _NAMES_KEPT = 100
 

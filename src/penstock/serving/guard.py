@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -12,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from penstock.log_lines import own_logger
 from penstock.serving.access import AccessRules, RefusedRequest, is_authority
 
 __all__ = ["Application", "Guard", "Limits", "Receive", "RefusalShown", "Scope", "Send", "local_address"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]

@@ -7,7 +7,6 @@ offered: clients that ask for it stay with HTTP/1.1.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,13 +20,14 @@ from h2.events import ConnectionTerminated, DataReceived, Event, RequestReceived
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
+from penstock.log_lines import own_logger
 from penstock.serving.guard import Application, Limits, Message, Scope
 
 __all__ = ["Http2", "Peers"]
 
 MOST_RESETS = 100  # of requests that a client takes back on one connection
 OF_CONNECTIONS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

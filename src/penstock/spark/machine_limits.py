@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 from contextlib import suppress
@@ -11,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import EnvironmentProblemError
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.plan.plan import PhysicalPlan
 
 __all__ = ["check_open_files", "open_task_limit", "raise_file_limit"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _FILES_A_TASK = 4  # two of LMDB, two for its lock
 _OTHER_FILES = 256  # of a worker: sockets, libraries, the log
 _LEAST_FILES = 512

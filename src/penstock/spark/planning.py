@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from shlex import quote
@@ -14,6 +13,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.url import kafka_servers
+from penstock.log_lines import own_logger
 from penstock.plan.identity import plan_after
 from penstock.plan.plan import PhysicalPlan
 from penstock.plan.stored import StoredPlan
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create_missing", "create_sources", "plan_for", "sliced_reasons"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def plan_for(

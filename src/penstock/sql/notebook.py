@@ -14,6 +14,7 @@ import os
 from typing import Any
 
 from penstock.errors import ConfigError, PenstockError
+from penstock.escapes import visible
 from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
 from penstock.sql.session import SqlSession
 
@@ -55,18 +56,18 @@ class SqlMagic:
         try:
             results = self.session.execute(line if cell is None else cell)
         except PenstockError as error:
-            print(f"error: {error}")
+            print(visible(f"error: {error}"))
             return None
         shown = [_finished(result) for result in results]
         for result in shown[:-1]:
-            print(_text(result))
+            print(visible(_text(result)))
         if not shown:
             return None
         if cell is not None and line.strip():
             self._shell.push({line.strip(): shown[-1]})
         if isinstance(shown[-1], Rows):
             return shown[-1]
-        print(_text(shown[-1]))
+        print(visible(_text(shown[-1])))
         return None
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from penstock.errors import PenstockError
+from penstock.log_lines import own_logger
 from penstock.state.own_folder import open_lock
 from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader
 from penstock.state.segments.local_storage import LocalStorage
@@ -23,7 +23,7 @@ from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["SnapshotPolicy", "SnapshotWriter", "pieces_of", "remove_needless", "write_snapshot"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _PIECE_ROWS = 50_000
 _KEPT_SNAPSHOTS = 2
 _PART_BYTES = 64 << 20

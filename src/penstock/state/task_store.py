@@ -23,7 +23,6 @@ on from where they have left it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -39,6 +38,7 @@ from penstock.errors import (
     MissingSegmentError,
     other_inputs,
 )
+from penstock.log_lines import own_logger
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader, replica_place
@@ -53,7 +53,7 @@ from penstock.topology.stores import StoreSpec
 
 __all__ = ["TaskStore"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _KEPT_BYTES = 1 << 20
 _POLICY = SnapshotPolicy()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from html import escape as html_escape
 from itertools import islice
 from typing import Any
+
+from penstock.escapes import visible
 
 __all__ = ["MOST_ROWS", "facts_html", "table_html"]
 
@@ -35,6 +37,11 @@ def facts_html(title: str, facts: Mapping[str, Any]) -> str:
     """
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{_cell(value)}</td></tr>" for name, value in facts.items())
     return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
+
+
+def escape(text: str) -> str:
+    """Return a text for HTML, with escapes for characters that nobody sees."""
+    return html_escape(visible(text))
 
 
 def _cell(value: Any) -> str:

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.log_format import logged
 from penstock.cli.option_groups import AppOptions, grouped
 from penstock.cli.options import Json, Target, open_log_at
-from penstock.cli.output import console, print_json
+from penstock.cli.output import console, print_json, print_text
 
 __all__ = ["register"]
 
@@ -89,7 +89,7 @@ def describe(
         Format.SVG: description.to_svg,
         Format.JSON: description.to_json,
     }
-    typer.echo(shown[Format.JSON if as_json else form]())
+    print_text(shown[Format.JSON if as_json else form]())
 
 
 def explain(
@@ -113,4 +113,4 @@ def explain(
     if as_json:
         print_json(facts)
     else:
-        typer.echo(text)
+        print_text(text)

@@ -13,6 +13,7 @@ from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import confirm, console, print_json
 from penstock.errors import ConfigError
+from penstock.escapes import one_line
 
 if TYPE_CHECKING:
     from penstock.connect.client import ConnectClient, Plan
@@ -106,7 +107,8 @@ def tap(
                         print_json(made)
                     else:
                         place = f"{record.topic}-{record.partition}@{record.offset}"
-                        text = "  ".join(f"{part}={made[part]}" for part in ("key", "value", "headers") if part in made)
+                        parts = [part for part in ("key", "value", "headers") if part in made]
+                        text = "  ".join(f"{part}={one_line(str(made[part]))}" for part in parts)
                         out.print(f"{place}  {text}", markup=False, highlight=False, soft_wrap=True)
                     shown += 1
                     if shown == count:

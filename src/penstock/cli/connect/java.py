@@ -78,7 +78,7 @@ def java(
     try:
         pid = worker.start()
         where = made.get("listeners", "http://localhost:8083")
-        console(stderr=True).print(f"Kafka Connect as process {pid}, at [bold]{where}[/bold]; Ctrl-C ends it")
+        console(stderr=True).print(f"Kafka Connect as process {pid}, at {where}; Ctrl-C ends it")
         while not ending.is_set() and code is None:
             code = worker.wait(_LOOK_S)
     finally:

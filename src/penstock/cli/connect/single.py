@@ -15,6 +15,7 @@ from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
 from penstock.cli.output import console, print_json, print_table
 from penstock.errors import ConfigError
+from penstock.escapes import json_text
 from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
@@ -92,9 +93,7 @@ def dry_run(
                 continue
             out.print(f"record {number}", style="bold")
             for name, made in record.steps:
-                text = (
-                    made if isinstance(made, str) else json.dumps(shown_record(made), ensure_ascii=False, default=str)
-                )
+                text = made if isinstance(made, str) else json_text(shown_record(made), default=str)
                 out.print(f"  {name}: {'dropped' if made is None else text}", markup=False, highlight=False)
     if not number:
         console(stderr=True).print("no records came")

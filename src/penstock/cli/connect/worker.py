@@ -137,8 +137,8 @@ def _run(server: WorkerServer, connectors: list[Path], *, verbose: bool) -> None
             )
         for path in connectors:
             name = create_from_file(server.worker, path)
-            console().print(f"connector [bold]{name}[/bold] from {path}")
-        console().print(f"Connect worker at [bold]{server.url}[/bold], Ctrl-C ends it")
+            console().print(f"connector {name} from {path}")
+        console().print(f"Connect worker at {server.url}, Ctrl-C ends it")
         ending.wait()
     finally:
         server.stop()

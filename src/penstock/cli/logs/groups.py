@@ -10,7 +10,7 @@ import typer
 from penstock.cli.moving import MovingOptions, show_moves
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import Json
-from penstock.cli.output import confirm, console, print_json, print_table
+from penstock.cli.output import confirm, console, print_json, print_table, print_text
 
 __all__ = ["app"]
 
@@ -106,7 +106,7 @@ def reset(
         application = admin.is_application(group)
     if as_csv:
         for move in moves:
-            typer.echo(f"{move.topic},{move.partition},{move.after}")
+            print_text(f"{move.topic},{move.partition},{move.after}")
         return
     show_moves(group, moves, does=does, as_json=as_json)
     if application and not as_json:

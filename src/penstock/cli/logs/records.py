@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from penstock.console.decoding import plain, serdes_of, text_of
 from penstock.console.filtering import Selection
 from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, LogError, SerializationError
+from penstock.escapes import json_text, one_line
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.serde.windowed import Windowed
 from penstock.terminal.words import span_of, time_of, with_article
@@ -126,7 +126,7 @@ def line_of(record: dict[str, Any], *, headers: bool, as_json: bool) -> str:
     if as_json:
         shown = {**record, "key": plain(record["key"]), "value": plain(record["value"])}
         shown["headers"] = [[name, None if value is None else text_of(value)] for name, value in record["headers"]]
-        return json.dumps(shown, ensure_ascii=False)
+        return json_text(shown, default=str)
     parts = [
         f"{record['partition']}@{record['offset']}",
         time_of(record["timestamp"]),
@@ -134,7 +134,7 @@ def line_of(record: dict[str, Any], *, headers: bool, as_json: bool) -> str:
         _shown(record["value"]),
     ]
     if headers:
-        parts.append(", ".join(f"{name}={_shown(value)}" for name, value in record["headers"]))
+        parts.append(", ".join(f"{one_line(name)}={_shown(value)}" for name, value in record["headers"]))
     return "  ".join(parts)
 
 
@@ -142,9 +142,9 @@ def _shown(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bytes):
-        return text_of(value)
+        return one_line(text_of(value))
     if isinstance(value, Windowed):
         return f"{_shown(value.key)} {span_of(value.window.start, value.window.end)}"
     if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+        return json_text(value, default=str)
+    return one_line(str(value))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.options import Json
-from penstock.cli.output import console, print_json, waiting
+from penstock.cli.output import console, print_json, print_text, waiting
 from penstock.cli.servers.users import UserNames, UsersFile, collect_users
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def logs(
 
     with Broker.in_directory(directory).log_file.open(encoding="utf-8", errors="replace") as log:
         for line in deque(log, maxlen=lines):
-            print(line, end="")
+            print_text(line, end="")
 
 
 def _show(found: BrokerStatus, *, as_json: bool) -> None:

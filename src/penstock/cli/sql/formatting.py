@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.output import print_source
 from penstock.errors import SqlError
 
 __all__ = ["register"]
@@ -42,12 +43,12 @@ def format_(
                 before.splitlines(), after.splitlines(), str(file), f"{file} formatted", lineterm=""
             )
             for line in lines:
-                print(line)
+                print_source(line)
         elif write and str(file) != "-":
             if before != after:
                 _replace(file, after)
         else:
-            print(after, end="")
+            print_source(after, end="")
     if check and changed:
         raise typer.Exit(1)
 

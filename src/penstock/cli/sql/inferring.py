@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import ConfigFile, ConfigPairs, read_config
-from penstock.cli.output import console
+from penstock.cli.output import console, print_source
 
 __all__ = ["register"]
 
@@ -42,4 +42,4 @@ def infer(
     found = infer_statement(sample, "TABLE" if table else "STREAM", name, registry)
     for note in found.notes:
         console(stderr=True).print(f"Note: {note}", markup=False)
-    print(found.text)
+    print_source(found.text)

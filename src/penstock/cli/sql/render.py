@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -13,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.output import print_json_line
+from penstock.escapes import json_text, one_line
 from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
 from penstock.sql.types.times import timestamp_text
 
@@ -55,24 +56,16 @@ class Renderer:
         match result:
             case Rows():
                 for row in result.to_dicts():
-                    print(json.dumps(row, default=_plain, ensure_ascii=False))
+                    print_json_line(row, _plain)
             case Status():
-                print(json.dumps({"status": result.text}, ensure_ascii=False))
+                print_json_line({"status": result.text})
             case Explained():
-                print(
-                    json.dumps(
-                        {
-                            **result.plan,
-                            "expressions": result.expressions,
-                            "topology": result.topology,
-                            **dict(result.facts),
-                        }
-                    )
-                )
+                more = {"expressions": result.expressions, "topology": result.topology, **dict(result.facts)}
+                print_json_line({**result.plan, **more})
             case Described():
                 columns = [dict(zip(("name", "type", "role"), column, strict=True)) for column in result.columns]
                 facts = [list(fact) for fact in result.facts]
-                print(json.dumps({"name": result.name, "kind": result.kind, "columns": columns, "facts": facts}))
+                print_json_line({"name": result.name, "kind": result.kind, "columns": columns, "facts": facts})
 
     def _rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[str] = ()) -> None:
         if not rows:
@@ -105,7 +98,7 @@ class Renderer:
         if self._as_json:
             for row in result:
                 record = dict(zip(result.columns, row, strict=True))
-                print(json.dumps(record, default=_plain, ensure_ascii=False), flush=True)
+                print_json_line(record, _plain, flush=True)
             return
         width = max(self._console.width // max(len(result.columns), 1) - 2, LEAST_WIDTH)
         fits = self._console.is_terminal
@@ -154,10 +147,10 @@ def cell_text(name: str, value: Any, kind: str = "") -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict | list):
-        return json.dumps(value, default=_plain, ensure_ascii=False)
+        return json_text(value, default=_plain)
     if isinstance(value, bytes):
         return f"0x{value.hex()}"
-    return str(value)
+    return one_line(str(value))
 
 
 def _line(texts: Sequence[str], width: int, *, fits: bool) -> str:

@@ -11,7 +11,7 @@ import typer
 from penstock.cli.log_format import logged
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import Json
-from penstock.cli.output import console, print_json
+from penstock.cli.output import console, print_json, print_source, print_text
 from penstock.cli.sql.options import SqlOptions
 from penstock.errors import ConfigError
 
@@ -76,17 +76,17 @@ def explain(file: File, *, options: SqlOptions, as_json: Json = False) -> None:
     if as_json:
         print_json([{**each.plan, "expressions": each.expressions} for _, each in found])
         return
-    typer.echo(str(topology).rstrip())
+    print_text(str(topology).rstrip())
     for plan, each in found:
-        typer.echo(f"\n{plan.id}: {' '.join(plan.text.split())}")
+        print_text(f"\n{plan.id}: {' '.join(plan.text.split())}")
         for text, kind, back_end in each.expressions:
-            typer.echo(f"  {back_end}  {text}  {kind}")
+            print_text(f"  {back_end}  {text}  {kind}")
 
 
 def export(*, options: SqlOptions) -> None:
     """Print the statements that make the present catalog again, as plain SQL."""
     with options.session("wait") as session:
-        typer.echo(session.export(), nl=False)
+        print_source(session.export(), end="")
 
 
 def _log(options: SqlOptions) -> TopicLog:

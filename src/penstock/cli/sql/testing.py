@@ -111,8 +111,8 @@ def _plain(file: Path, name: str, reason: str) -> dict[str, Any]:
 
 def _show(outcome: dict[str, Any]) -> None:
     out = console()
-    word = "[green]PASS[/]" if outcome["passed"] else "[red]FAIL[/]"
-    out.print(word, end=" ")
+    word, style = ("PASS", "green") if outcome["passed"] else ("FAIL", "red")
+    out.print(word, style=style, end=" ")
     out.print(f"{outcome['file']}: {outcome['name']}", markup=False)
     for line in outcome["reason"].splitlines():
         out.print(f"     {line}", markup=False)

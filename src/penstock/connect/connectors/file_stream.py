@@ -24,6 +24,7 @@ from penstock.connect.data.texts import java_text
 from penstock.connect.plugins.file_settings import FILE_SINK, FILE_SOURCE
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError
+from penstock.escapes import visible
 from penstock.log.base import TopicPartition
 
 __all__ = ["FileStreamSinkConnector", "FileStreamSinkTask", "FileStreamSourceConnector", "FileStreamSourceTask"]
@@ -197,7 +198,7 @@ class FileStreamSinkTask(SinkTask):
             for values, schema in batch.values()
         )
         if self._file is None:
-            sys.stdout.write(text)
+            sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
             sys.stdout.flush()
         else:
             self._file.append(text.encode("utf-8", "replace"))

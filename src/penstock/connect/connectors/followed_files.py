@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import glob
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -12,10 +11,11 @@ from pathlib import Path
 from penstock.connect.connectors.line_reader import LineReader, is_packed, is_whole
 from penstock.connect.connectors.lines import FollowedFile, Place
 from penstock.connect.connectors.rotation import base_name
+from penstock.log_lines import own_logger
 
 __all__ = ["FollowedFiles"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 STDIN = ""
 ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".lzo", ".lzma", ".z", ".br", ".sz", ".parquet")
 _FIRST_BYTES = 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -10,10 +9,11 @@ from pathlib import Path
 from penstock.connect.connectors.line_reader import NO_LINES, FileNote, LineReader, Lines, is_packed, is_whole
 from penstock.connect.connectors.rotation import later_rotated, named_files, rotated_files
 from penstock.errors import ConnectError
+from penstock.log_lines import own_logger
 
 __all__ = ["FollowedFile", "Place"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 Place = tuple[int, FileNote | None]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -14,13 +13,14 @@ from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError, PenstockError
 from penstock.log import open_log
 from penstock.log.base import TopicLog
+from penstock.log_lines import own_logger
 
 __all__ = ["PACKAGE", "ClusterLogs", "MirrorConnector", "MirrorTask", "report_error"]
 
 PACKAGE = "org.apache.kafka.connect.mirror"
 _LEAST_S = 0.1
 _STOP_S = 10.0
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 class ClusterLogs:

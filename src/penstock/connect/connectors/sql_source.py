@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import threading
 import time
@@ -21,6 +20,7 @@ from penstock.connect.connectors.sql_values import DatabaseFile, database_error,
 from penstock.connect.data import RetriableError, Schema, SourceRecord, Struct, Type, struct
 from penstock.connect.data.logical import DECIMAL_NAME
 from penstock.errors import ConnectError
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -31,7 +31,7 @@ TABLES = "penstock.tables"
 QUERY_PARTITION = {"query": "query"}
 LONGEST = (1 << 63) - 1
 INTEGERS = (Type.INT8, Type.INT16, Type.INT32, Type.INT64)
-_LOG = logging.getLogger(__name__)
+_LOG = own_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -14,6 +13,7 @@ from penstock.connect.delivery.traces import error_message
 from penstock.errors import ConnectError, PenstockError, ProductionError, TopicExistsError, UnknownTopicError
 from penstock.log import ConsumerRecord
 from penstock.log.base import TopicLog
+from penstock.log_lines import own_logger
 from penstock.randomness import RANDOM
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "ensure_topic",
 ]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 T = TypeVar("T")
 EXCEEDED = "Tolerance exceeded in error handler"
 NOT_SENT = "Unrecoverable exception from producer send callback"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 
@@ -16,6 +15,7 @@ from penstock.connect.delivery.stored_offsets import ensure_topic
 from penstock.connect.plugins import Plugins, start_notes, validate_connector
 from penstock.errors import ConfigError
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log_lines import own_logger
 
 __all__ = ["PLAIN_CONVERTERS", "ConnectorRun", "check_config", "topics_of"]
 
@@ -25,7 +25,7 @@ PLAIN_CONVERTERS = {
     "value.converter.schemas.enable": "false",
 }
 COMMIT_EVERY = 20  # puts; a sink that is idle commits at once
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _POLL_S = 0.1
 _RETRY_MS = 1000
 

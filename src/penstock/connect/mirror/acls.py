@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -10,10 +9,11 @@ from penstock.connect.mirror.flows import Flow
 from penstock.errors import LogError, LogUnavailableError
 from penstock.log.acls import SecuredLog, TopicAcl
 from penstock.log.base import TopicLog
+from penstock.log_lines import own_logger
 
 __all__ = ["AclSync", "remote_acls"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def remote_acls(flow: Flow, rules: Iterable[TopicAcl]) -> list[TopicAcl]:

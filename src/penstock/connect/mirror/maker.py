@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from penstock.connect.mirror.replication import MirrorHeartbeat, MirrorSource
 from penstock.errors import LogUnavailableError, PenstockError
 from penstock.log.base import TopicLog
 from penstock.log.open import open_log
+from penstock.log_lines import own_logger
 
 __all__ = ["Mirror"]
 
@@ -22,7 +22,7 @@ Open = Callable[[Cluster], TopicLog]
 ALWAYS = 0.0
 _LOOK_S = 0.5
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 class Mirror:

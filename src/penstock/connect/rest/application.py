@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
@@ -19,10 +18,11 @@ from penstock.connect.rest.routing import Endpoint, Route, find_route, is_ambigu
 from penstock.connect.worker.refusals import ElsewhereError, RequestError
 from penstock.connect.worker.worker import Worker
 from penstock.errors import FencedError, PenstockError
+from penstock.log_lines import own_logger
 
 __all__ = ["ConnectApplication"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _HTML = "text/html;charset=iso-8859-1"
 _START_S = 30.0
 _PAGE = b"<html><body><h2>HTTP ERROR 400 Bad Request</h2></body></html>\n"

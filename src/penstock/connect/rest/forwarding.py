@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import http.client
-import logging
 import ssl
 from urllib.parse import urlsplit
 
 from penstock.connect.rest.messages import JSON, Answer, Call
 from penstock.connect.settings import WorkerConfig
 from penstock.errors import ConfigError
+from penstock.log_lines import own_logger
 
 __all__ = ["ask_worker", "forwarded", "trust_of"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _PASSED = (
     "content-type",
     "accept",

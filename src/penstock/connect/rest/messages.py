@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from penstock.connect.worker.refusals import RequestError
+from penstock.escapes import json_text
 from penstock.json_depth import depth_of
 
 __all__ = ["JSON", "Answer", "Call", "config_of", "fields_of", "json_of", "text_of"]
@@ -85,7 +86,7 @@ class Answer:
         """The body's bytes."""
         if self.content is not None:
             return self.content
-        return json.dumps(self.body, ensure_ascii=False, separators=(",", ":")).encode() if self.has_body else b""
+        return json_text(self.body, separators=(",", ":")).encode() if self.has_body else b""
 
 
 def json_of(body: bytes) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import threading
 from pathlib import Path
 from urllib.parse import quote
@@ -17,13 +16,14 @@ from penstock.connect.rest.policies import CrossOrigin, WorkerAccess
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.worker import Worker
 from penstock.errors import ConfigError, LogUnavailableError
+from penstock.log_lines import own_logger
 from penstock.serving.access import AccessRules, parse_users
 from penstock.serving.guard import Limits
 from penstock.serving.server import Certificate, HttpServer, listen
 
 __all__ = ["WorkerServer"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _BODY_BYTES = 16 << 20
 _WAIT_S = 120.0
 _FIRST_ERROR = 400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import socket
 from collections.abc import Mapping
@@ -16,11 +15,12 @@ from penstock.connect.config import ConfigDef, Kind, OneOf, Range, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.plugins import WorkerSettings
 from penstock.errors import ConfigError
+from penstock.log_lines import own_logger
 
 __all__ = ["Mode", "WorkerConfig", "known_client_settings", "worker_definition"]
 
 Mode = Literal["distributed", "standalone"]
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _KINDS = frozenset({"producer", "consumer", "admin"})
 _CLIENT = re.compile(r"(?:(?:producer|consumer|admin)\.)?(?:security|sasl|ssl)\..*|(?:producer|consumer|admin)\..*")
 _SIMPLE_HEADERS = "org.apache.kafka.connect.storage.SimpleHeaderConverter"

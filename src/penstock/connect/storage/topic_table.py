@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -11,10 +10,11 @@ from penstock.connect.data.stored_offsets import note_of
 from penstock.errors import ConfigError, FencedError, LogError, TopicExistsError, UnknownTopicError
 from penstock.log import Producer, TopicPartition
 from penstock.log.base import TopicLog
+from penstock.log_lines import own_logger
 
 __all__ = ["Change", "MemoryTable", "Table", "TopicTable"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 class Change(NamedTuple):

@@ -22,11 +22,11 @@ from penstock.connect.little_memory import take_little_memory
 from penstock.connect.tasks.parts import TaskSpec
 from penstock.connect.tasks.running import run_task
 from penstock.connect.tasks.template import has_template, modules_for
-from penstock.log_lines import follow_environment, writes_json
+from penstock.log_lines import follow_environment, own_logger, writes_json
 
 __all__ = ["Message", "Progress", "TaskHandle", "TaskProcesses", "ThreadTask"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

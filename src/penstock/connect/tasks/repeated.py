@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
 from penstock.connect.storage.config_store import TaskId
 from penstock.connect.tasks.parts import TaskLink
+from penstock.log_lines import own_logger
 
 __all__ = ["Repeated"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 class Repeated:

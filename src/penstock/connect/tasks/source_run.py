@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import cast
@@ -22,10 +21,11 @@ from penstock.connect.tasks.parts import TaskLink, TaskParts
 from penstock.connect.tasks.repeated import Repeated
 from penstock.errors import LogUnavailableError
 from penstock.log.thread_clients import Writer
+from penstock.log_lines import own_logger
 
 __all__ = ["SourceRun"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _IDLE_S = 0.1
 _RETRY_S = 1.0
 _OPEN_S = 120.0

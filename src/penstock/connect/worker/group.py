@@ -8,7 +8,6 @@ else owns it.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -21,10 +20,11 @@ from penstock.connect.worker.view import View
 from penstock.errors import LogError
 from penstock.log import Consumer, TopicPartition
 from penstock.log.base import TopicLog
+from penstock.log_lines import own_logger
 
 __all__ = ["GroupMembership", "planned"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _LOOK_S = 1.0
 _PLAN, _OWNED = b"plan", "owned-"
 Work = str | TaskId

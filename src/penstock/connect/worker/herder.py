@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,10 +26,11 @@ from penstock.connect.worker.running_tasks import TaskSlots
 from penstock.connect.worker.view import Membership, View
 from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicLog
+from penstock.log_lines import own_logger
 
 __all__ = ["Herder", "StartTask", "Stores"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.03, 10
 _FIRST_RETRY_S, _MOST_RETRY_S, _LOOK_AGAIN_S = 0.25, 60.0, 2.0
 StartTask = Callable[[TaskSpec, str], TaskHandle]

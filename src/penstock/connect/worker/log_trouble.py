@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 from penstock.errors import LogError
+from penstock.log_lines import own_logger
 
 __all__ = ["LogTrouble"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 class LogTrouble:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import ClassVar
 
 from penstock.connect.api import Connector
 from penstock.connect.plugins import Plugin, PluginKind, Plugins
 from penstock.errors import ConnectError
+from penstock.log_lines import own_logger
 
 __all__ = ["ConnectorSlot", "TooManyTasksError", "task_configs"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 class TooManyTasksError(ConnectError):

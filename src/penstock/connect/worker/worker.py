@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -25,10 +24,11 @@ from penstock.connect.worker.view import Membership, Solo
 from penstock.errors import ConfigError
 from penstock.log import open_log
 from penstock.log.base import TopicLog
+from penstock.log_lines import own_logger
 
 __all__ = ["Worker"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 class Worker:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from penstock.console.web.page import NotThereError, Page, Visit
 from penstock.console.web.words import FILTERS
 from penstock.errors import PenstockError
+from penstock.escapes import visible
 from penstock.version import __version__
 
 __all__ = ["Renderer"]
@@ -26,11 +27,17 @@ MENU = (
     ("/stores", "Stores", "s"),
     ("/errors", "Errors", "e"),
 )
+_IN_PATHS = "/:@!$&'()*+,;=~"
 CONNECTORS, SQL = ("/connectors", "Connectors", "c"), ("/sql", "SQL", "q")
 
 
+def _finalized(value: Any) -> Any:
+    """Return a value of a template as it is shown; what templates themselves have made is done."""
+    return visible(value) if type(value) is str else value
+
+
 class Renderer:
-    """The templates of the console; all values are escaped.
+    """The templates of the console; all values are escaped, and characters that no page shows are visible.
 
     Args:
         root: The prefix of its addresses.
@@ -45,6 +52,7 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
+            finalize=_finalized,
         )
         self._environment.filters |= FILTERS
 
@@ -95,7 +103,7 @@ class Renderer:
             """Return the address of a page, for the same application."""
             chosen = {"app": visit.get("app"), **parameters}
             given = {key: value for key, value in chosen.items() if value not in ("", None)}
-            return f"{self._root}{path}" + (f"?{urlencode(given)}" if given else "")
+            return f"{self._root}{quote(path, safe=_IN_PATHS)}" + (f"?{urlencode(given)}" if given else "")
 
         template = self._environment.get_template(f"{name}.html")
         return template.render(**facts, url=url, root=self._root, visit=visit)

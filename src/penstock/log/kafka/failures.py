@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
 from penstock.log.kafka.remedies import name_of, remedy
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess
@@ -29,7 +29,7 @@ __all__ = [
     "too_large_here",
 ]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _T = TypeVar("_T")
 _UNREACHABLE = (
     "Is the broker up and reachable? See bootstrap.servers; and security.protocol, if its listener wants TLS or SASL."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from penstock.log.kafka.failures import error_of, is_transient
 from penstock.log.kafka.wire.fetch import first_records, stored_bytes
 from penstock.log.kafka.wire.offsets import LATEST
 from penstock.log.time_range import first_from
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["first_in_time", "record_sizes", "settled_ends", "stretches", "wait_for_data"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _PIECES = 16
 _PAUSE_S = 0.02
 _AFTER_ERROR_S = 0.1

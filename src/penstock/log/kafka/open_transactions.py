@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
+
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicPartition
 
 __all__ = ["OpenTransactions"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _LOOK_EVERY_S = 1.0
 _STUCK_S = 10.0  # longer than transactions of stream threads take
 _AGAIN_S = 60.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from penstock.errors import OffsetOutOfRangeError
 from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.kafka.failures import error_of, failure, may_pass, patience_for
 from penstock.log.kafka.wire.fetch import fetch_once, fetch_range
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["EMPTY", "RangeReader"]
 
 EMPTY = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in RECORD_SCHEMA], schema=RECORD_SCHEMA)
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.3
 _AT_ONCE_BYTES = 4 << 20
 

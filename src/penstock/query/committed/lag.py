@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 
+from penstock.log_lines import own_logger
 from penstock.query.source import NewestCommit
 
 __all__ = ["Ends", "LagWatch"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _EVERY_S = 1.0
 _IDLE_S = 10.0
 

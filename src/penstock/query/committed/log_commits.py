@@ -12,7 +12,6 @@ the noted offsets.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from penstock.clock import unix_ms
 from penstock.errors import LogUnavailableError
 from penstock.log.base import TopicPartition
 from penstock.log.url import kafka_servers
+from penstock.log_lines import own_logger
 from penstock.query.position import Position
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogCommit", "LogCommits", "position_at"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _REFRESH_S = 0.1
 _SETTLE_S = 0.02
 _AFTER_FAILURE_S = 5.0

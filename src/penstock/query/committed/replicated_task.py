@@ -8,7 +8,6 @@ as a thread's is. Both hold committed records only.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from penstock.continuous.positions import TaskPosition, layout_of
 from penstock.continuous.restoring import Restorer
 from penstock.errors import OffsetOutOfRangeError, StateError
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 from penstock.query.committed.shared_replica import SharedReplica
 from penstock.query.placement import LagInfo
 from penstock.state.replicas.lmdb_replica import Replica
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RetiredError", "ReplicatedTask", "ReplicatedView"]
 
-_logger = logging.getLogger(__name__)
+_logger = own_logger(__name__)
 _MAP_BYTES = 1 << 38  # address space only: LMDB could not resize the map while queries read it
 _LOOK_FOR_WORKERS_S = 1.0
 _PATIENCE_S = 0.1  # for a thread's replica to follow a commit that is in the log

@@ -8,7 +8,6 @@ has many layers.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from penstock.errors import CheckpointMismatchError, MissingSegmentError, StateError
+from penstock.log_lines import own_logger
 from penstock.query.committed.overlay import Layer, LayeredMap
 from penstock.query.committed.shared_replica import SharedReplica
 from penstock.state.replicas.lmdb_replica import Replica, replica_place
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AheadError", "ReplicaFolders", "TaskReader", "TaskView"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _MOST_LAYERS = 32
 _MOST_BYTES = 32 << 20
 _LISTED_GAP = 16  # from so many batches on, the storage is listed rather than asked for each segment

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import httpx
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from penstock.errors import PenstockError
@@ -21,6 +21,7 @@ from penstock.query.http.paging import PAGE_ENTRIES
 from penstock.query.http.service import QueryService
 from penstock.query.position import Position, PositionBound
 from penstock.serving.api_page import api_page
+from penstock.serving.json_answers import EscapedJson
 from penstock.version import __version__
 
 __all__ = ["Route", "make_app", "shown_refusal"]
@@ -75,7 +76,11 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
             committed state, forward it there, or redirect. A request may choose with ``?route=``.
     """
     app = FastAPI(
-        title=f"Penstock queries: {service.state.application_id}", version=__version__, docs_url=None, redoc_url=None
+        title=f"Penstock queries: {service.state.application_id}",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=EscapedJson,
     )
 
     app.state.service = service
@@ -121,7 +126,7 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
     def health() -> Response:
         found = service.health()
         is_stuck = any(alert["name"] == "stuck" for alert in found.get("alerts", ()))
-        return JSONResponse(found, 503 if is_stuck else 200)
+        return EscapedJson(found, 503 if is_stuck else 200)
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -202,7 +207,7 @@ def make_app(service: QueryService, *, route: Route = "local") -> FastAPI:
         target = f"{active.url}{path}{query}"
         if wanted == "redirect":
             body = {"active_host": str(active.host_info), "location": target}
-            return JSONResponse(body, 307, {"location": target})
+            return EscapedJson(body, 307, {"location": target})
         try:
             async with httpx.AsyncClient(timeout=_FORWARD_TIMEOUT_S, trust_env=False) as client:
                 found = await client.get(target, headers={_FORWARDED: str(service.host or "?")})
@@ -230,7 +235,7 @@ def _refusal(error: PenstockError) -> Response:
     status = int(str(facts.get("status", 500)))
     body = {"code": facts.get("code", "STORE_EXCEPTION"), "message": error.message, "hint": error.hint}
     answer: Any = facts.get("answer", {})
-    return JSONResponse({**answer, "error": body}, status, {"retry-after": "1"} if status == 503 else None)
+    return EscapedJson({**answer, "error": body}, status, {"retry-after": "1"} if status == 503 else None)
 
 
 def shown_refusal(status: int, message: str) -> dict[str, Any]:

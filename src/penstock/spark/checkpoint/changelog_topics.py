@@ -7,12 +7,12 @@ can be rebuilt from it. So the checkpoint notes the complete ones (``changelogs.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointMismatchError, CoPartitionError
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
+from penstock.log_lines import own_logger
 from penstock.plan.changelog_topics import changelog_topic, numbers_topic
 from penstock.state.changelog.numbers import APPLICATION
 from penstock.state.documents import read_document, write_document
@@ -34,7 +34,7 @@ __all__ = [
     "write_complete",
 ]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _NOTES = "changelogs.json"
 
 

@@ -7,11 +7,11 @@ its log (``log.json``), and each batch the ids of the topics that it reads (in S
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import CheckpointMismatchError, OffsetOutOfRangeError
+from penstock.log_lines import own_logger
 from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["recreated_error", "recreated_topics", "check_log_identity"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _NAME = "log.json"
 
 

@@ -8,11 +8,11 @@ first task begins.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock.log_lines import own_logger
 from penstock.spark.batch.facts import inputs_checksum
 from penstock.spark.offsets.offsets import SourceOffset
 from penstock.state.documents import list_documents, read_document
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LastBatch", "PlannedBatch", "committed_by_spark", "note_planned"]
 
 _MOST_CHARACTERS = 900_000  # fits into one record by a broker's default settings
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

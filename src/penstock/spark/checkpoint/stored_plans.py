@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import (
     CheckpointMismatchError,
 )
+from penstock.log_lines import own_logger
 from penstock.plan.evolution import require_compatible
 from penstock.plan.plan import PhysicalPlan
 from penstock.plan.stored import StoredPlan
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["note_lost", "read_stored_plan", "reserve_ids", "resumable_plan", "write_stored_plan"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def resumable_plan(

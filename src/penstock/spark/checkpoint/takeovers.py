@@ -11,7 +11,6 @@ If a crash prevented the note, the records themselves are compared: the segments
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import CheckpointMismatchError
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 from penstock.spark.offsets.group_resets import MARK
 from penstock.spark.offsets.offsets import SourceOffset
 from penstock.state.changelog import changelog_format
@@ -50,7 +50,7 @@ __all__ = [
 _NAME = "standing.json"
 _MARKED = re.compile(r"penstock batch (\d+)")
 _MARGIN = 4  # batches: what a broker has committed becomes visible a little later
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 Records = set[tuple[bytes | None, bytes | None]]
 
 

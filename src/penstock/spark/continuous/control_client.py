@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import logging
 import select
 import socket
 import threading
@@ -14,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import AppFailedError, PenstockError
+from penstock.log_lines import own_logger
 from penstock.spark.continuous.control_lines import LINE_BYTES, Lines, decode_line, encode_line, mac_of, new_nonce
 
 __all__ = ["ControlAddress", "ControlClient"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _PAUSE_S = 0.2
 _READ_BYTES = 1 << 16
 

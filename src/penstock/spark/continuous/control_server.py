@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import logging
 import selectors
 import socket
 import threading
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.errors import EnvironmentProblemError, PenstockError
+from penstock.log_lines import own_logger
 from penstock.spark.continuous.control_lines import (
     FIRST_LINE_BYTES,
     LINE_BYTES,
@@ -25,7 +25,7 @@ from penstock.spark.continuous.control_lines import (
 
 __all__ = ["ControlServer", "Member"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _PROOF_S = 10.0  # to answer the first line
 _LOOK_S = 0.5
 _READ_BYTES = 1 << 16

@@ -7,7 +7,6 @@ epoch, and returns when no further one comes. Nothing that Spark notes about the
 from __future__ import annotations
 
 import json
-import logging
 import re
 import secrets
 import shutil
@@ -28,6 +27,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 from penstock.spark.continuous.checks import control_addresses, refuse_speculation, require_same_topics
 from penstock.spark.continuous.control_client import ControlAddress
 from penstock.spark.continuous.control_server import ControlServer, Member
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContinuousEngine", "is_passing"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _START_S = 15.0  # for Spark to start all threads
 _GRACE_S = 20.0  # for threads to commit
 _NOTE_S = 0.5  # for Spark to note that all tasks have ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +11,7 @@ from penstock.continuous.app import TaskId
 from penstock.continuous.ownership import Ownership, TaskList
 from penstock.continuous.placement import Placement, PlacementLimits, StateHolders, place_tasks
 from penstock.errors import AppFailedError, PenstockError
+from penstock.log_lines import own_logger
 from penstock.query.placement import Standby, TaskPlaces
 from penstock.spark.batch.signed_errors import unseal_error
 from penstock.spark.continuous.control_server import Member
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Epoch"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _GONE_S = 0.3  # without a connection, before a thread is taken for lost: one that broke is made again within
 _SILENT_S = 3.0  # a thread reports once a second
 Send = Callable[[Member, Mapping[str, Any]], bool]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from penstock.log_lines import own_logger
 from penstock.spark.checkpoint.identities import recreated_error, recreated_topics
 from penstock.spark.offsets.start_positions import added_positions, first_positions, lost_offsets, lost_records_error
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["commit_start_positions"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def commit_start_positions(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 from penstock.spark.continuous.thread_phase import phase_of
 from penstock.spark.worker.crash_notes import LONG_STEP_S
 from penstock.state.restores.listener import StateRestoreListener
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RestoreWatch"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _Place = tuple[str, str, int]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.continuous.app import ThreadApp
 from penstock.errors import CheckpointMismatchError, ConfigError
+from penstock.log_lines import own_logger
 from penstock.plan.continuous import continuous_refusal
 from penstock.plan.evolution import require_compatible
 from penstock.plan.stored import StoredPlan
@@ -41,7 +41,7 @@ __all__ = [
     "thread_count",
 ]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 @dataclass(frozen=True)

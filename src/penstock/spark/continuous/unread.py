@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import AppFailedError, PenstockError
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 from penstock.spark.continuous.crashes import task_sources
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UnreadPatience", "UnreadWatch"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _SILENT_S = 3.0  # without a report, after which nothing is known of a thread's partitions
 _LONG_S = 1.0  # in a step: a report of the thread may be older than that
 _MOST_NAMED = 5

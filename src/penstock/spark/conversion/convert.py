@@ -7,7 +7,6 @@ by the same command or by the next start; until the switch, a start in the earli
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.log.lease_keeper import held_lease
+from penstock.log_lines import own_logger
 from penstock.spark import faults
 from penstock.spark.checkpoint.locations import Locations
 from penstock.spark.checkpoint.modes import checkpoint_mode
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["convert", "convert_at_start"]
 
 Finish = Callable[[str], None]  # runs the application in a mode until nothing is half done
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def convert(

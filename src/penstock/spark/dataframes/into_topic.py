@@ -6,7 +6,6 @@ that it has not noted as done with the same number and the same rows; if the led
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.errors import AppFailedError, PenstockError, TopologyError
+from penstock.log_lines import own_logger
 from penstock.serde.column import Column
 from penstock.serde.partitioner import partitions_for
 from penstock.spark.checkpoint.spark_files import spark_location
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DataFrameQuery", "TopicWriter", "dataframe_topic_partitions", "dataframe_queries"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _LOOK_S = 2.0
 _NESTED = ("struct", "array", "map")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from collections import deque
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.clock import unix_ms
 from penstock.log.client_counts import CLOSED_TASKS, counted
+from penstock.log_lines import own_logger
 from penstock.metrics import BatchHistory, BatchRecord, MetricName, MetricRegistry, PartitionLag, snapshot
 from penstock.metrics.client_metrics import ClientMetrics
 from penstock.metrics.lag import LagWatch
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AppMetrics", "MeasuredApplication"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 STREAMS = "stream-metrics"
 _BEGINNINGS_EVERY = 10  # looks
 _LEVELS = "The recording level: 0 INFO, 1 DEBUG, 2 TRACE."

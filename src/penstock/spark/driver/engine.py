@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from penstock.clock import unix_ms
 from penstock.errors import AppFailedError, PenstockError
-from penstock.log_lines import Work
+from penstock.log_lines import Work, own_logger
 from penstock.spark.batch.envelope import ENVELOPE_DDL, EnvelopeKind
 from penstock.spark.batch.progress import BatchProgress, batch_progress
 from penstock.spark.batch.slots import shuffle_width
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "stage_descriptions"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 # The JVM sees only a few envelopes of a batch: compiling code for them takes longer than processing them.
 _FEW_ROWS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 _PATIENCE_S = 3.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -10,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from penstock.log_lines import own_logger
 from penstock.terminal.html import facts_html
 from penstock.terminal.words import counted
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Meter", "RunFigures", "RunLog"]
 
-_log = logging.getLogger("penstock.app")
+_log = own_logger("penstock.app")
 _RECENT_S = 10.0
 _EVERY_S = 10.0
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.errors import LogError, UnknownTopicError
 from penstock.log.time_range import timestamp_at
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["beginnings_of", "ends_of", "lag_behind", "positions_at_start", "time_at"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def lag_behind(log: TopicLog, plan: PhysicalPlan, positions: Mapping[str, int], batch: int) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import LogError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
 from penstock.log.lease_keeper import LeaseKeeper
+from penstock.log_lines import own_logger
 from penstock.plan.plan import changed
 from penstock.query.placement import PlacementNote
 from penstock.spark import faults
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEASE_TTL_MS", "Run"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 LEASE_TTL_MS = 30_000
 _LAG_EVERY_S = 1.0
 _NOTE_S = 5.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError, LogError
 from penstock.log.formats import TopicFormat, note_formats
+from penstock.log_lines import own_logger
 from penstock.serde import Serdes
 from penstock.topology.configured.serdes import with_serdes
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["formats_of_sinks", "note_sinks"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _REGISTERED = ("avro", "json_schema")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.log_lines import own_logger
 from penstock.metrics.name import MetricName
 from penstock.metrics.prometheus import family_of
 from penstock.metrics.store_definitions import OWN
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkMetrics", "chosen", "observed"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _TOTALS = {  # sums over tasks and partitions, by the names that they have in Prometheus
     (group, name): family_of(MetricName.of(name, group, {}))
     for group, names in {

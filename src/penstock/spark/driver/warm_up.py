@@ -6,11 +6,11 @@ the stores) would take longer than its first records, and until then one of two 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from penstock.log_lines import own_logger
 from penstock.spark.batch.job import load_job
 from penstock.spark.worker_process import prepare_worker
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["warm_up"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _warm: set[str] = set()  # Spark applications of this process whose workers run
 
 

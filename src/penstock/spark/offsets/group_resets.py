@@ -10,12 +10,12 @@ Spark's own offset log. So a reset is applied exactly once, whatever crashes.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 from penstock.spark.offsets.offsets import SourceOffset
 from penstock.state.documents import read_document, write_document
 
@@ -26,7 +26,7 @@ __all__ = ["MARK", "GroupReset", "noted_resets", "resets_since", "take_up_group_
 
 MARK = "penstock"  # the beginning of the metadata of offsets that an application commits
 _NAME = "moves.json"
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidStateError
 from penstock.given import check_given
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InteractiveQueries"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _RUNNING = ("RUNNING", "REBALANCING")
 
 

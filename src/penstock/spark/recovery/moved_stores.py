@@ -8,7 +8,6 @@ next start does it again, under other ids.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import CheckpointMismatchError, MissingSegmentError
+from penstock.log_lines import own_logger
 from penstock.plan.changelog_topics import numbers_topic
 from penstock.spark.checkpoint.planned_batch import LastBatch, committed_by_spark
 from penstock.spark.checkpoint.stored_plans import reserve_ids
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["move_stores"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def move_stores(app: PlannedApp, before: StoredPlan) -> None:

@@ -8,11 +8,11 @@ rows wait in that program's repartition topics, for here such rows never pass th
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import CheckpointMismatchError
+from penstock.log_lines import own_logger
 from penstock.spark.checkpoint.locations import Locations
 from penstock.spark.checkpoint.planned_batch import LastBatch
 from penstock.spark.checkpoint.takeovers import TakenOverError, marked_batches
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["start_over", "is_takeover_unfinished", "take_up"]
 
 _MARK = "taken_up.json"  # in the checkpoint, while its state is being replaced
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def is_takeover_unfinished(checkpoint: str) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
+
+from penstock.log_lines import own_logger
 
 __all__ = ["CoreWatch"]
 
 _LOOK_S = 5.0
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _LOOKS = 3  # checks in a row with the same larger number: executors of a cluster come one after the other
 
 

@@ -8,7 +8,6 @@ are in its name; where anything else differs, Java goes without it by itself.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import shutil
 import subprocess
@@ -19,12 +18,13 @@ from pathlib import Path
 
 from penstock.broker.jars import cache_directory, java_command
 from penstock.errors import EnvironmentProblemError
+from penstock.log_lines import own_logger
 
 __all__ = ["archive_options", "archive_path", "end_java", "make_in_background", "recording_options"]
 
 _AGAIN_S = 24 * 3600.0
 _SWITCH = "PENSTOCK_JAVA_ARCHIVE"
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _SILENT = "-Xlog:cds*=off"  # Java would print on the terminal why it goes without
 
 

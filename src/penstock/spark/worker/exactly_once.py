@@ -6,7 +6,6 @@ processed again; outputs and ledger entry are one transaction.
 
 from __future__ import annotations
 
-import logging
 import socket
 import time
 from collections import OrderedDict
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from penstock.clock import unix_ms
 from penstock.log.client_counts import counted
-from penstock.log_lines import Work
+from penstock.log_lines import Work, own_logger
 from penstock.plan.plan import TaskRun
 from penstock.runtime.context import Surroundings
 from penstock.runtime.counting import CountingSensor
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["log_of", "run_task"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 Outputs = Mapping[str, pa.RecordBatch]
 ChangelogRecords = list[tuple[str, pa.RecordBatch]]  # changelog topic, records for the task's partition
 

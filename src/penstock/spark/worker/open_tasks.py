@@ -7,7 +7,6 @@ newest segment is the one that it published. Everything else is opened anew, as 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 from penstock.log.client_counts import CLOSED_TASKS, count
+from penstock.log_lines import own_logger
 from penstock.spark.machine_limits import open_task_limit
 from penstock.spark.worker_process import map_large_blocks
 from penstock.state.memory import MemoryTaskState
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenTask", "close_open_tasks", "release_task", "acquire_task"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _LEAST_CLEANUP_S = 10.0  # between two searches for unused replicas, however short the setting
 _Application = tuple[str, str]
 _Key = tuple[_Application, int, str, str]

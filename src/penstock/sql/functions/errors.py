@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 
+from penstock.log_lines import own_logger
 from penstock.runtime.reported import report
 from penstock.sql.types import SqlValueError
 
 __all__ = ["EvaluationErrors", "FunctionFailed"]
 
-LOGGER = logging.getLogger("penstock.sql")
+LOGGER = own_logger("penstock.sql")
 LOGGED_EACH = 10  # of one function; all are counted
 
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EnvironmentProblemError, PenstockError
+from penstock.escapes import json_text
 from penstock.registry.documents import BadDocumentError, parse_object
 from penstock.sql.queries.answer import Answer
 from penstock.sql.server.inserting import acknowledged, split_body, target_of
@@ -50,7 +51,7 @@ def application(service: SqlService) -> Starlette:
         ) from error
 
     def shown(found: Any, status: int = 200) -> Response:
-        return Response(json.dumps(found, ensure_ascii=False, default=str), status, None, CONTENT_TYPE)
+        return Response(json_text(found, default=str), status, None, CONTENT_TYPE)
 
     def endpoint(work: Callable[[Request, dict[str, Any]], Any]) -> Callable[[Request], Any]:
         """The endpoint that answers with a document."""

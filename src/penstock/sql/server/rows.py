@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Protocol
 
 from penstock.errors import PenstockError
+from penstock.escapes import json_text
 from penstock.sql.formats.json_text import json_writer
 from penstock.sql.queries.answer import Answer
 from penstock.sql.queries.plans import ResultRow
@@ -110,7 +110,7 @@ def _columns(answer: Answer) -> dict[str, object]:
 
 
 def _dumps(found: object) -> str:
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return json_text(found, separators=(",", ":"))
 
 
 def chunks(answer: Answer, form: Form) -> Iterator[str]:

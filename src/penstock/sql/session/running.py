@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.builder import StreamsBuilder
 from penstock.errors import PenstockError
+from penstock.log_lines import own_logger
 from penstock.sql.analyse import QueryPlan
 from penstock.sql.compile import compile_query
 from penstock.sql.session.settings import SessionSettings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DROPPED", "Query", "QueryRunner", "topology_of"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 STOP_MS = 30_000
 DROPPED = "dropped records"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,11 +9,12 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
+from penstock.log_lines import own_logger
 from penstock.sql.functions import UserFunctions, load_functions
 
 __all__ = ["DEFAULT_LOG", "KNOWN", "SessionSettings", "check_setting", "has_effect"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 DEFAULT_LOG = "penstock.db"
 STREAMS = "ksql.streams."

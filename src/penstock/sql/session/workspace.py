@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from penstock.errors import FencedError, InvalidStateError, PenstockError, SqlError
 from penstock.log.base import TopicLog
 from penstock.log.lease_keeper import LeaseKeeper
+from penstock.log_lines import own_logger
 from penstock.sql.analyse import Applied, apply
 from penstock.sql.catalog import Catalog
 from penstock.sql.parse import Parsed, parse_script
@@ -26,7 +26,7 @@ from penstock.sql.session.topics import known_topics
 
 __all__ = ["Scope", "Workspace"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 LEASE_MS = 30_000
 
 

@@ -9,7 +9,6 @@ are made of it.
 from __future__ import annotations
 
 import fcntl
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 import lmdb
 
 from penstock.errors import StateError
+from penstock.log_lines import own_logger
 from penstock.state.own_folder import open_lock
 from penstock.state.replicas.folders import own_replicas, task_of
 from penstock.state.replicas.lmdb_replica import replica_place
@@ -28,7 +28,7 @@ from penstock.state.segments.storage import open_storage
 
 __all__ = ["remove_unused"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def remove_unused(root: Path, application: str, checkpoint: str, unused_s: float) -> list[Path]:

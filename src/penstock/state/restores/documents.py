@@ -8,7 +8,6 @@ can show how far it has come. A restore that is over sooner writes nothing.
 from __future__ import annotations
 
 import json
-import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.clock import unix_ms
+from penstock.log_lines import own_logger
 from penstock.state.documents import (
     delete_document,
     list_documents,
@@ -29,7 +29,7 @@ from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["Changes", "CatchUpSteps", "SegmentRestore", "SegmentRestoreNote", "forget_restores", "read_restores"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _FOLDER = "console/restores"
 _EVERY_S, _EVERY_REMOTE_S = 1.0, 5.0
 _OLD_MS = 60_000  # whoever wrote it has died

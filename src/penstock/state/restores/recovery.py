@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import CorruptSegmentError, MissingSegmentError
+from penstock.log_lines import own_logger
 from penstock.state.replicas.lmdb_replica import Replica
 from penstock.state.replicas.position import ReplicaPosition
 from penstock.state.restores.documents import CatchUpSteps, Changes
@@ -16,7 +16,7 @@ from penstock.state.segments.storage import SegmentStorage
 
 __all__ = ["CaughtUp", "apply_segment", "catch_up"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 Reader = Callable[[SegmentName], Segment | None]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from penstock.console.exposed import ExposedQueries
@@ -30,6 +30,7 @@ from penstock.errors import (
     UnknownTopicError,
 )
 from penstock.serving.guard import Receive, Scope, Send
+from penstock.serving.json_answers import EscapedJson
 
 __all__ = ["PREFIX", "api_routes", "on_error", "problem"]
 
@@ -205,4 +206,4 @@ async def on_error(request: Request, error: Exception) -> Response:  # noqa: ARG
 
 def problem(status: int, message: str, hint: str) -> Response:
     """Return an error as JSON."""
-    return JSONResponse({"error": {"code": status, "message": message, "hint": hint}}, status)
+    return EscapedJson({"error": {"code": status, "message": message, "hint": hint}}, status)

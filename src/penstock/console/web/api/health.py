@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from penstock.console.alerts import alert_lines
 from penstock.console.web.page import Visit
+from penstock.metrics.prometheus import label_text
+from penstock.serving.json_answers import EscapedJson
 
 __all__ = ["health", "metrics", "ready"]
 
@@ -19,7 +21,7 @@ def health(visit: Visit) -> Any:
         picture = visit.site.application(name).picture()
         found.append({"application": name, "state": picture.state, "alerts": list(picture.get("alerts", ()))})
     is_ill = any(alert["name"] in ("failed", "died", "stuck", "silent") for each in found for alert in each["alerts"])
-    return JSONResponse({"healthy": not is_ill, "applications": found}, 503 if is_ill else 200)
+    return EscapedJson({"healthy": not is_ill, "applications": found}, 503 if is_ill else 200)
 
 
 def ready(visit: Visit) -> Any:
@@ -36,7 +38,7 @@ def metrics(visit: Visit) -> Any:
         picture = visit.site.application(name).picture()
         lines += alert_lines(name, picture.get("alerts", ())).splitlines()
         lags += [
-            f'penstock_lag_records{{application="{name}",partition="{each.name}"}} {each.lag}'
+            f'penstock_lag_records{{application="{label_text(name)}",partition="{label_text(each.name)}"}} {each.lag}'
             for each in picture.partitions
         ]
     text = "\n".join([*dict.fromkeys(lines), *lags, ""])  # the line of the type once

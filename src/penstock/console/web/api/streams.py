@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from penstock.console.web.api.applications import line_of
 from penstock.console.web.api.topics import message_document
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.log_pages import log_of, message_query
+from penstock.escapes import json_text
 
 __all__ = ["application_events", "tail_events"]
 
@@ -25,7 +25,7 @@ _TAIL = 25  # messages a look: 50 a second
 
 def _event(name: str, data: Any, identity: int | None = None) -> str:
     head = "" if identity is None else f"id: {identity}\n"
-    return f"event: {name}\n{head}data: {json.dumps(data, default=str)}\n\n"
+    return f"event: {name}\n{head}data: {json_text(data, default=str)}\n\n"
 
 
 async def _ticks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from penstock.console.web.page import NotThereError, Visit
 from penstock.console.web.pages import log_pages
 from penstock.console.web.pages.log_pages import group_rows, log_of, message_query, place_of
 from penstock.errors import PenstockError
+from penstock.escapes import json_text
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -109,7 +111,7 @@ def message(visit: Visit) -> Any:
     record = record_at(log_of(visit), topic_name, partition, offset)
     if record is None:
         raise _gone(topic_name, partition, offset)
-    name = f"{topic_name}-{partition}-{offset}.{raw}"
+    name = re.sub(r"[^\w.-]", "_", f"{topic_name}-{partition}-{offset}.{raw}", flags=re.ASCII)
     return Response(
         fit_for_file(record[raw], f"the {raw} of this message"),
         media_type="application/octet-stream",
@@ -169,10 +171,10 @@ def as_response(found: Any) -> Response:
 
 
 class _Json(JSONResponse):
-    """JSON that may have NaN in values of users: null then."""
+    """JSON that may have NaN in values of users (null then), and any characters."""
 
     def render(self, content: Any) -> bytes:
-        text = json.dumps(content, ensure_ascii=False, default=str)
+        text = json_text(content, default=str)
         if "NaN" in text or "Infinity" in text:
-            text = json.dumps(json.loads(text, parse_constant=lambda _: None), ensure_ascii=False)
-        return text.encode("utf-8", "backslashreplace")
+            text = json_text(json.loads(text, parse_constant=lambda _: None))
+        return text.encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from penstock.console.picture import Picture
 from penstock.console.web.page import Visit, whole
 from penstock.console.web.pages.application_pages import head_of
 from penstock.console.web.pages.letters import newest_letters
+from penstock.escapes import json_text
 from penstock.metrics.batches import busy_seconds, times_the_median
 from penstock.terminal.words import size
 
@@ -37,7 +37,7 @@ def batches(visit: Visit) -> Mapping[str, Any]:
     minutes = [] if application is None else application.minutes()[-_DAY:]
     return {
         **facts,
-        "chart": json.dumps(columns),
+        "chart": json_text(columns),
         "lines": lines[:-_TABLE:-1],
         "kept": {each["batch"] for each in picture.get("tasks", ())},
         "chosen": chosen,

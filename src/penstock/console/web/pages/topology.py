@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.application_pages import head_of
+from penstock.escapes import json_text
 
 __all__ = ["topology"]
 
@@ -54,8 +54,8 @@ def topology(visit: Visit) -> Mapping[str, Any]:
         **facts,
         "drawing": drawing,
         "rows": rows,
-        "graph": json.dumps(graph),
-        "live": json.dumps(live),
+        "graph": json_text(graph),
+        "live": json_text(live),
         "chosen": chosen,
         "reasons": [each for each in picture.drops if chosen is not None and each.node == chosen["name"]],
     }

@@ -23,11 +23,12 @@ from penstock.log.kafka.wire.compression import codec_number
 from penstock.log.kafka.wire.fetch_session import FetchSizes
 from penstock.log.kafka.wire.produce import ProduceLimits
 from penstock.log.kafka.wire.waiting import DataWaiter
+from penstock.log_lines import own_logger
 
 __all__ = ["Clients"]
 
-_log = logging.getLogger(__name__)
-_client_log = logging.getLogger(f"{__name__}.librdkafka")
+_log = own_logger(__name__)
+_client_log = own_logger(f"{__name__}.librdkafka")
 _UNPACKED = "penstock.kafka.max.unpacked.bytes"
 _DEFAULT_PATIENCE_MS = 30_000
 _HURRY_S = 3.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from penstock.log.kafka.wire.batch_reader import BatchSource, decode_batches, en
 from penstock.log.kafka.wire.connection import arrivals
 from penstock.log.kafka.wire.errors import check
 from penstock.log.kafka.wire.fetch_session import FetchSession, FetchSizes
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.kafka.access import ClusterAccess
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FetchLimits", "KafkaFetcher"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.3
 _WARN_AFTER_S, _WARN_EVERY_S = 0.5, 5.0
 _ANSWER_S = 0.002  # the least wait for the answer to a new request: what it brings is in time for the next commit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
 import time
@@ -17,6 +16,7 @@ from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.fenced_record import ATTEMPT, RecordName, StoredRecord, newest_in, newest_record, overtaken
 from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer
 from penstock.log.thread_clients import Part, Writer
+from penstock.log_lines import own_logger
 from penstock.randomness import RANDOM
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaFencedRecord"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _NONE = StoredRecord(None, -1)
 _MOST_CLAIMS = 12
 _CLOSE_S = 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +13,7 @@ from penstock.log.kafka.transactions.fenced_producers import is_own_id
 from penstock.log.kafka.transactions.ledger import entry_part
 from penstock.log.kafka.wire.transactions import TransactionalWriter, list_transactions
 from penstock.log.leases import LEASE_WRITER, Leases, lease_name
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.base import Lease
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaLeases"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _NOTE_EVERY_S = 60.0
 _MUCH = 1_000  # entries
 

@@ -11,7 +11,6 @@ first read of the ledger in a process loads the notes and continues from there.
 from __future__ import annotations
 
 import json
-import logging
 import re
 import zlib
 from contextlib import suppress
@@ -26,6 +25,7 @@ from penstock.log.kafka.offsets import settled_ends
 from penstock.log.kafka.topics import Topics
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST
 from penstock.log.kafka.writing import Part
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ LEDGER_SETTINGS = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 _MOST_NOTED_BYTES = 500_000
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from penstock.log.kafka.error_codes import CODES, ErrorCategory
 from penstock.log.kafka.failures import category_of, error_of, failure
 from penstock.log.kafka.topics import error_code
 from penstock.log.kafka.wire.members import JoinedMember, heartbeat, join_alone, leave
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Presence", "expel"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _SESSION_MS = 45_000  # the default of Kafka's consumers
 _HEARTBEAT_S = 3.0
 _PAUSE_S = 0.2

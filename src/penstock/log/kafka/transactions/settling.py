@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from confluent_kafka import KafkaException
 from penstock.log.kafka.failures import error_of
 from penstock.log.kafka.transactions.fenced_producers import is_own_id
 from penstock.log.kafka.wire.hanging import find_hanging, settle
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     from penstock.log.kafka.clients.connections import Clients
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["settle_hanging"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 def settle_hanging(application: str, topics: Topics, clients: Clients) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from penstock.log.kafka.writing import AnyPart, checked
 from penstock.log.record_bytes import record_bytes
 from penstock.log.stored import StoredRecords
 from penstock.log.thread_clients import Part, Writer
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaThreadProducer", "fence"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _LOST = (ErrorCategory.ABORTABLE, ErrorCategory.FENCED)
 _WORTH_ANOTHER = (ErrorCategory.PASSES, ErrorCategory.SETTLES, *_LOST)
 

@@ -26,6 +26,7 @@ from penstock.log.kafka.transactions.refusals import refusal
 from penstock.log.kafka.wire.produce import NotWrittenError
 from penstock.log.kafka.wire.transactions import TransactionTimedOutError
 from penstock.log.kafka.writing import AnyPart, checked
+from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaTransaction", "transaction"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _WORTH_ANOTHER = (ErrorCategory.PASSES, ErrorCategory.SETTLES, ErrorCategory.ABORTABLE, ErrorCategory.FENCED)
 
 
