@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -133,3 +134,74 @@ def test_after_kafkas_reset_an_application_begins_anew(kafka_bench: Bench) -> No
     assert done.returncode == 0, done.stdout + done.stderr
     bench.run(builder.build(), **settings)
     assert sorted(bench.read("reset-out", long)) == sorted(2 * [("a", 2), ("b", 1)])
+
+
+def counting(bench: Bench, name: str) -> Any:
+    bench.log.create_topic(f"{name}-in", 2)
+    bench.log.create_topic(f"{name}-out", 1)
+    builder = StreamsBuilder()
+    counts = builder.stream(f"{name}-in").group_by(lambda _, word: word).count(Materialized("words"))
+    counts.to_stream().to(f"{name}-out")
+    return builder.build()
+
+
+def test_offsets_of_repartition_topics_stay_while_the_application_runs(kafka_bench: Bench) -> None:
+    bench, group = kafka_bench, "reads-repartition"
+    topology, settings = counting(bench, group), {"application.id": group, "processing.mode": "continuous"}
+    bench.write(f"{group}-in", [("k", "a", 0), ("k", "b", 1)], 0)
+    repartition = f"{group}-words-repartition"
+    app = bench.app(topology, **settings)
+    app.start()
+    try:
+        eventually(lambda: sum(at for tp, at in bench.log.committed_offsets(group).items() if tp.topic == repartition))
+        before = bench.log.committed_offsets(group)
+        rows = consumer_groups(bench, "--describe", "--group", group)
+        assert {(row["TOPIC"], row["HOST"]) for row in rows} == {
+            (f"{group}-in", "/127.0.0.1"),
+            (repartition, "/127.0.0.1"),
+        }
+        for topic in (repartition, f"{group}-in"):
+            deleting = tool(bench, GROUPS, "--delete-offsets", "--group", group, "--topic", topic)
+            assert "actively subscribed" in deleting.stdout + deleting.stderr
+        assert bench.log.committed_offsets(group).keys() == before.keys()
+        bench.write(f"{group}-in", [("k", "c", 2)], 1)  # it goes on
+        eventually(lambda: dict(bench.read(f"{group}-out", long)).get("c") == 1)
+    finally:
+        app.close()
+
+
+@pytest.mark.parametrize("mode", ["continuous", "micro_batch"])
+def test_a_forced_reset_of_a_running_application_is_whole(kafka_bench: Bench, mode: str) -> None:
+    bench, group = kafka_bench, f"forced-{mode.replace('_', '-')}"
+    topology, settings = counting(bench, group), {"application.id": group, "processing.mode": mode}
+    rows = [("k", word, number) for number, word in enumerate("aabac")]
+    bench.write(f"{group}-in", rows, 0)
+    app = bench.app(topology, **settings)
+    app.start()
+    writes = threading.Event()
+
+    def go_on() -> None:  # commits are on their way all the time
+        number = 0
+        while not writes.wait(0.02):
+            number += 1
+            bench.write(f"{group}-in", [("k", "more", number)], 1)
+
+    writer = threading.Thread(target=go_on)
+    try:
+        eventually(lambda: dict(bench.read(f"{group}-out", long)).get("a") == 3)
+        writer.start()
+        eventually(lambda: dict(bench.read(f"{group}-out", long)).get("more", 0) > 3)
+        done = tool(bench, RESET, "--application-id", group, "--input-topics", f"{group}-in", "--force")
+        assert done.returncode == 0, done.stdout + done.stderr
+        with pytest.raises(FencedError, match=r"removed application .* from its group"):
+            app.wait(120_000)
+    finally:
+        writes.set()
+        writer.join()
+        app.close()
+    offsets = {tp: at for tp, at in bench.log.committed_offsets(group).items() if tp.topic == f"{group}-in"}
+    assert set(offsets.values()) == {0}  # as the tool has set them: nothing was committed since
+    written = len(bench.read(f"{group}-in"))
+    bench.run(topology, **settings)  # begins anew, and reads all
+    counts = dict(bench.read(f"{group}-out", long))
+    assert counts == {"a": 3, "b": 1, "c": 1, "more": written - 5}

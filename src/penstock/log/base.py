@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.log.fenced_record import FencedRecord, RecordName
 from penstock.log.lease import Lease
+from penstock.log.membership import GroupMembership
 
 __all__ = [
     "APPLICATION_INSTANCE",
@@ -397,7 +398,21 @@ class TopicLog(Protocol):
         ...
 
     def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
-        """Show the application as the member of its group that reads these topics, until the lease is released."""
+        """Show the application as the member of its group that reads these topics, until the lease is released.
+
+        Topics that are still to be created count as subscribed too.
+        """
+        ...
+
+    def membership(self, timeout_s: float = 0.0) -> GroupMembership | None:
+        """Return the application's membership of its group, in whose name its threads commit; None if it has none.
+
+        Args:
+            timeout_s: The longest wait while it joins.
+
+        Raises:
+            FencedError: A newer instance has taken over the group, or another program has removed the application.
+        """
         ...
 
     def renew_lease(self, lease: Lease) -> None:

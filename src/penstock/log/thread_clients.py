@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from penstock.log.base import Fetched, OffsetAndMetadata, TopicPartition
+from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,6 +16,10 @@ __all__ = ["Fetcher", "Part", "ThreadClients", "ThreadProducer", "Writer"]
 
 Part = tuple[str, int, "pa.RecordBatch"]
 """Topic, partition, and records for it (``RECORD_SCHEMA``; the ``offset`` column may be absent and is ignored)."""
+
+
+def _no_membership() -> GroupMembership | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,15 @@ class Writer:
         epoch: The epoch of the application's lease, under which the thread was started; None: it has no lease, and
             newer producers of the same id alone fence this one.
         exactly_once: Whether records and offsets are committed together (``exactly_once_v2``).
+        membership: Returns the application's present membership of its group, in whose name offsets are committed;
+            None: it has none, as it may not join. Raises FencedError if another program has removed it.
     """
 
     application: str
     thread: str
     epoch: int | None
     exactly_once: bool = True
+    membership: Callable[[], GroupMembership | None] = _no_membership
 
     @property
     def transactional_id(self) -> str:

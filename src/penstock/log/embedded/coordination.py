@@ -132,6 +132,9 @@ class Coordination:
     def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
         """Do nothing: readers of a group's members also read the lease."""
 
+    def membership(self, timeout_s: float = 0.0) -> None:
+        """Do nothing: the lease guards each commit of an application."""
+
     @timed("consumer", "heartbeat-ms")
     def renew_lease(self, lease: Lease) -> None:
         """Send a heartbeat; raises FencedError if a newer instance has taken over."""

@@ -26,6 +26,7 @@ __all__ = [
     "not_in_time",
     "patience_for",
     "persist",
+    "removed_from_group",
     "too_large_here",
 ]
 
@@ -133,6 +134,17 @@ def too_large_here(doing: str, size_bytes: int, limit_bytes: int, **facts: objec
         hint="Raise producer.max.request.size (max.request.size in a file of client settings), and max.message.bytes "
         "of the topic if that is smaller. production.exception.handler can leave such records out.",
         **{"code": "MSG_SIZE_TOO_LARGE", **facts, "size_bytes": size_bytes, "limit_bytes": limit_bytes},
+    )
+
+
+def removed_from_group(application: str) -> FencedError:
+    """Make the error of an application whose member another program has taken out of its group."""
+    return FencedError(
+        f"another program has removed application {application!r} from its group, as Kafka's "
+        "kafka-streams-application-reset --force does; nothing was committed since",
+        hint="The application has stopped, so that a reset is whole. Start it again once the other program is done: it "
+        "begins from the offsets that are committed then.",
+        group=application,
     )
 
 

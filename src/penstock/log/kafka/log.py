@@ -39,6 +39,7 @@ from penstock.log.kafka.transactions.settling import settle_hanging
 from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer, fence
 from penstock.log.kafka.transactions.transaction import KafkaTransaction, transaction
 from penstock.log.kafka.writing import checked
+from penstock.log.membership import GroupMembership
 from penstock.log.thread_clients import Writer
 
 __all__ = ["KafkaLog"]
@@ -337,8 +338,21 @@ class KafkaLog(KafkaCore):
     def show_as_member(self, lease: Lease, topics: Iterable[str]) -> None:
         """Show the application as the member of its group that reads these topics, until the lease is released."""
         self._end_presence()
-        counts = {topic: self._topics.partitions(topic) for topic in topics}
+        known = self._topics.counts()
+        counts = {topic: known.get(topic, 0) for topic in topics}
         self._presence = Presence(self.clients, lease.application, counts, lambda: self._leases.is_newest(lease))
+
+    def membership(self, timeout_s: float = 0.0) -> GroupMembership | None:
+        """Return the application's membership of its group; None if it is none, or could not join.
+
+        Args:
+            timeout_s: The longest wait while it joins.
+
+        Raises:
+            FencedError: A newer instance has taken over the group, or another program has removed the application.
+        """
+        presence = self._presence
+        return None if presence is None else presence.membership(timeout_s)
 
     @timed("consumer", "heartbeat-ms")
     def renew_lease(self, lease: Lease) -> None:

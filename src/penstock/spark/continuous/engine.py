@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.log.base import TopicLog
+    from penstock.log.membership import GroupMembership
     from penstock.query.placement import PlacementNote
     from penstock.spark.batch.progress import BatchProgress
     from penstock.spark.continuous.job import ContinuousJob
@@ -118,6 +119,7 @@ class ContinuousEngine:
         self._crashes = CrashWatch()
         self._lost = LostThreads(log, self._crashes, session.sparkContext.getConf().get("spark.master") or "")
         self._unread = UnreadWatch(log, patience)
+        self._membership: GroupMembership | tuple[()] | None = None
         self._has_gone = False
         self._reported = self._asked = 0.0
         self._has_reached_end = False
@@ -150,6 +152,8 @@ class ContinuousEngine:
         job = replace(job, control=self._control)
         with self._changed:
             self._epoch = Epoch(job, self._server.send, self._holders)
+            if self._membership is not None:
+                self._epoch.show_membership(self._membership)
             self._next = job
             self._changed.notify_all()
 
@@ -213,6 +217,13 @@ class ContinuousEngine:
         """Go on with a plan that has more tasks or topics, within the present epoch."""
         assert self._epoch is not None  # noqa: S101 - it runs
         self._epoch.extend(replace(job, control=self._control, error_key=self._epoch.job.error_key))
+
+    def show_membership(self, membership: GroupMembership | tuple[()]) -> None:
+        """Tell the threads in whose name they commit; empty: the application was removed from its group."""
+        if membership != self._membership:
+            self._membership = membership
+            if self._epoch is not None:
+                self._epoch.show_membership(membership)
 
     def standbys(self) -> dict[str, dict[str, int | None]]:
         """Return for each task the machines with its standbys, and how many records these lack."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.continuous.app import TaskId
@@ -56,6 +56,7 @@ class Epoch:
         self._lock = threading.RLock()
         self._began = clock()
         self._is_stopping = False
+        self._membership: list[Any] | None = None
         self._owners = Ownership()
         self._placed = Placement({}, {}, {})
         self._probed = clock()
@@ -193,6 +194,13 @@ class Epoch:
     def _tasks_of(self, name: str, state: ThreadState) -> frozenset[TaskId]:
         return state.held | (self._owners.lists[name].active if name in self._owners.lists else frozenset())
 
+    def show_membership(self, membership: Sequence[Any]) -> None:
+        """Tell all threads in whose name they commit: a `GroupMembership`; empty: it was removed from the group."""
+        with self._lock:
+            self._membership = list(membership)
+            for name in self.threads:
+                self._send(Member(name, self.job.epoch), {"member": self._membership})
+
     def extend(self, job: ContinuousJob) -> None:
         """Go on with a plan that has more tasks, or more topics."""
         with self._lock:
@@ -288,6 +296,8 @@ class Epoch:
             self._crashed.append((name, self._tasks_of(name, known)))
         self.threads[name] = state
         member = Member(name, self.job.epoch)
+        if self._membership is not None:
+            self._send(member, {"member": self._membership})
         if self._has_grown:
             self._send(member, {"plan": self.job.plan_facts()})
         if self.is_assigned:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.continuous.thread import StreamThread, ThreadLog
     from penstock.continuous.thread_counts import ThreadCounts
+    from penstock.log.membership import GroupMembership
     from penstock.spark.continuous.control_client import ControlClient
     from penstock.spark.continuous.hosted_tasks import HostedTasks
     from penstock.spark.continuous.job import ContinuousJob
@@ -147,7 +148,7 @@ class ThreadHost:
         log = _log_of(job)
         first = self._assigned()
         self._report = {"state": "restoring"}
-        writer = Writer(job.plan.application_id, self._name, job.epoch, job.exactly_once)
+        writer = Writer(job.plan.application_id, self._name, job.epoch, job.exactly_once, self._membership)
         tasks = HostedTasks(job, log, self._restores, first, control.newest("plan"))
         counts = self._counts = ThreadCounts(str(tasks.app.config["metrics.recording.level"]))
         hooks = ThreadHooks(sensor=counts.sensor, on_restore=self._restoring)
@@ -192,6 +193,16 @@ class ThreadHost:
         assert self._job.control is not None  # noqa: S101 - set by the engine
         soon_s = self._taken_s + self._job.control.every_s - _NOTE_S
         return now >= soon_s and (noted < soon_s or now - noted > _NOTE_S)
+
+    def _membership(self) -> GroupMembership | None:
+        """Return the membership in whose name the thread commits, see `Writer.membership`."""
+        from penstock.log.kafka.failures import removed_from_group
+        from penstock.log.membership import GroupMembership
+
+        found = None if self._control is None else self._control.newest("member")
+        if found == []:
+            raise removed_from_group(self._job.plan.application_id)
+        return None if found is None else GroupMembership(*found)
 
     def _assigned(self) -> Mapping[str, Any]:
         assert self._control is not None  # noqa: S101 - run() has set it

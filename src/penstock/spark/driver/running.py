@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import LogError, PenstockError, UnknownTopicError
+from penstock.errors import FencedError, LogError, PenstockError, UnknownTopicError
 from penstock.log.client_counts import rebalancing
 from penstock.log.lease_keeper import LeaseKeeper
 from penstock.log_lines import own_logger
@@ -67,6 +67,7 @@ _LAG_EVERY_S = 1.0
 _NOTE_S = 5.0
 _LOOK_S = 0.1
 _SESSION_MS = 45_000  # Kafka's default of session.timeout.ms
+_JOIN_S = 10.0
 _MOST_RESTARTS = 3  # of the query, without a batch in between
 
 
@@ -173,7 +174,32 @@ class Run:
     def _attend(self) -> None:
         """Join the application's group, so that other tools see that it runs."""
         assert self.log is not None and self.lease is not None and self.plan is not None  # noqa: S101, PT018
-        self.log.show_as_member(self.lease, self.plan.external_topics)
+        topics = list(self.plan.external_topics)
+        if self._is_continuous:  # as in Kafka Streams, its members read the repartition topics too
+            topics += [f"{self.plan.application_id}-{topic}" for topic in self.plan.internal_topics]
+        self.log.show_as_member(self.lease, topics)
+
+    def _join(self) -> None:
+        """Join the group with the topics that are there now, and wait: threads commit in the name of the member."""
+        self._attend()
+        self._look_at_membership(_JOIN_S)
+
+    def _look_at_membership(self, timeout_s: float = 0.0) -> None:
+        """Tell the threads in whose name they commit.
+
+        Raises:
+            FencedError: Another program has removed the application from its group, or a newer instance is the member.
+        """
+        engine = self._engine
+        assert self.log is not None  # noqa: S101 - launch() comes first
+        try:
+            found = self.log.membership(timeout_s)
+        except FencedError:
+            if isinstance(engine, ContinuousEngine):
+                engine.show_membership(())
+            raise
+        if found is not None and isinstance(engine, ContinuousEngine):
+            engine.show_membership(found)
 
     def _start_engine(self, *, until_latest: bool) -> None:
         self._meter.doing("planning the query")
@@ -207,6 +233,7 @@ class Run:
         engine.note = PlacementNote(self.places.checkpoint)
         job = self._next_epoch()
         self._engine, self.doing = engine, engine.restores
+        self._join()
         engine.start(job)
         self._meter.doing("starting stream threads")
 
@@ -236,6 +263,7 @@ class Run:
         assert self._engine is not None  # noqa: S101 - launch() comes first
         if self._engine.wait(timeout_s):
             return True
+        self._look_at_membership()
         self.commit_group()
         self._measure(_LAG_EVERY_S)
         assert self._keeper is not None  # noqa: S101 - launch() comes first
@@ -293,14 +321,14 @@ class Run:
         assert self.lease is not None  # noqa: S101 - launch() comes first
         job = self._epochs.extension(self._planned(), self.lease, self._cores.plan(), engine.job)
         if job is not None:
-            self._attend()
+            self._join()
             engine.extend(job)
         return job is not None
 
     def may_recover(self, error: PenstockError) -> bool:
         """Return whether the loss of a process ended the query or epoch, so that a restart may succeed."""
         if isinstance(self._engine, ContinuousEngine):
-            return has_context(self.session) and self._engine.may_begin_again(error)
+            return not self._is_removed() and has_context(self.session) and self._engine.may_begin_again(error)
         is_lost = error.facts.get("lost_process")
         if not is_lost or self._restarts >= _MOST_RESTARTS or not has_context(self.session):
             return False
@@ -312,6 +340,14 @@ class Run:
         _log.warning("%s; the query is started again (%d of %d)", error.message, self._restarts, _MOST_RESTARTS)
         return True
 
+    def _is_removed(self) -> bool:
+        """Return whether the application is no longer to be a member of its group: it ends then."""
+        try:
+            self._look_at_membership()
+        except FencedError:
+            return True
+        return False
+
     @rebalancing("restarts")
     def recover(self) -> None:
         """Start the query again: it continues where it stopped, as at any start."""
@@ -322,8 +358,9 @@ class Run:
         if isinstance(self._engine, ContinuousEngine):
             self._engine.end_epoch()
             self._take_lease(self.log)
-            self._attend()
-            self._engine.begin_epoch(self._next_epoch())
+            job = self._next_epoch()
+            self._join()
+            self._engine.begin_epoch(job)
             return
         self.stop()
         self.commit_group()

@@ -6,14 +6,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import FencedError, LogError
 from penstock.log.base import APPLICATION_INSTANCE
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
-from penstock.log.kafka.failures import category_of, error_of, failure
+from penstock.log.kafka.failures import category_of, error_of, failure, removed_from_group
 from penstock.log.kafka.topics import error_code
 from penstock.log.kafka.wire.members import JoinedMember, heartbeat, join_alone, leave
+from penstock.log.membership import GroupMembership
 from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class Presence:
         self._refused: KafkaException | None = None
         self._ending = False
         self._overtaken = False
+        self._removed = False
+        self._heard_s = time.monotonic()
+        self._lost_by: int | None = None
         self._thread = threading.Thread(target=self._stay, name=f"{group}-member", daemon=True)
         self._thread.start()
 
@@ -63,22 +67,38 @@ class Presence:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             me = self._joined(deadline)
-            if self._overtaken:
-                raise FencedError(
-                    f"a newer instance of application {self.group!r} has taken over its group",
-                    hint="Stop this instance; the newer one goes on.",
-                    group=self.group,
-                )
+            self._check()
             try:
                 return commit(me)
             except LogError as error:
-                lost = CODES.get(error_code(error) or 0) is ErrorCategory.REJOIN
+                code = error_code(error)
+                lost = CODES.get(code or 0) is ErrorCategory.REJOIN
                 if lost and self._refused is not None:
                     access = self._clients.access
                     raise failure(self._refused, f"joining group {self.group!r}", access, group=self.group) from error
                 if not lost or time.monotonic() > deadline:
                     raise
-            self._lose(me)
+            self._lose(me, code)
+
+    def membership(self, timeout_s: float) -> GroupMembership | None:
+        """Return the membership, after a wait for it; None if it could not join.
+
+        Raises:
+            FencedError: A newer instance of the application has taken over, or another program has removed the member.
+        """
+        me = self._joined(time.monotonic() + timeout_s)
+        self._check()
+        return None if me is None else GroupMembership(me.member, me.instance, me.generation)
+
+    def _check(self) -> None:
+        if self._removed:
+            raise removed_from_group(self.group)
+        if self._overtaken:
+            raise FencedError(
+                f"a newer instance of application {self.group!r} has taken over its group",
+                hint="Stop this instance; the newer one goes on.",
+                group=self.group,
+            )
 
     def end(self) -> None:
         """Leave the group."""
@@ -93,17 +113,37 @@ class Presence:
     def _joined(self, deadline: float) -> JoinedMember | None:
         with self._changed:
             self._changed.wait_for(
-                lambda: self._me is not None or self._refused is not None or self._ending or self._overtaken,
+                lambda: (
+                    self._me is not None
+                    or self._refused is not None
+                    or self._ending
+                    or self._overtaken
+                    or self._removed
+                ),
                 max(0.0, deadline - time.monotonic()),
             )
             return self._me
 
-    def _lose(self, me: JoinedMember | None) -> None:
-        """Make the thread join again at once, unless it has already."""
+    def _lose(self, me: JoinedMember | None, code: int | None) -> None:
+        """Note that the group does not know the member any more, unless it has joined again already."""
         with self._changed:
-            if self._me is me:
-                self._me = None
+            if self._me is me and me is not None:
+                self._me, self._lost_by = None, code
             self._changed.notify_all()
+
+    def _may_join(self) -> bool:
+        """Return whether to join again after the group has lost the member.
+
+        Not if a newer instance is the member now; nor if another program has removed it: a group removes a member by
+        itself only when its session has expired.
+        """
+        is_held = self._holds()
+        is_fresh = time.monotonic() - self._heard_s < _SESSION_MS / 1000
+        with self._changed:
+            self._overtaken = not is_held
+            self._removed = is_held and is_fresh and self._lost_by == KafkaError.UNKNOWN_MEMBER_ID
+            self._changed.notify_all()
+            return not self._overtaken and not self._removed
 
     def _stay(self) -> None:
         again = False
@@ -111,11 +151,10 @@ class Presence:
             me = self._me
             try:
                 if me is not None:
+                    sent_s = time.monotonic()
                     heartbeat(self._clients.cluster(), me)
-                elif again and not self._holds():  # a newer instance is the member now
-                    with self._changed:
-                        self._overtaken = True
-                        self._changed.notify_all()
+                    self._heard_s = sent_s
+                elif again and not self._may_join():
                     return
                 else:
                     self._join()
@@ -130,7 +169,9 @@ class Presence:
                 self._changed.wait_for(lambda: self._ending or self._me is not known, pause)  # noqa: B023
 
     def _join(self) -> None:
+        sent_s = time.monotonic()
         me = join_alone(self._clients.cluster(), self.group, APPLICATION_INSTANCE, self._topics, _SESSION_MS)
+        self._heard_s = sent_s
         with self._changed:
             late = self._ending
             self._me, self._refused = (None, None) if late else (me, None)
@@ -141,7 +182,7 @@ class Presence:
     def _note(self, error: KafkaException, me: JoinedMember | None) -> None:
         category = category_of(error)
         if category is ErrorCategory.REJOIN:
-            self._lose(me)
+            self._lose(me, error_of(error).code())
             return
         self._clients.cluster().forget()
         if category is ErrorCategory.PASSES:

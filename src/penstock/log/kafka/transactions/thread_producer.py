@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import LogError, ProductionError
+from penstock.errors import LogError, LogUnavailableError, ProductionError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
 from penstock.log.joining import Placed, joined
 from penstock.log.kafka.clients.attempts import Attempts
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaThreadProducer", "fence"]
 
 _log = own_logger(__name__)
+_JOIN_S, _JOIN_PAUSE_S = 10.0, 0.01
 _LOST = (ErrorCategory.ABORTABLE, ErrorCategory.FENCED)
 _WORTH_ANOTHER = (ErrorCategory.PASSES, ErrorCategory.SETTLES, *_LOST)
 
@@ -195,6 +196,7 @@ class KafkaThreadProducer:
         needed = self._timeouts.needed(self.pending_bytes + sum(record_bytes(part[2]) for part in self._changes))
         if needed > self._transactions.timeout_ms:
             self._persist(lambda: self._init(needed, again=True), "initialising")
+        self._transactions.membership = self._writer.membership()
         following = self._transactions.write(parts, offsets)
         self.firsts = self._transactions.firsts
         try:
@@ -232,11 +234,31 @@ class KafkaThreadProducer:
             if refused is not None:
                 raise refused from error
             self._transactions.limits = self._log.clients.limits()
+        elif category is ErrorCategory.REJOIN:
+            self._await_membership(error)
         elif category not in _WORTH_ANOTHER:
             raise self._failure(error) from error
         elif category in _LOST and seconds * 1000 >= self._transactions.timeout_ms:
             self._extend_timeout(seconds, error)
         return error
+
+    def _await_membership(self, error: KafkaException) -> None:
+        """Wait until the application has joined its group anew, as with other topics: then it is another member.
+
+        Raises:
+            FencedError: Another program has removed it.
+            LogUnavailableError: It does not join in time.
+        """
+        before, deadline = self._transactions.membership, time.monotonic() + _JOIN_S
+        while self._writer.membership() == before:
+            if time.monotonic() > deadline:
+                raise LogUnavailableError(
+                    f"group {self._writer.application!r} does not know the application as its member any more, and it "
+                    f"has not joined again for {_JOIN_S:.0f} s: {error_of(error).str()}",
+                    hint="Was its driver paused, or out of reach? Nothing of this is committed.",
+                    group=self._writer.application,
+                ) from error
+            time.sleep(_JOIN_PAUSE_S)
 
     def _extend_timeout(self, seconds: float, error: KafkaException) -> None:
         """Use a longer time-out for the next attempt, as the coordinator has aborted this one after its time-out.

@@ -46,7 +46,7 @@ def join_alone(
         cluster: The cluster.
         group: The ``group.id``.
         instance: The ``group.instance.id``.
-        topics: The numbers of partitions of its topics.
+        topics: The numbers of partitions of its topics; 0 for those that are still to be created.
         session_timeout_ms: The group removes it without a heartbeat for this long.
 
     Raises:
@@ -78,7 +78,7 @@ def join_alone(
         joined = coordinator.ask(request)
         check(joined.error_code, f"joining group {group!r}")
     place = ConsumerProtocolAssignment.TopicPartition
-    places = [place(topic=topic, partitions=list(range(count))) for topic, count in sorted(topics.items())]
+    places = [place(topic=topic, partitions=list(range(count))) for topic, count in sorted(topics.items()) if count]
     assignment = ConsumerProtocolAssignment(version=0, assigned_partitions=places, user_data=None)
     sync = SyncGroupRequest(
         group_id=group,

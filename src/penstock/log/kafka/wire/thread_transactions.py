@@ -18,6 +18,7 @@ from penstock.log.kafka.wire.marker_watch import MarkerWatch
 from penstock.log.kafka.wire.produce import Batches
 from penstock.log.kafka.wire.record_batches import NO_PRODUCER, ProducerState
 from penstock.log.kafka.wire.transactions import add_request, ask_coordinator, check_added
+from penstock.log.membership import GroupMembership
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ __all__ = ["ThreadTransactions"]
 
 _OF_KAFKA_4 = 2
 _FEATURE = "transaction.version"
-_NO_GENERATION = -1
+_NOBODY = GroupMembership("", "", -1)
 _ABORTED, _COMMITTING = "CompleteAbort", "PrepareCommit"
 _FENCED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
@@ -55,6 +56,7 @@ class ThreadTransactions:
         self, cluster: Cluster, transactional_id: str, group: str, limits: ProduceLimits, patience_s: float = 30.0
     ) -> None:
         self.limits = limits
+        self.membership: GroupMembership | None = None  # in whose name offsets are committed
         self.transactional_id = transactional_id
         self.state = NO_PRODUCER
         self.timeout_ms = 0
@@ -236,6 +238,7 @@ class ThreadTransactions:
     def _offsets_request(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Any:
         from kafka.protocol.producer import TxnOffsetCommitRequest
 
+        me = self.membership or _NOBODY
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         by_topic: dict[str, list[Any]] = {}
         for place, each in offsets.items():
@@ -251,9 +254,9 @@ class ThreadTransactions:
             group_id=self._group,
             producer_id=self.state.producer_id,
             producer_epoch=self.state.epoch,
-            generation_id=_NO_GENERATION,
-            member_id="",
-            group_instance_id=None,
+            generation_id=me.generation,
+            member_id=me.member,
+            group_instance_id=me.instance or None,
             topics=[topic(name=name, partitions=each) for name, each in by_topic.items()],
             min_version=5 if self._is_of_kafka_4 else 3,
             max_version=5 if self._is_of_kafka_4 else 3,
