@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from eventually import eventually
 from fault_app import settings, topology
 from harness import append, outputs, prepare, results, run_captured, run_here
-from penstock import KafkaStreams
+from penstock import KafkaStreams, StreamsBuilder
+from penstock.errors import FencedError
+from penstock.log.open import open_log
+from penstock.spark.driver import running
 
 
 def written(root: Path) -> int:
@@ -40,3 +47,52 @@ def test_a_second_instance_is_refused(tmp_path: Path, spark: Any) -> None:
     append(calm, 60, 30)
     run_here(calm, spark)
     assert results(tmp_path) == results(calm)
+
+
+class SlowToShip:
+    """A function of the topology that takes long to pickle, which a start does after it has the lease."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def __call__(self, value: str) -> str:
+        return value.upper()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        time.sleep(self.seconds)
+        return SlowToShip, ()
+
+
+@pytest.mark.parametrize("mode", ["micro_batch", "continuous"])
+def test_a_second_instance_is_refused_while_the_first_one_starts(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(running, "LEASE_TTL_MS", 800)
+    builder = StreamsBuilder()
+    builder.stream("in").map_values(SlowToShip(4.0)).to("out")
+    config = {
+        "application.id": "slow",
+        "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}",
+        "state.dir": str(tmp_path / "state"),
+        "processing.mode": mode,
+        "default.key.serde": "string",
+        "default.value.serde": "string",
+    }
+    with open_log(config["bootstrap.servers"]) as log:
+        log.create_topic("in", 1)
+        log.create_topic("out", 1)
+        app = KafkaStreams(builder.build(), config, session=spark)
+        starting = threading.Thread(target=app.start)
+        starting.start()
+        try:
+            eventually(lambda: log.lease("slow") is not None)
+            until = time.monotonic() + 3.0  # nearly four times as long as the lease lasts without a heartbeat
+            while time.monotonic() < until:
+                with pytest.raises(FencedError, match="runs already"):
+                    log.acquire_lease("slow", "second")
+                time.sleep(0.1)
+            assert log.lease("slow").owner != "second"  # type: ignore[union-attr]
+        finally:
+            starting.join()
+            app.close()
+        assert app.error is None

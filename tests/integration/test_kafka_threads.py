@@ -19,7 +19,9 @@ from penstock.continuous.bounded import BoundedLog
 from penstock.continuous.thread import StreamThread
 from penstock.errors import FencedError, OffsetOutOfRangeError, ProductionError, UnknownTopicError
 from penstock.log.base import OffsetAndMetadata, TopicPartition
+from penstock.log.kafka.failures import removed_from_group
 from penstock.log.kafka.timeouts import TransactionTimeouts
+from penstock.log.kafka.transactions.presence import expel
 from penstock.log.kafka.wire import thread_transactions
 from penstock.log.kafka.wire.connection import BrokerConnection
 from penstock.log.open import open_log
@@ -569,3 +571,66 @@ def test_a_task_goes_on_when_it_reads_one_more_topic_though_others_are_idle(log)
         eventually(lambda: has_written(2), 20)
     finally:
         thread.close(commit=True)
+
+
+def test_an_error_for_a_partition_that_was_unassigned_and_assigned_again_is_passed_over(log):
+    gone, stays = (App(log) for _ in range(2))
+    places = {gone.places[0]: 0, stays.places[0]: 0}
+    with log.fetcher() as fetcher:
+        fetcher.assign(places)
+        while not any(session.number is not None for session in fetcher._sessions.values()):
+            fetcher.poll(0.0)
+        log.delete_topic(gone.topic)  # the request that is on its way is answered with an error for it
+        fetcher.assign({stays.places[0]: 0})
+        fetcher.assign(places)
+        log.append(stays.topic, 0, batch([b"x"]))
+        found = {}
+        eventually(lambda: found.update(fetcher.poll(0.1)) or stays.places[0] in found)
+
+
+def test_commits_in_the_name_of_a_member_fail_once_the_group_has_removed_it(log):
+    app = App(log)
+    log.show_as_member(app.lease, [app.topic])
+    me = log.membership(PATIENCE_S)
+    assert me is not None
+    known = [me]
+    writer = Writer(app.id, "thread-0", app.lease.epoch, membership=lambda: known[-1])
+    producer = log.thread_producer(writer)
+    place = app.places[0]
+    producer.send([(app.topic, 0, batch([b"a"]))])
+    producer.commit({place: OffsetAndMetadata(1)})
+    log.show_as_member(app.lease, [app.topic, "a-topic-to-come"])  # joins anew: another generation
+    known.append(log.membership(PATIENCE_S))
+    assert known[-1] != me
+    known.append(me)  # the thread does not know yet
+    threading.Timer(0.5, lambda: known.append(log.membership(PATIENCE_S))).start()
+    producer.send([(app.topic, 0, batch([b"b"]))])
+    producer.commit({place: OffsetAndMetadata(2)})  # waits for the new membership, and repeats the transaction
+    expel(log.clients, app.id)  # as kafka-streams-application-reset --force does
+
+    def membership():
+        if len(known) > before:
+            raise removed_from_group(app.id)  # what the driver tells its threads
+        return known[-1]
+
+    before = len(known)
+    gone = log.thread_producer(Writer(app.id, "thread-1", app.lease.epoch, membership=membership))
+    gone.send([(app.topic, 0, batch([b"c"]))])
+    threading.Timer(0.5, lambda: known.append(None)).start()
+    with pytest.raises(FencedError, match="another program has removed"):
+        gone.commit({place: OffsetAndMetadata(3)})
+    assert app.values() == [b"a", b"b"]
+    assert app.offset(place) == 2
+
+    def is_removed():
+        try:
+            log.membership()
+        except FencedError as error:
+            return "another program has removed" in str(error)
+        return False
+
+    eventually(is_removed)
+    assert log.group_state(app.id).members == ()  # it does not join again
+    log.release_lease(app.lease)
+    for each in (producer, gone):
+        each.close()
