@@ -143,7 +143,8 @@ def removed_from_group(application: str) -> FencedError:
         f"another program has removed application {application!r} from its group, as Kafka's "
         "kafka-streams-application-reset --force does; nothing was committed since",
         hint="The application has stopped, so that a reset is whole. Start it again once the other program is done: it "
-        "begins from the offsets that are committed then.",
+        "begins from the offsets that are committed then. If nobody did that, a broker may have lost the newest "
+        "records of the group, which its log would say.",
         group=application,
     )
 

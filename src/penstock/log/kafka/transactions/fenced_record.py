@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.clock import unix_ms
-from penstock.errors import FencedError, LogError
+from penstock.errors import FencedError, LogError, LogUnavailableError
 from penstock.log.base import HEADERS_TYPE, TopicPartition
 from penstock.log.fenced_record import ATTEMPT, RecordName, StoredRecord, newest_in, newest_record, overtaken
 from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer
@@ -28,6 +28,7 @@ _log = own_logger(__name__)
 _NONE = StoredRecord(None, -1)
 _MOST_CLAIMS = 12
 _CLOSE_S = 1.0
+_EXPIRED = "INVALID_PRODUCER_ID_MAPPING"  # transactional.id.expiration.ms has passed without a write: nothing is open
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
@@ -53,6 +54,8 @@ class KafkaFencedRecord:
     def read(self) -> StoredRecord:
         """Read the newest value; no writer is disturbed."""
         with self._lock:
+            if self._is_unsure:
+                self._find_out()
             return self._read()
 
     def take(self) -> StoredRecord:
@@ -94,8 +97,9 @@ class KafkaFencedRecord:
                     self._compare(version)  # before another writer is fenced
                     self._claim()
                 self._compare(version, anew=False)
-                if self._is_written(value, attempt, beside):
-                    return self._known
+                written = self._write(value, attempt, beside)
+                if written is not None:
+                    return written
             raise overtaken(self._name)
 
     def close(self) -> None:
@@ -126,33 +130,42 @@ class KafkaFencedRecord:
             self._drop()
             raise
 
-    def _is_written(self, value: bytes, attempt: str, beside: tuple[Part, ...]) -> bool:
-        """Write, and return whether it is written; False: another writer has claimed the record."""
-        producer, name = self._producer, self._name
+    def _write(self, value: bytes, attempt: str, beside: tuple[Part, ...]) -> StoredRecord | None:
+        """Write, and return the record; None: it is not written: another writer has claimed it, or a broker failed."""
+        producer, name, before = self._producer, self._name, max(0, self._position)
         assert producer is not None  # noqa: S101 - _claim() comes first
-        place = TopicPartition(name.topic, 0)
         try:
             producer.send([(name.topic, 0, _record(name.key, value, attempt)), *beside])
             following = producer.commit({})
         except FencedError:
             self._drop()
+            self._read()
         except LogError as error:
             self._is_unsure = True
             _log.warning("%s of %s may be written or not: %s", name.key.decode(), name.application, error.message)
             self._find_out()
-            if self._known.attempt != attempt:
+            if not isinstance(error, LogUnavailableError):
                 self._drop()
                 raise
-            return True
         except BaseException:
             self._is_unsure = True
             raise
         else:
-            end = following.get(place, -1)
+            end = following.get(TopicPartition(name.topic, 0), -1)
             if end > 0 and not beside:
                 self._known, self._position = StoredRecord(value, end - 1, attempt), end
-                return True
-        return self._read().attempt == attempt
+            else:
+                self._read()
+        return self._known if self._known.attempt == attempt else self._of_attempt(attempt, before)
+
+    def _of_attempt(self, attempt: str, start: int) -> StoredRecord | None:
+        """Return the record of an attempt that a newer writer has replaced already; None: it was not written."""
+        for records in self._log.iterate(self._name.topic, 0, start, self._position):
+            for row in range(records.num_rows):
+                found = newest_in(records.slice(row, 1), pa.scalar(self._name.key, pa.large_binary()), _NONE)
+                if found.attempt == attempt:
+                    return found
+        return None
 
     def _find_out(self) -> None:
         """End the last transaction, as the producer that began it: it fences no other one.
@@ -164,6 +177,10 @@ class KafkaFencedRecord:
             if self._producer is not None:
                 self._producer.abort()
         except FencedError:
+            self._drop()
+        except LogError as error:
+            if error.facts.get("code") != _EXPIRED:
+                raise
             self._drop()
         self._read()
         self._is_unsure = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.clock import since_boot_ms
 from penstock.errors import FencedError, LogError
 from penstock.log.base import APPLICATION_INSTANCE
 from penstock.log.kafka.error_codes import CODES, ErrorCategory
@@ -52,7 +53,7 @@ class Presence:
         self._ending = False
         self._overtaken = False
         self._removed = False
-        self._heard_s = time.monotonic()
+        self._heard_ms = since_boot_ms()
         self._lost_by: int | None = None
         self._thread = threading.Thread(target=self._stay, name=f"{group}-member", daemon=True)
         self._thread.start()
@@ -138,7 +139,7 @@ class Presence:
         itself only when its session has expired.
         """
         is_held = self._holds()
-        is_fresh = time.monotonic() - self._heard_s < _SESSION_MS / 1000
+        is_fresh = since_boot_ms() - self._heard_ms < _SESSION_MS  # the machine may have slept
         with self._changed:
             self._overtaken = not is_held
             self._removed = is_held and is_fresh and self._lost_by == KafkaError.UNKNOWN_MEMBER_ID
@@ -151,9 +152,9 @@ class Presence:
             me = self._me
             try:
                 if me is not None:
-                    sent_s = time.monotonic()
+                    sent_ms = since_boot_ms()
                     heartbeat(self._clients.cluster(), me)
-                    self._heard_s = sent_s
+                    self._heard_ms = sent_ms
                 elif again and not self._may_join():
                     return
                 else:
@@ -169,9 +170,9 @@ class Presence:
                 self._changed.wait_for(lambda: self._ending or self._me is not known, pause)  # noqa: B023
 
     def _join(self) -> None:
-        sent_s = time.monotonic()
+        sent_ms = since_boot_ms()
         me = join_alone(self._clients.cluster(), self.group, APPLICATION_INSTANCE, self._topics, _SESSION_MS)
-        self._heard_s = sent_s
+        self._heard_ms = sent_ms
         with self._changed:
             late = self._ending
             self._me, self._refused = (None, None) if late else (me, None)
