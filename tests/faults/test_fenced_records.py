@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -302,6 +305,45 @@ def test_sessions_that_race_write_one_chain(opened: Callable[[], TopicLog], name
                     journal.hold(lease)
         journals[1].append(entry(number))
         assert Journal(one, topic).read() == [entry(each) for each in range(number + 1)]
+
+
+SESSION = """
+import sys
+from penstock.log.open import open_log
+from penstock.sql.session.journal import Entry, Journal
+
+log = open_log(sys.argv[1])
+journal = Journal(log, sys.argv[2] + "-statements")
+journal.hold(log.acquire_lease(sys.argv[2], "session", force=True))
+number = len(journal.read())
+while True:
+    print(number, flush=True)  # all before it are stored
+    journal.append(Entry(f"CREATE TYPE t{number} AS INT;", {"a": "b"}, number))
+    number += 1
+"""
+
+
+@pytest.mark.parametrize("opened", LOGS, indirect=True)
+def test_sessions_that_are_killed_between_a_write_and_its_answer_leave_one_chain(
+    opened: Callable[[], TopicLog], name: str
+) -> None:
+    log, stored = opened(), 0
+    for round_ in range(5):
+        command = [sys.executable, "-c", SESSION, log.url, name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as session:
+            assert session.stdout is not None
+            for line in session.stdout:
+                stored = int(line)
+                if stored >= 7 * round_ + 3:
+                    break
+            time.sleep(0.002 * round_)
+            session.kill()
+            stored = max([stored, *map(int, session.stdout)])
+        journal = Journal(log, f"{name}-statements")
+        journal.hold(log.acquire_lease(name, "reader", force=True))
+        found = journal.read()
+        assert found == [entry(number) for number in range(len(found))]
+        assert stored <= len(found) <= stored + 1
 
 
 @pytest.mark.parametrize("opened", LOGS, indirect=True)
