@@ -49,7 +49,7 @@ def thread_app(
             log.create_topic(name, partitions, settings)
     numbers = next((each.topic for each in changelogs if not each.store), None)
     by_store = {each.store: each.topic for each in changelogs if each.store}
-    return ThreadApp(topology, config, plan, by_store, numbers, root, log.identity())
+    return ThreadApp(topology, config, plan, by_store, numbers, root, log.identity(), epoch=1)
 
 
 def new_thread(

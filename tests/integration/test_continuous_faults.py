@@ -15,7 +15,11 @@ from brokers import running_broker
 from eventually import eventually
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.app import State
+from penstock.config import StreamsConfig
 from penstock.errors import AppFailedError, CheckpointMismatchError, OffsetOutOfRangeError, ProductionError
+from penstock.groups.application import ApplicationReset
+from penstock.groups.resets import Target
+from penstock.log import Consumer, TopicPartition
 
 from .conftest import Place, long
 from .test_continuous import counted, counting, newest, words
@@ -159,3 +163,28 @@ def test_records_that_the_log_refuses(place: Place, handler: str) -> None:
     else:
         place.run(copying(source, sink), **settings)
         assert values(place, sink) == ["a", "c"]
+
+
+@pytest.mark.parametrize("loss", ["fail", "continue"])
+def test_offsets_that_another_client_moves_back_do_not_count_records_twice(place: Place, loss: str) -> None:
+    """Through a repartition topic: the task that reads the moved topic has no state that could tell."""
+    source, sink = place.topic("words"), place.topic("counts", 1)
+    place.write(source, [("k", "w", n) for n in range(20)], 0)
+    place.run(counting(source, sink))
+    with Consumer(place.url, group=f"{place.prefix}app") as mover:  # as any client of Kafka commits
+        mover.assign({TopicPartition(source, 0): 5})
+        mover.commit()
+    place.write(source, [("k", "w", 30)], 0)
+    if loss == "fail":
+        with pytest.raises(CheckpointMismatchError, match=f"{source}-0 is at 5, and the application knows of 20"):
+            place.run(counting(source, sink))
+        place.run(counting(source, sink), **{"penstock.data.loss": "continue"})
+    else:
+        place.run(counting(source, sink), **{"penstock.data.loss": "continue"})
+    assert dict(place.read(sink, long)) == {"w": 21}
+    place.run(counting(source, sink))
+    assert dict(place.read(sink, long)) == {"w": 21}
+    tool = ApplicationReset(place.log, StreamsConfig(place.config()))
+    tool.run(tool.plan(Target.earliest()))
+    place.run(counting(source, sink))  # from nothing, and nothing is refused
+    assert place.read(sink, long)[-1] == ("w", 21)

@@ -52,6 +52,7 @@ class ThreadApp:
         numbers_topic: The topic of the tasks' numbers (stream time and the like); None if no task has any.
         replica_root: The machine's folder of replicas; None: state is kept in memory only (tests).
         identity: The identity of application and log, which replicas must have to be used.
+        epoch: The epoch of the application's lease.
     """
 
     topology: Topology
@@ -61,6 +62,7 @@ class ThreadApp:
     numbers_topic: str | None = None
     replica_root: str | None = None
     identity: str = ""
+    epoch: int = 0
 
     @property
     def application_id(self) -> str:

@@ -46,6 +46,7 @@ class TaskPosition:
         meta: The task's numbers.
         noted_ms: The wall-clock time of the note.
         boot: The id of the machine's start at the note, and the milliseconds since that start.
+        epoch: The epoch in which ``inputs`` were committed.
     """
 
     stores: Mapping[str, StorePosition] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class TaskPosition:
     meta: Mapping[str, int] = field(default_factory=dict)
     noted_ms: int = 0
     boot: tuple[str, int] = ("", 0)
+    epoch: int = 0
 
     def away_ms(self) -> int | None:
         """Return the time since the note; None if it is not known, as the machine's clock was set back.
@@ -69,7 +71,7 @@ class TaskPosition:
         """Return it as a replica holds it."""
         inputs = None if self.inputs is None else [[tp.topic, tp.partition, at] for tp, at in self.inputs.items()]
         stores = {name: [at.topic, at.topic_id, at.following, at.layout] for name, at in self.stores.items()}
-        notes: dict[str, Any] = {"stores": stores, "inputs": inputs, "noted_ms": unix_ms()}
+        notes: dict[str, Any] = {"stores": stores, "inputs": inputs, "noted_ms": unix_ms(), "epoch": self.epoch}
         notes["boot"] = [boot_id(), since_boot_ms()]
         return ReplicaPosition(meta=dict(self.meta), notes=notes)
 
@@ -91,6 +93,7 @@ class TaskPosition:
             noted.meta,
             notes["noted_ms"],
             tuple(notes.get("boot", ("", 0))),
+            notes.get("epoch", 0),
         )
 
 

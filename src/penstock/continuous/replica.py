@@ -11,6 +11,7 @@ import lmdb
 from penstock.continuous.backing import Backing, Reader, open_backing
 from penstock.continuous.changelog_sources import source_topics, unlogged_stores
 from penstock.continuous.changelog_writes import changelog_parts
+from penstock.continuous.gone_back import KnownOffset
 from penstock.continuous.positions import NUMBERS, TaskPosition
 from penstock.continuous.restoring import OnProgress, Restorer
 from penstock.errors import InvalidStateError
@@ -161,6 +162,26 @@ class TaskReplica:
         stores = [at for name, at in position.stores.items() if name != NUMBERS]
         return {TopicPartition(at.topic, self._task.partition): at.following for at in stores}
 
+    def known_inputs(self, log: TopicLog) -> dict[TopicPartition, KnownOffset]:
+        """Return the committed offsets of the task's input that the rows belong to, also before `restore`.
+
+        They count only if a changelog that was written in the same commits is there, at least as far as the rows are.
+        """
+        try:
+            noted = TaskPosition.of(self._backing.position)
+        except (LookupError, TypeError, ValueError):
+            return {}
+        logged = {name: at for name, at in noted.stores.items() if self._app.changelogs.get(name) == at.topic}
+        if not noted.inputs or not logged:
+            return {}
+        topics = sorted({at.topic for at in logged.values()})
+        ids, ends = log.topic_ids(topics), log.end_offsets(topics)
+        for at in logged.values():
+            end = ends.get(TopicPartition(at.topic, self._task.partition), -1)
+            if ids.get(at.topic, "") == at.topic_id and at.following <= end:
+                return {place: KnownOffset(offset, noted.epoch) for place, offset in noted.inputs.items()}
+        return {}
+
     def discard(self) -> None:
         """Forget the writes since the last commit."""
         self._pending = None
@@ -186,7 +207,7 @@ class TaskReplica:
         for place, store in self._sources.items():
             if place in inputs and store in stores:
                 stores[store] = replace(stores[store], following=inputs[place])
-        return TaskPosition(stores, {**(at.inputs or {}), **inputs}, meta)
+        return TaskPosition(stores, {**(at.inputs or {}), **inputs}, meta, epoch=self._app.epoch)
 
     def _end(self) -> None:
         if self._reader is not None:

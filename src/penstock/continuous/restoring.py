@@ -84,7 +84,8 @@ class Restorer:
         position = self._emptied(noted, sources, sound, is_kept=is_current and noted.inputs == inputs)
         for source in sources:
             position = self._follow(source, position, meta)
-        position = replace(position, stores={**position.stores, NUMBERS: numbers}, inputs=inputs, meta=meta)
+        stores = {**position.stores, NUMBERS: numbers}
+        position = replace(position, stores=stores, inputs=inputs, meta=meta, epoch=self._app.epoch)
         self._backing.apply([], lambda _: (), position.note())
         return position
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.continuous.gone_back import epoch_note
 from penstock.errors import ProductionError
 from penstock.log.base import OffsetAndMetadata
 
@@ -27,7 +28,7 @@ class Sender:
 
     def __init__(self, producer: ThreadProducer, writer: Writer, refused: RefusedRecords) -> None:
         self._producer = producer
-        self._note = f"stream-thread {writer.thread} epoch {writer.epoch}"
+        self._note = epoch_note(f"stream-thread {writer.thread}", writer.epoch or 0)
         self._refused = refused
         self._sent_by: list[str] = []  # the task of each part that waits in the producer
 

@@ -14,6 +14,7 @@ the committed positions with the state at that commit; what a replica lacks it r
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ from penstock.continuous.beats import Beats
 from penstock.continuous.changelog_sources import restored_places
 from penstock.continuous.figures import TaskFigures, ThreadFigures
 from penstock.continuous.global_state import GlobalState, open_globals
+from penstock.continuous.gone_back import gone_back, gone_back_error, gone_back_text
 from penstock.continuous.hooks import ThreadHooks, ThreadLog
 from penstock.continuous.outputs import parts_of_output
 from penstock.continuous.purging import Purger
@@ -37,11 +39,12 @@ from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
     from penstock.continuous.app import TaskId, ThreadApp
-    from penstock.log.base import Fetched, TopicPartition
+    from penstock.log.base import Fetched, OffsetAndMetadata, TopicPartition
     from penstock.log.thread_clients import Fetcher, Writer
 
 __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 
+_log = logging.getLogger(__name__)
 _PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
 _PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as the writes to stores are in memory
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.02  # between two looks for records while outputs wait for a commit
@@ -114,9 +117,7 @@ class StreamThread:
             producer = self._log.thread_producer(self._writer)
             self._resources.callback(producer.close)
             self._sender = Sender(producer, self._writer, RefusedRecords.of(self._app))
-            committed = {
-                place: each.offset for place, each in self._log.group_offsets(self._writer.application).items()
-            }
+            committed = self._log.group_offsets(self._writer.application)
             self._surroundings = Surroundings(self._hooks.sensor, self._hooks.clock())
             if self._app.plan.global_topics:
                 self._globals, followed = open_globals(self._app, self._hooks, self._log)
@@ -219,7 +220,7 @@ class StreamThread:
         self._app = app
         if not tasks:
             return
-        committed = {place: each.offset for place, each in self._log.group_offsets(app.application_id).items()}
+        committed = self._log.group_offsets(app.application_id)
         # The commits of the last owner may be final before its changelogs show them.
         self._log.settled_ends([place for task in tasks for place in restored_places(app, task)])
         self._begin(tuple(tasks), tasks, committed)
@@ -281,20 +282,49 @@ class StreamThread:
         self,
         tasks: Sequence[TaskId],
         replicas: Mapping[TaskId, TaskReplica | None],
-        committed: Mapping[TopicPartition, int],
+        group: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         """Restore tasks, and fetch their partitions too."""
+        committed = {place: each.offset for place, each in group.items()}
         positions = self._start_positions(tasks, committed)
         for id_ in tasks:
             replica = self._replicas[id_] = replicas.get(id_) or TaskReplica.open(self._app, id_)
-            replica.restore(self._log, committed, self._hooks.on_restore)
+            back = self._gone_back(id_, replica, group)
+            newer = {place: offset for place, (_, offset) in back.items()}
+            replica.restore(self._log, {**committed, **newer}, self._hooks.on_restore)
+            positions |= newer
             own = {place: positions[place] for place in self._app.sources(id_)}
             task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._surroundings)
+            if newer:  # which the next commit commits, though nothing may have come
+                task.committed |= {place: at for place, (at, _) in back.items()}
+                self._touched[id_] = task
             self._readers |= dict.fromkeys(own, task)
             if task.ticks:
                 self._ticking[id_] = task
         self._polled |= positions
         self._polling.assign(self._polled)
+
+    def _gone_back(
+        self, id_: TaskId, replica: TaskReplica, group: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
+        """Return the partitions whose committed offsets are behind those of the task's rows, with both.
+
+        Raises:
+            CheckpointMismatchError: There are some, and ``penstock.data.loss`` is "fail".
+        """
+        sources = set(self._app.sources(id_))
+        known = {place: at for place, at in replica.known_inputs(self._log).items() if place in sources}
+        if all(place in group and group[place].offset >= at.offset for place, at in known.items()):
+            return {}
+        topics = sorted({place.topic for place in known})
+        firsts, ends = self._log.beginning_offsets(topics), self._log.end_offsets(topics)
+        back = gone_back(known, group, firsts, ends)
+        who = f"the state of task {id_}"
+        if back and self._app.config["penstock.data.loss"] == "fail":
+            raise gone_back_error(self._app.application_id, who, back)
+        if back:
+            _log.warning("%s; it goes on from there", gone_back_text(self._app.application_id, who, back))
+        return back
 
     def _close_tasks(self) -> None:
         with ExitStack() as closing:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.continuous.gone_back import RESET_NOTE
 from penstock.errors import FencedError, LogError
 from penstock.groups.lag import PartitionLag, lag
 from penstock.groups.resets import Target, chosen_places, new_offsets, places_of
@@ -137,7 +138,7 @@ class GroupAdmin:
         """
         offsets = {TopicPartition(move.topic, move.partition): move.after for move in moves}
         with self.stopped(group):
-            self._log.commit_offsets(group, offsets)
+            self._log.commit_offsets(group, offsets, RESET_NOTE)
 
     def delete_offsets(self, group: str, topics: Sequence[str]) -> list[TopicPartition]:
         """Delete the group's offsets in these topics (``orders`` or ``orders:0,2``)."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.continuous.gone_back import RESET_NOTE
 from penstock.errors import FencedError, UnknownTopicError
 from penstock.groups.admin import GroupAdmin, OffsetMove, offset_moves
 from penstock.groups.resets import Target, chosen_places
@@ -113,7 +114,7 @@ class ApplicationReset:
             deleted = forget(self._log, replace(self._found(), topics=plan.topics))
             offsets = {TopicPartition(move.topic, move.partition): move.after for move in plan.moves}
             if offsets:
-                self._log.commit_offsets(self._application, offsets)
+                self._log.commit_offsets(self._application, offsets, RESET_NOTE)
         return deleted
 
     def _found(self) -> AppResources:

@@ -35,6 +35,7 @@ from penstock.spark.continuous.crashes import MOST_RESTARTS, CrashWatch
 from penstock.spark.continuous.epoch import Epoch
 from penstock.spark.continuous.figures import ProgressCounter
 from penstock.spark.continuous.job import thread_name
+from penstock.spark.continuous.known_positions import KnownPositions
 from penstock.spark.continuous.latest import has_reached
 from penstock.spark.continuous.lost_threads import LostThreads
 from penstock.spark.continuous.restore_watch import RestoreWatch
@@ -90,6 +91,7 @@ class ContinuousEngine:
     Attributes:
         restores: The restores of all threads.
         note: The note of the places of all tasks, for queries; None: they are not noted.
+        known: The committed offsets, as threads report them.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class ContinuousEngine:
         self._has_reached_end = False
         self.restores = RestoreWatch()
         self.note: PlacementNote | None = None
+        self.known = KnownPositions()
 
     def start(self, job: ContinuousJob) -> None:
         """Open the control channel, start the query, and begin the first epoch."""
@@ -186,6 +189,7 @@ class ContinuousEngine:
                 self._changed.wait_for(lambda: not self._is_in_epoch, _NOTE_S)
                 self._cancel(epoch)
         self._report(epoch)
+        self.known.write()
         self._holders = epoch.holders()
 
     def _cancel(self, epoch: Epoch) -> None:
@@ -382,6 +386,7 @@ class ContinuousEngine:
         self.restores.look(epoch.threads)
         if self.note is not None:
             self.note.write(epoch.places())
+        self.known.note(epoch.job.epoch, epoch.threads)
         progress = self._counter.progress(epoch.job.epoch, epoch.threads)
         if progress is not None:
             self._on_batch(progress)

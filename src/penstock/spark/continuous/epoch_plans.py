@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.spark.continuous.known_positions import KnownPositions
 from penstock.spark.continuous.log_notes import LogNotes, read_notes, take_notes
 from penstock.spark.continuous.start import ends_of, extended_epoch, positions_of, prepare_epoch, thread_count
 
@@ -28,11 +29,13 @@ class EpochPlans:
 
     Attributes:
         until_latest: Whether it ends at the records that exist at its start.
+        known: The committed offsets that its driver knows of.
     """
 
     def __init__(self, *, reads_nothing: bool) -> None:
         self._reads_nothing = reads_nothing
         self.until_latest = False
+        self.known = KnownPositions()
         self._notes: LogNotes | None = None
         self._bounds: dict[TopicPartition, int] | None = None
 
@@ -55,7 +58,7 @@ class EpochPlans:
         if self.until_latest and self._bounds is None:
             look = positions_of if self._reads_nothing else ends_of
             self._bounds = look(app.log, app.plan)
-        prepared = prepare_epoch(app, lease, self._threads(app, slots), self._notes, self._bounds)
+        prepared = prepare_epoch(app, lease, self._threads(app, slots), self._notes, self._bounds, self.known)
         self._notes = prepared.notes
         return prepared.job
 

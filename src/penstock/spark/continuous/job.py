@@ -124,6 +124,7 @@ class ContinuousJob:
             self.numbers_topic,
             self.replica_root,
             self.identity,
+            self.epoch,
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.continuous.app import ThreadApp
 from penstock.errors import CheckpointMismatchError, ConfigError
 from penstock.log_lines import own_logger
+from penstock.plan.changelog_topics import numbers_topic
 from penstock.plan.continuous import continuous_refusal
 from penstock.plan.evolution import require_compatible
 from penstock.plan.stored import StoredPlan
 from penstock.query.committed.noted_app import write_noted_app
 from penstock.spark.app_log import log_settings
 from penstock.spark.batch.topology_bytes import pickle_app
+from penstock.spark.checkpoint.identities import recreated_topics
 from penstock.spark.checkpoint.stored_plans import write_stored_plan
 from penstock.spark.continuous.job import ContinuousJob
 from penstock.spark.continuous.log_notes import LogNotes, read_notes, write_notes
-from penstock.spark.continuous.positions import commit_start_positions
+from penstock.spark.continuous.positions import commit_start_positions, restore_positions
 from penstock.spark.continuous.topics import create_internal_topics
 from penstock.spark.offsets.reading_settings import read_settings_of
 from penstock.topology.configured.apply import with_settings
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.log.thread_clients import ThreadClients
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.checkpoint.planned_app import PlannedApp
+    from penstock.spark.continuous.known_positions import KnownPositions
     from penstock.topology.topology import Topology
 
 __all__ = [
@@ -75,7 +78,12 @@ def thread_count(plan: PhysicalPlan, slots: int, most: int | None) -> int:
 
 
 def prepare_epoch(
-    app: PlannedApp, lease: Lease, threads: int, before: LogNotes | None, bounds: dict[TopicPartition, int] | None
+    app: PlannedApp,
+    lease: Lease,
+    threads: int,
+    before: LogNotes | None,
+    bounds: dict[TopicPartition, int] | None,
+    known: KnownPositions | None = None,
 ) -> PreparedEpoch:
     """Prepare an epoch; no thread of an earlier one runs any more, or its commits will fail.
 
@@ -85,9 +93,11 @@ def prepare_epoch(
         threads: The number of threads.
         before: The note of the epoch before in this process; None: that in the log, if there is one.
         bounds: The offsets to stop at; None: it runs until it is stopped.
+        known: The committed offsets that the driver knows of; None: nothing is compared with them.
 
     Raises:
-        CheckpointMismatchError: The state is of an incompatible topology, or changelogs are gone.
+        CheckpointMismatchError: The state is of an incompatible topology, changelogs are gone, or committed offsets
+            have gone back.
         CoPartitionError: An internal topic has another number of partitions.
         OffsetOutOfRangeError: Unread records are gone, and ``penstock.data.loss`` is "fail".
         TopologyError: A function cannot be pickled.
@@ -98,7 +108,7 @@ def prepare_epoch(
     clients: ThreadClients = log  # type: ignore[assignment] # both logs are
     if before is not None:
         clients.fence_threads(app.application, before.threads, lease.epoch)
-    return _prepared(app, _NewEpoch(lease, threads, bounds), before, pickled)
+    return _prepared(app, _NewEpoch(lease, threads, bounds, known), before, pickled)
 
 
 def extended_epoch(
@@ -141,6 +151,7 @@ class _NewEpoch(NamedTuple):
     lease: Lease
     threads: int
     bounds: dict[TopicPartition, int] | None
+    known: KnownPositions | None = None
 
 
 def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickled: bytes) -> PreparedEpoch:
@@ -152,9 +163,15 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
     create_internal_topics(app, has_run=before is not None)
     own = [each.topic for each in app.changelogs]
     ids = dict(log.topic_ids([*plan.external_topics, *own]))
-    commit_start_positions(
-        app, read_settings_of(app.topology, plan, config), before.topic_ids if before is not None else {}, ids
+    recreated = recreated_topics(
+        before.topic_ids if before is not None else {},
+        {topic: ids[topic] for topic in plan.external_topics if topic in ids},
     )
+    if epoch.known is not None:
+        numbers = numbers_topic(app.application)
+        epoch.known.open(app.checkpoint, log.topic_ids([numbers]).get(numbers, ""))
+        restore_positions(app, epoch.known.offsets, recreated, epoch.lease.epoch)
+    commit_start_positions(app, read_settings_of(app.topology, plan, config), recreated, epoch.lease.epoch)
     job = ContinuousJob(
         plan=plan,
         pickled_app=pickled,

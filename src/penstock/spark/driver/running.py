@@ -230,7 +230,7 @@ class Run:
         patience = UnreadPatience.of(int(self.config["max.task.idle.ms"]), int(self.config["task.timeout.ms"]))
         engine = ContinuousEngine(session, self.log, self._batch_done, folder, session_s, patience)
         engine.restores = RestoreWatch(self.restore_listener)
-        engine.note = PlacementNote(self.places.checkpoint)
+        engine.note, engine.known = PlacementNote(self.places.checkpoint), self._epochs.known
         job = self._next_epoch()
         self._engine, self.doing = engine, engine.restores
         self._join()

@@ -1,0 +1,96 @@
+"""Committed offsets that have gone back behind what an application knows that it has committed.
+
+A coordinator may lose its newest records, and any client may set a group's offsets. Records that are processed once
+more would then be counted twice, as state and outputs hold them already. Each commit carries a note of its epoch, so
+what is known is compared with commits of the same epoch or an earlier one only: a later epoch has begun there
+knowingly. What Penstock's own tools set is meant so, and bears their mark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from penstock.errors import CheckpointMismatchError
+from penstock.log.base import OffsetAndMetadata, TopicPartition
+
+__all__ = ["RESET_NOTE", "KnownOffset", "epoch_note", "gone_back", "gone_back_error", "gone_back_text"]
+
+RESET_NOTE = "set by a reset"
+_ACCEPTED = (RESET_NOTE, "penstock")  # the latter: micro-batches, which have a checkpoint of their own
+_EPOCH = re.compile(r"epoch (\d+)")
+_MOST_NAMED = 5
+
+
+class KnownOffset(NamedTuple):
+    """An offset that was committed, and the epoch in which it was."""
+
+    offset: int
+    epoch: int
+
+
+def epoch_note(who: str, epoch: int) -> str:
+    """Return the metadata of offsets that a thread or the driver commits.
+
+    >>> epoch_note("stream-thread thread-0", 7)
+    'stream-thread thread-0 epoch 7'
+    """
+    return f"{who} epoch {epoch}"
+
+
+def gone_back(
+    known: Mapping[TopicPartition, KnownOffset],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    firsts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the partitions whose committed offset is behind a known one, with both.
+
+    Args:
+        known: The known offsets.
+        committed: The group's offsets; where one is missing the first offset counts.
+        firsts: The first offsets of the partitions.
+        ends: Their ends: an offset behind the end is of a topic that was cut off or made again, another matter.
+
+    >>> place = TopicPartition("in", 0)
+    >>> at = lambda offset, epoch: {place: OffsetAndMetadata(offset, epoch_note("stream-thread thread-0", epoch))}
+    >>> gone_back({place: KnownOffset(200, 3)}, at(149, 3), {place: 0}, {place: 300})[place]
+    (149, 200)
+    >>> gone_back({place: KnownOffset(200, 3)}, at(149, 4), {place: 0}, {place: 300})
+    {}
+    """
+    found = {}
+    for place, (offset, epoch) in known.items():
+        at = committed.get(place) or OffsetAndMetadata(firsts.get(place, 0), "")
+        noted = _EPOCH.search(at.metadata)
+        is_later = noted is not None and int(noted[1]) > epoch
+        if at.offset < offset <= ends.get(place, -1) and not is_later and not at.metadata.startswith(_ACCEPTED):
+            found[place] = (max(at.offset, firsts.get(place, 0)), offset)
+    return {place: both for place, both in found.items() if both[0] < both[1]}
+
+
+def gone_back_text(application: str, who: str, found: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """Say which offsets have gone back; ``who`` knows the newer ones."""
+    named = [
+        f"{place.topic}-{place.partition} is at {at}, and {who} knows of {offset}"
+        for place, (at, offset) in sorted(found.items())[:_MOST_NAMED]
+    ]
+    more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return f"the committed offsets of group {application!r} have gone back: {'; '.join(named)}{more}"
+
+
+def gone_back_error(
+    application: str, who: str, found: Mapping[TopicPartition, tuple[int, int]]
+) -> CheckpointMismatchError:
+    """Make the error for committed offsets that have gone back."""
+    places: Iterable[TopicPartition] = sorted(found)
+    return CheckpointMismatchError(
+        gone_back_text(application, who, found),
+        hint="Another program has set them, or the brokers have lost its newest commits. The records in between are "
+        "processed already, and would count twice. To go on from the newer offsets: penstock.data.loss=continue. To "
+        f"process them once more, with the state as it is: penstock groups reset {application}; from nothing: penstock "
+        f"app reset {application}.",
+        application=application,
+        partitions=[f"{place.topic}-{place.partition}" for place in places],
+    )
