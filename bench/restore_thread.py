@@ -48,15 +48,17 @@ SIZE = 10_000
 class Task:
     """A task with one table over a log."""
 
-    def __init__(self, root: Path, log: TopicLog) -> None:
-        application = f"bench-{uuid.uuid4().hex[:8]}"
+    def __init__(self, root: Path, log: TopicLog, application: str = "") -> None:
+        application = application or f"bench-{uuid.uuid4().hex[:8]}"
         topology = Topology(stores={TABLE.name: TABLE})
         sub = PlannedSubTopology(0, (), (TABLE.name,), (), (), (), 1, (0,), keeps_state=True, ticks=False)
         plan = PhysicalPlan(application, (sub,), {}, ())
         config = StreamsConfig({"application.id": application, "bootstrap.servers": "memory://none"})
         topics = changelogs_of(topology, plan, config)
+        there = {each.name for each in log.topics()}
         for each in topics:
-            log.create_topic(each.topic, each.partitions, each.config)
+            if each.topic not in there:
+                log.create_topic(each.topic, each.partitions, each.config)
         stores = {each.store: each.topic for each in topics if each.store}
         self.log = log
         self.app = ThreadApp(topology, config, plan, stores, topics[-1].topic, str(root / "replicas"), "bench")

@@ -253,8 +253,7 @@ _PENSTOCK = (
         "penstock.data.loss",
         choice("fail", "continue"),
         "fail",
-        "Reaction to records deleted before they were read, to a replaced topic or log, and in continuous mode to "
-        "committed offsets that have gone back: `continue` logs a warning.",
+        "Reaction to lost records, a replaced topic or log, and offsets that went back: `continue` logs a warning.",
     ),
     ("penstock.http.port", integer(0), None, "Port for queries, metrics and `/ui`; 0: a free one. Not set: no server."),
     ("penstock.http.host", STRING, "127.0.0.1", "Address that it listens on. Queries need no authentication."),

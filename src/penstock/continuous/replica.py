@@ -17,6 +17,7 @@ from penstock.continuous.restoring import OnProgress, Restorer
 from penstock.errors import InvalidStateError
 from penstock.log.base import TopicPartition
 from penstock.log_lines import own_logger
+from penstock.state.free_memory import release_memory
 from penstock.state.overlay import BatchState
 from penstock.state.segments.segment import NO_BATCH
 from penstock.state.stored_bytes import stored_bytes
@@ -98,6 +99,8 @@ class TaskReplica:
             restorer = Restorer(self._app, self._task, self._backing, log, on_progress)
             try:
                 self._position = restorer.run(committed)
+                if self._backing.give_back():
+                    release_memory()
             except lmdb.Error as error:
                 _logger.warning("The replica of task %s is damaged (%s) and is rebuilt", self._task, error)
                 self._backing.reset()

@@ -1,9 +1,13 @@
-"""Settings of a Python worker process of Spark: one core, and memory that it keeps from batch to batch."""
+"""Settings of a Python worker process of Spark: one core, and memory that it keeps from batch to batch.
+
+What it keeps it gives back when it has been idle for some seconds.
+"""
 
 from __future__ import annotations
 
-import ctypes
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -11,6 +15,7 @@ from typing import IO, Any
 
 from penstock.log_lines import follow_environment
 from penstock.spark.machine_limits import raise_file_limit
+from penstock.state.free_memory import c_library, release_memory
 
 __all__ = ["ENVIRONMENT", "map_large_blocks", "prepare_worker"]
 
@@ -21,13 +26,16 @@ _MAPPED_ALONE_BYTES = 32 << 20  # the largest threshold that glibc accepts
 _BLOCK_BYTES = 256 << 10
 _KEPT_BYTES = 1 << 30
 _AT_ONCE_BYTES = 16 << 20
+_LOOK_S = 5.0
+_QUIET_LOOKS = 2
+_IDLE_SHARE = 0.05  # of a core
 
 # For workers of a session that Penstock makes; libraries read these as they are loaded.
 ENVIRONMENT = {
     "POLARS_MAX_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MIMALLOC_PURGE_DELAY": _KEEP_MS,  # Arrow
-    "_RJEM_MALLOC_CONF": f"dirty_decay_ms:{_KEEP_MS},muzzy_decay_ms:-1",  # Polars
+    "_RJEM_MALLOC_CONF": f"background_thread:true,dirty_decay_ms:{_KEEP_MS},muzzy_decay_ms:0",  # Polars
     "PYTHONWARNINGS": "ignore::FutureWarning",
 }
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
@@ -49,6 +57,7 @@ def prepare_worker() -> None:
     pa.set_io_thread_count(1)
     raise_file_limit()
     _keep_memory()
+    _release_when_idle()
     _end_with_connection()
 
 
@@ -92,11 +101,45 @@ def _keep_memory() -> None:
     _mallopt(_M_TOP_PAD, _AT_ONCE_BYTES)
 
 
+def _release_when_idle() -> None:
+    """Give back memory that has not been used for some time, in a thread of its own until the process ends."""
+    threading.Thread(target=_look_for_idleness, name="penstock-memory", daemon=True).start()
+
+
+def _look_for_idleness() -> None:
+    keeper = _Keeper(time.process_time())
+    while True:
+        time.sleep(_LOOK_S)
+        if keeper.is_idle(time.process_time()):
+            release_memory()
+
+
+class _Keeper:
+    """Says when a process that has worked is idle, by its CPU time at looks in equal intervals.
+
+    >>> keeper = _Keeper(1.0)
+    >>> [keeper.is_idle(cpu_s) for cpu_s in (3.0, 3.1, 3.2, 3.3, 9.0, 9.1, 9.2)]
+    [False, False, True, False, False, False, True]
+    """
+
+    def __init__(self, cpu_s: float) -> None:
+        self._cpu_s = cpu_s
+        self._quiet = 0  # looks at which little had been done since the one before
+        self._has_worked = False
+
+    def is_idle(self, cpu_s: float) -> bool:
+        """Return True once after work, when little has been done between three looks."""
+        passed, self._cpu_s = cpu_s - self._cpu_s, cpu_s
+        if passed > _IDLE_SHARE * _LOOK_S:
+            self._quiet, self._has_worked = 0, True
+            return False
+        self._quiet += 1
+        if self._quiet < _QUIET_LOOKS or not self._has_worked:
+            return False
+        self._has_worked = False
+        return True
+
+
 def _mallopt(option: int, value: int) -> None:
     with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
-        _c_library().mallopt(option, value)
-
-
-@cache
-def _c_library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
+        c_library().mallopt(option, value)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +60,18 @@ def test_without_it_all_is_fetched(log: EmbeddedLog) -> None:
     buffered, pending = peak(log)
     assert buffered > 40 * MEGABYTE
     assert 32 * MEGABYTE < pending <= 64 * MEGABYTE + 2 * FETCHED  # much output is committed before its time
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells what memory is a process's own")
+def test_a_worker_gives_back_what_a_restore_has_taken(tmp_path: Path) -> None:
+    program = Path(__file__).with_name("memory_after_restore.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "replica")],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    kept, left = map(int, done.stdout.split())
+    assert kept > 30 * MEGABYTE  # as long as LMDB's file stays open
+    assert left < 10 * MEGABYTE

@@ -45,6 +45,7 @@ __all__ = [
 
 _FORMAT = 1
 _FIRST_SLOT = "slot-0"
+_LARGE_ROWS = 100_000  # of a transaction: some tens of megabytes
 ABOUT = b"about"
 NUMBERS = b"numbers"
 STORE = b"store/"
@@ -72,6 +73,7 @@ class Replica:
         self._opened: list[tuple[int, int]] = []
         self.position = ReplicaPosition()
         self.applied_rows = 0  # since it was opened
+        self._most_rows = 0  # of a transaction, since the environment was opened
         try:
             self._open()
             self.position = self._read_position()
@@ -158,7 +160,21 @@ class Replica:
                 raise self.unusable(error) from error
             else:
                 self.position = position
+                self._most_rows = max(self._most_rows, rows)
                 return rows
+
+    def give_back(self) -> bool:
+        """Let go of the memory that large transactions have left; return whether there were any.
+
+        LMDB keeps a buffer for each page that a transaction has changed, for the next one, until its file is closed: up
+        to 512 MB. No reader may be open in this process.
+        """
+        if self._most_rows < _LARGE_ROWS:
+            return False
+        self.quiesce()
+        self._close_env()
+        self._open()
+        return True
 
     def reader(self) -> ReplicaReader:
         """Return a consistent view of the present contents; close it before the next `apply`."""
@@ -239,6 +255,7 @@ class Replica:
         if (self._directory / "data.mdb").stat().st_size < pages * self._env.stat()["psize"]:
             raise lmdb.CorruptedError("the file has been cut short")  # reading on would end the process
         self._stores = {}
+        self._most_rows = 0
         self._opened = self._identities()
         self._env.reader_check()
         self._numbers = self._env.open_db(b"numbers")
