@@ -14,7 +14,6 @@ the committed positions with the state at that commit; what a replica lacks it r
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -34,7 +33,7 @@ from penstock.continuous.sending import Sender
 from penstock.continuous.step_times import StepTimes
 from penstock.continuous.task import ActiveTask
 from penstock.errors import InvalidStateError
-from penstock.log_lines import Work
+from penstock.log_lines import Work, own_logger
 from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _PENDING_BYTES = 64 << 20  # output above which a commit does not wait for its time
 _PENDING_RECORDS = 1_000_000  # likewise records that have been processed, as the writes to stores are in memory
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 0.005, 0.02  # between two looks for records while outputs wait for a commit

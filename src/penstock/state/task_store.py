@@ -39,6 +39,7 @@ from penstock.errors import (
     other_inputs,
 )
 from penstock.log_lines import own_logger
+from penstock.state.free_memory import release_memory
 from penstock.state.memory import MemoryMap
 from penstock.state.overlay import BatchState
 from penstock.state.replicas.lmdb_replica import Replica, ReplicaReader, replica_place
@@ -300,6 +301,8 @@ class TaskStore:
             finally:
                 restore.end()
             self.restored_rows = self._replica.applied_rows - before
+            if not self._snapshots.is_running and self._replica.give_back():  # else a snapshot reads it
+                release_memory()
             self._is_fresh = False
             self.caught_up = done
             self._deltas = done.deltas

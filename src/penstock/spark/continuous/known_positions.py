@@ -9,7 +9,6 @@ tasks' numbers anew, and the id of that topic is in the note.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.continuous.gone_back import KnownOffset
 from penstock.errors import PenstockError
 from penstock.log.base import TopicPartition
+from penstock.log_lines import own_logger
 from penstock.state.documents import read_document, write_document
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownPositions"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _DOCUMENT = "positions.json"
 _EVERY_S = 5.0
 
