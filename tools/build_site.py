@@ -46,6 +46,7 @@ def assemble(api: PublicApi) -> None:
     shutil.copytree(DOCS, PAGES)
     config = CONFIG.read_text(encoding="utf-8").replace("@VERSION@", version("penstock"))
     (BUILD / CONFIG.name).write_text(config, encoding="utf-8")
+    shutil.copy(ROOT / "tools" / "site.css", PAGES / "site.css")
     for name in OWN_PAGES:
         (PAGES / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
     (PAGES / "notebook.md").write_text(notebook_page(), encoding="utf-8")

@@ -25,6 +25,12 @@ class Docstrings(griffe.Extension):
         if obj.docstring:
             obj.docstring.value = as_markdown(obj.docstring.value)
 
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Leave out the constructor of a class whose objects only the builder's methods make."""
+        made = cls.members.get("__init__")
+        if isinstance(made, griffe.Function) and "handle" in made.parameters:
+            del cls.members["__init__"]
+
 
 def as_markdown(text: str) -> str:
     """A docstring in the form that the site shows."""
