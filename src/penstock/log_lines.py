@@ -116,7 +116,10 @@ def hide(secrets: Iterable[str]) -> None:
 
 
 class _Escapes(logging.Filter):
-    """Makes the characters of records visible, before any handler sees them; programs choose handlers and formats."""
+    """Makes the characters of records visible, and passwords stars, before any handler sees them.
+
+    Programs choose handlers and formats.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record where its texts have characters that a terminal acts upon, or line ends in its values."""
@@ -137,7 +140,7 @@ def _value(value: Any) -> Any:
     if value is None or isinstance(value, int | float):
         return value
     text = value if isinstance(value, str) else str(value)
-    shown = one_line(text)
+    shown = one_line(str(_masked(text)))
     return value if shown == text else shown
 
 
@@ -147,7 +150,7 @@ def _trace(kind: type[BaseException], error: BaseException, at: TracebackType | 
     for piece in traceback.TracebackException(kind, error, at).format():
         is_text = piece[:1] not in (" ", "\n") and not piece.startswith("Traceback ")
         found.append(piece.rstrip("\n").replace("\n", "\n    ") + "\n" if is_text else piece)
-    return visible("".join(found)).rstrip("\n")
+    return visible(str(_masked("".join(found)))).rstrip("\n")
 
 
 _ESCAPES = _Escapes()

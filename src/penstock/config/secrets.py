@@ -14,7 +14,7 @@ from penstock.masking import without_passwords
 __all__ = ["Secretive", "is_secret", "masked", "resolved", "secret_texts", "shown"]
 
 _SECRET = re.compile(
-    r"password|passphrase|secret|jaas|credential|token(?!\.endpoint\.url)|user\.info|access\.key|ssl\.key(?!\.location)"
+    r"password|passwd|pwd$|passphrase|authorization|webhook|secret|jaas|credential|token(?!\.endpoint\.url)|user\.info|access\.key|ssl\.key(?!\.location)"
     r"|\.key\.pem|keystore\.key|oauthbearer\.config|oauthbearer\.extensions|api\.key",
     re.IGNORECASE,
 )

@@ -9,12 +9,14 @@ from functools import lru_cache
 from penstock.connect.plugins import Plugins, WorkerSettings, validate_connector
 from penstock.connect.settings.providers import Providers
 from penstock.errors import PenstockError
+from penstock.masking import without_passwords
 
 __all__ = ["HIDDEN", "Hiding"]
 
 HIDDEN = "****"
 _SECRET = re.compile(
-    r"password|passwd|secret|token|credential|api\.?key|jaas\.config|private\.?key|user\.?info", re.IGNORECASE
+    r"password|passwd|passphrase|authorization|secret|token|credential|api\.?key|jaas\.config|private\.?key|user\.?info",
+    re.IGNORECASE,
 )
 Config = Mapping[str, str | None]
 
@@ -40,13 +42,16 @@ class Hiding:
         if not self._enabled:
             return dict(config)
         names = self._names(tuple(sorted((name, value) for name, value in config.items() if value is not None)))
-        return {name: HIDDEN if _is_plain(value) and name in names else value for name, value in config.items()}
+        return {name: HIDDEN if _is_plain(value) and name in names else _open(value) for name, value in config.items()}
 
     def kept(self, given: Config, stored: Config) -> dict[str, str | None]:
         """A config that was sent, with the stored secrets in place of stars."""
         if not self._enabled:
             return dict(given)
-        return {name: stored.get(name, value) if value == HIDDEN else value for name, value in given.items()}
+        return {
+            name: stored.get(name, value) if value == HIDDEN or value == _open(stored.get(name)) else value
+            for name, value in given.items()
+        }
 
     def _passwords(self, config: tuple[tuple[str, str], ...]) -> frozenset[str]:
         found = {name for name, _ in config if _SECRET.search(name)}
@@ -56,6 +61,11 @@ class Hiding:
             return frozenset(found)
         kinds = (entry["definition"] for entry in body["configs"])
         return frozenset(found | {kind["name"] for kind in kinds if kind["type"] == "PASSWORD"})
+
+
+def _open(value: str | None) -> str | None:
+    """A value without the passwords of URLs in it."""
+    return without_passwords(value) if value else value
 
 
 def _is_plain(value: str | None) -> bool:

@@ -1,4 +1,6 @@
 // The page of SQL: statements with completion; results as tables, and as charts where they have numbers.
+import { visible } from "./visible.js";
+
 const root = document.body.dataset.root;
 const writes = document.body.dataset.writes === "true";
 const field = document.getElementById("sql");
@@ -22,7 +24,7 @@ async function read(path, options) {
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
+  made.append(...children.map((each) => (typeof each === "string" ? visible(each) : each)));
   return made;
 }
 

@@ -1,4 +1,6 @@
 // The topology as a graph: laid out once by a worker, then only its figures change.
+import { visible } from "./visible.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const FOLD_FROM = 150; // boxes
 const KEPT = "penstock-layout-";
@@ -73,7 +75,7 @@ function keep(key, places) {
 function element(name, attributes, parent, text) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
+  if (text !== undefined) made.textContent = visible(text);
   parent?.append(made);
   return made;
 }

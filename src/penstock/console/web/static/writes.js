@@ -1,4 +1,6 @@
 // Changes: a form says what it would do, asks, and shows what was done. Nothing is sent without the reader's yes.
+import { visible } from "./visible.js";
+
 const root = document.body.dataset.root;
 const dialog = document.getElementById("confirm");
 
@@ -37,13 +39,13 @@ function rows(moves) {
   const body = table.createTBody();
   for (const each of moves) {
     const row = body.insertRow();
-    for (const value of [`${each.topic}-${each.partition}`, each.before ?? "-", each.after, each.lag]) row.insertCell().textContent = value.toLocaleString();
+    for (const value of [`${each.topic}-${each.partition}`, each.before ?? "-", each.after, each.lag]) row.insertCell().textContent = visible(value.toLocaleString());
   }
   return table;
 }
 
 function agreed(title, details) {
-  dialog.querySelector("h2").textContent = title;
+  dialog.querySelector("h2").textContent = visible(title);
   dialog.querySelector(".details").replaceChildren(...details);
   dialog.returnValue = "";
   dialog.showModal();
@@ -52,7 +54,7 @@ function agreed(title, details) {
 
 function say(form, text, bad = false) {
   const place = document.getElementById(form.dataset.says);
-  place.textContent = text;
+  place.textContent = visible(text);
   place.classList.toggle("bad", bad);
 }
 
