@@ -13,6 +13,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -115,6 +116,12 @@ class Stages:
         self._job.__dict__["_app"] = (run.topology, config)  # as if it had been unpickled
         self._batch = committed_by_spark(checkpoint).batch
         self.dropped = 0
+
+    def set_until_latest(self, until_latest: bool) -> None:  # noqa: FBT001 - before the first batch
+        """Run as in a run until "latest", or not."""
+        app = self._job.__dict__["_app"]
+        self._job = replace(self._job, until_latest=until_latest)
+        self._job.__dict__["_app"] = app
 
     def run(self, records: Sequence[Spec], hurt: random.Random | None = None) -> None:
         """Runs one batch of records; with dice, whatever can happen to a batch happens to it."""

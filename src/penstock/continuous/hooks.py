@@ -35,9 +35,11 @@ class ThreadHooks:
         on_restore: Called with the progress of restores (`RestoreProgress`).
         reach: Called at each step by its name, where a fault test may end the process: ``processed``, ``sent`` (the
             changelogs too), ``committed`` (by the log), ``kept <task>`` (by a replica).
+        until_latest: Whether the run ends at the records that exist at its start, see `Surroundings`.
     """
 
     clock: Callable[[], int] = unix_ms
     sensor: Sensor = field(default_factory=Sensor)
     on_restore: Callable[[RestoreProgress], None] | None = None
     reach: Callable[[str], None] = _nothing
+    until_latest: bool = False

@@ -117,12 +117,14 @@ class StreamThread:
             self._resources.callback(producer.close)
             self._sender = Sender(producer, self._writer, RefusedRecords.of(self._app))
             committed = self._log.group_offsets(self._writer.application)
-            self._surroundings = Surroundings(self._hooks.sensor, self._hooks.clock())
+            views = None
             if self._app.plan.global_topics:
                 self._globals, followed = open_globals(self._app, self._hooks, self._log)
                 self._resources.callback(self._globals.close)
                 self._polled |= followed
-                self._surroundings = Surroundings(self._hooks.sensor, self._hooks.clock(), self._globals.views)
+                views = self._globals.views
+            sensor, until_latest = self._hooks.sensor, self._hooks.until_latest
+            self._surroundings = Surroundings(sensor, self._hooks.clock(), views, until_latest)
             self._fetcher = self._log.fetcher(self._writer.application)
             self._resources.callback(self._fetcher.close)
             self._resources.callback(self._close_tasks)

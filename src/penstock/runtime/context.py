@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -20,7 +20,6 @@ from penstock.runtime.punctuation import PunctuationQueue
 from penstock.runtime.record import RecordContext
 from penstock.runtime.row_order import Place
 from penstock.runtime.sensor import Sensor
-from penstock.state.memory import MemoryTaskState
 from penstock.state.views import open_view
 
 if TYPE_CHECKING:
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.state.base import TaskState
     from penstock.topology.operations.functions import Function
+    from penstock.topology.stores import StoreSpec
     from penstock.topology.topology import Topology
 
 __all__ = ["Failure", "Surroundings", "TaskContext"]
 
 _Shared = TypeVar("_Shared")
 _LOG = own_logger("penstock.runtime")
-_FOREVER_MS = 1 << 61
 _MOST_OF_A_REASON = 1_000  # characters
 _SHOWN = 200  # characters of a record in a message
 
@@ -53,11 +52,14 @@ class Surroundings:
         sensor: Its methods are called for each event.
         wall_clock_ms: The time at which the task starts; None takes the system's.
         global_stores: The stores that another task keeps up to date; None for that task itself.
+        until_latest: Whether the run ends at the records that exist at its start. Nothing comes after them that could
+            send what waits for the next look of a timer, so no look waits.
     """
 
     sensor: Sensor = field(default_factory=Sensor)
     wall_clock_ms: int | None = None
     global_stores: GlobalViews | None = None
+    until_latest: bool = False
 
     def start_ms(self) -> int:
         """Return the time at which the task starts."""
@@ -91,6 +93,7 @@ class TaskContext:
         task_id: str,
         state: TaskState,
         surroundings: Surroundings,
+        tasks: int = 1,
     ) -> None:
         self.topology = topology
         self.task_id = task_id
@@ -106,8 +109,7 @@ class TaskContext:
         self._config = config
         self._state = state
         self._globals = surroundings.global_stores
-        # In Kafka's test driver a cached window stays visible when the store below it has long expired.
-        self._never_evicts = isinstance(state, MemoryTaskState)
+        self.until_latest = surroundings.until_latest
         self._views: dict[str, Any] = {}
         self._tables: dict[str, TableView] = {}
         self._shared: dict[str, object] = {}
@@ -115,7 +117,8 @@ class TaskContext:
         self._places: dict[tuple[str, str], tuple[str, int, int]] = {}  # of the newest record by reason
         self._examples: dict[tuple[str, str], str] = {}  # the text of the newest error by its class
         self._hides_records = hides_records(config)
-        self._caching = int(config["statestore.cache.max.bytes"]) > 0
+        self._cache_bytes = int(config["statestore.cache.max.bytes"])
+        self._tasks = tasks
         dead_letters = config.get("errors.dead.letter.queue.topic.name")
         self._handlers: dict[str, Handler] = {
             setting.partition(".")[0]: handler_of(config[setting], setting, dead_letters)
@@ -143,7 +146,11 @@ class TaskContext:
     @property
     def caching(self) -> bool:
         """Whether table operators send one change per key and batch."""
-        return self._caching
+        return self._cache_bytes > 0
+
+    def caches(self, spec: StoreSpec) -> bool:
+        """Return whether a store has a cache."""
+        return self.caching and spec.caching is not False
 
     @property
     def stream_time(self) -> int:
@@ -187,15 +194,14 @@ class TaskContext:
             view = self._views[name] = self._globals.view(self.topology.stores[name])
         elif view is None:
             spec = self.topology.stores[name]
-            if (
-                spec.kind in ("window", "session")
-                and self._caching
-                and spec.caching is not False
-                and self._never_evicts
-            ):
-                spec = replace(spec, retention_ms=_FOREVER_MS)
-            view = self._views[name] = open_view(spec, self._state.map(name), self._state.meta)
+            cache_bytes = self._share_of_cache() if self.caches(spec) else 0
+            view = self._views[name] = open_view(spec, self._state.map(name), self._state.meta, cache_bytes)
         return view
+
+    def _share_of_cache(self) -> int:
+        """Return the bytes of the cache for one store of one task: all have the same share."""
+        caches = sum(map(self.caches, self.topology.stores.values()))
+        return max(1, self._cache_bytes // (caches * self._tasks))
 
     def table(self, node: str) -> TableView:
         """Return the view of a table node."""

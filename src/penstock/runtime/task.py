@@ -94,7 +94,9 @@ class StreamTask:
         self._sensor = surroundings.sensor
         self._config = config
         self._graph = Graph.of(topology, part.nodes)
-        self._context = TaskContext(topology, config, task_id, state, surroundings)
+        self._context = TaskContext(
+            topology, config, task_id, state, surroundings, max(part.partitions.values(), default=1)
+        )
         if any(source.global_store for source in self._graph.sources()):
             self._context.serve_global_stores()
         self._collector = Collector(part.partitions)

@@ -74,6 +74,7 @@ class OneTask:
         self.state = MemoryTaskState(stores)
         self.views = {s.name: open_view(s, self.state.map(s.name), self.state.meta) for s in stores}
         self.caching = caching
+        self.until_latest = False
         self.config = config or {}
         self.task_id = "0_0"
         self.sensor = Sensor()
@@ -85,6 +86,9 @@ class OneTask:
         self._fail = on_failure is None
         self._tables = {}
         self.operators = {n.name: operator_for(n, self.topology, self) for n in nodes}
+
+    def caches(self, spec):
+        return self.caching and spec.caching is not False
 
     def store(self, name):
         return self.views[name]

@@ -2,6 +2,14 @@
 
 The operator checks for closed windows after each record, at most once per emit interval of wall-clock time. Windows
 that have closed since the last check are read from the store and sent with the record that caused the check.
+
+Meanwhile stream time may have moved on by more than the retention of the store. With a cache nothing is lost by that:
+the store holds the windows that no check has looked for yet. In Kafka the cache does so for time windows; the stores of
+sessions and sliding windows have none, but there, too, the interval decides nothing but when a window is sent. Without a
+cache, or with an interval of 0, which checks after each record, the rule is Kafka's: what has expired is lost.
+
+A run until "latest" has no later record, so the interval does not apply: a batch checks after its last record, or, where
+windows would be lost by then, after each one.
 """
 
 from __future__ import annotations
@@ -46,6 +54,9 @@ class ClosedWindows:
         self._next_meta = f"{store}/next-emit-time"
         interval = context.config.get(EMIT_INTERVAL)
         self._interval_ms = _DEFAULT_INTERVAL_MS if interval is None else int(interval)
+        spec = context.topology.stores[store]
+        waits = self._interval_ms > 0 and windows.kind in ("session", "sliding")
+        self._holds = context.caching and (waits or context.caches(spec))
         self._stream_time_meta = stream_time_meta(store)
         self._heard_meta = f"{store}/last-row-wall-clock"
         self._range = (0, 0)
@@ -69,11 +80,18 @@ class ClosedWindows:
     def _checks(self, stream_times: NDArray[np.int64], checking: NDArray[np.bool_] | None) -> list[int]:
         """Return the rows after which the operator checks, of those where stream time has moved since the last one."""
         index = np.arange(len(stream_times)) if checking is None else np.flatnonzero(checking)
-        now = self._context.wall_clock_ms
-        if not len(index) or now < self._context.get_meta(self._next_meta, 0):
+        if not len(index):
             return []
-        self._context.put_meta(self._next_meta, now + self._interval_ms)
-        if self._interval_ms > 0:
+        interval_ms = self._interval_ms
+        if self._context.until_latest and interval_ms > 0:
+            if self._holds:
+                return [int(index[-1])]
+            interval_ms = 0
+        now = self._context.wall_clock_ms
+        if interval_ms > 0 and now < self._context.get_meta(self._next_meta, 0):
+            return []
+        self._context.put_meta(self._next_meta, now + interval_ms)
+        if interval_ms > 0:
             return [int(index[0])]  # the wall clock stands still during a batch
         moved = np.diff(stream_times[index], prepend=NO_TIME - 1) > 0
         looks: list[int] = index[moved].tolist()
@@ -91,6 +109,11 @@ class ClosedWindows:
         self._range = bounds
         self._context.put_meta(self._last_meta, close_time)
         return True
+
+    def _first_open(self) -> int:
+        """Return the first start of the windows (of sessions: end) that no check has looked for."""
+        last = self._context.get_meta(self._last_meta, NO_TIME)
+        return max(0, last if self._windows.kind == "session" else last - self._windows.size_ms)
 
     def _bounds(self, last: int, close_time: int) -> tuple[int, int] | None:
         """Return the first and the last start of the windows that have closed (of sessions: end); None for none."""
@@ -117,6 +140,7 @@ class ClosedWindows:
         checking: NDArray[np.bool_] | None = None,
     ) -> Rows:
         """Add the rows to their windows by ``add``; return the closed windows, each with the row that releases it."""
+        self._context.store(self._store).hold(self._first_open() if self._holds else None)
         if self._idle_ms is not None:
             if not len(rows):
                 return self._when_idle(rows)
@@ -172,7 +196,7 @@ class ClosedWindows:
     def _closed_windows(self) -> list[_Found]:
         store = self._context.store(self._store)
         serde = store.spec.key_serde
-        found = list(store.fetch_all(*self._range))
+        found = list(store.fetch_closed(*self._range))
         found.sort(key=lambda entry: (entry[0].window.start, serde.serialize(entry[0].key)))
         return [(w.window.start, w.window.end, w.key, v.value, v.timestamp) for w, v in found]
 

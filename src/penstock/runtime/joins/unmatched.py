@@ -3,7 +3,7 @@
 A record that finds no match waits in a store that both sides share, until a match takes it out or its window plus grace
 has passed; one whose window has passed already leaves at once. Records leave with the next record that is not out of
 order: before its matches, in order of time. The checks follow Kafka's rule, with its timer (at most once per interval
-of wall-clock time) and with its estimate of the smallest waiting time, for which some leave later than they could.
+of wall-clock time, but in a run until "latest", which no later record follows) and with its estimate of the smallest waiting time, for which some leave later than they could.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class OuterJoinQueue:
         self._context = context
         interval = context.config.get(EMIT_INTERVAL)
         self._interval_ms = _DEFAULT_INTERVAL_MS if interval is None else int(interval)
+        if context.until_latest:
+            self._interval_ms = 0
         self._time_meta = f"{store}/stream-time"
         self._smallest_meta = f"{store}/smallest-time"
         self._next_meta = f"{store}/next-emit-time"
@@ -121,7 +123,7 @@ class OuterJoinQueue:
     ) -> int:
         """Return the first row from ``first`` on that makes Kafka look for records that may leave."""
         total = len(events.times)
-        if self._context.wall_clock_ms < self._context.get_meta(self._next_meta, 0):
+        if self._interval_ms > 0 and self._context.wall_clock_ms < self._context.get_meta(self._next_meta, 0):
             return total
         windows = self._windows
         chunk = _FIRST_CHUNK

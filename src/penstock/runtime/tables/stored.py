@@ -66,7 +66,7 @@ class StoredTable:
             context.register_table(node.name, history)
         else:
             context.register_table(node.name, self._view)
-        self.caching = context.caching and spec.caching is not False and spec.kind != "versioned" and not on_close
+        self.caching = context.caches(spec) and spec.kind != "versioned" and not on_close
         if self.caching:
             self._view.sent = StoreTableView(store, context)
         self.is_read = is_read(topology, node.name)

@@ -151,7 +151,7 @@ class ThreadHost:
         writer = Writer(job.plan.application_id, self._name, job.epoch, job.exactly_once, self._membership)
         tasks = HostedTasks(job, log, self._restores, first, control.newest("plan"))
         counts = self._counts = ThreadCounts(str(tasks.app.config["metrics.recording.level"]))
-        hooks = ThreadHooks(sensor=counts.sensor, on_restore=self._restoring)
+        hooks = ThreadHooks(sensor=counts.sensor, on_restore=self._restoring, until_latest=job.bounds is not None)
         thread = self._thread = StreamThread(tasks.app, log, writer, sorted(tasks.active), hooks)
         is_clean = False
         try:

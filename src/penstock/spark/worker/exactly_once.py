@@ -238,7 +238,7 @@ class _Attempt:
                 job.config,
                 TaskPart(work.run.task_id, job.plan.partitions, work.sub.nodes),
                 state,
-                Surroundings(SensorGroup((notes, counting)), global_stores=shared),
+                Surroundings(SensorGroup((notes, counting)), global_stores=shared, until_latest=job.until_latest),
             )
 
         notes.step("processing")

@@ -49,13 +49,16 @@ StoreView: TypeAlias = (
 )
 
 
-def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> StoreView:
+def open_view(
+    spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int], cache_bytes: int | None = None
+) -> StoreView:
     """Return the view of a store's kind over its byte map.
 
     Args:
         spec: The store.
         entries: Its rows.
         meta: The task's small numbers; window stores keep their stream time there.
+        cache_bytes: The size of the cache of a window or session store, 0 for none; None: as the last writer had it.
     """
     match spec.kind:
         case "key_value" if spec.ttl_ms:
@@ -71,9 +74,9 @@ def open_view(spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int])
         case "record_buffer":
             return RecordBufferView(spec, entries, meta)
         case "window":
-            return WindowView(spec, entries, meta)
+            return WindowView(spec, entries, meta, cache_bytes)
         case "session":
-            return SessionView(spec, entries, meta)
+            return SessionView(spec, entries, meta, cache_bytes)
         case "buffer":
             return ChangeBufferView(spec, entries, meta)
         case "outer_join":

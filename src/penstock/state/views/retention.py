@@ -5,6 +5,16 @@ returned, where the observed stream time is the largest time ever put. A put is 
 *segment* has expired (persistent stores; a segment spans half the retention, at least a minute) or the row itself has
 (in-memory stores). Rows of expired segments are deleted from the front of the store: their keys begin with their
 bucket, which is their time rounded down. That may take some batches, so nothing reads times before ``first_kept``.
+
+Two things keep rows for longer:
+
+- a cache. What is in Kafka's cache of a store is found there, and taken in there, however long its time in the store
+  below is over. So a cached store keeps what has expired as long as that fits into the cache. It counts the bytes of
+  rows when they expire, in two generations, and lets go of the older one when the younger one fills its half.
+- a hold. An operator that sends windows when they close holds those that it has not looked for yet. Nothing but
+  `first_held` shows them.
+
+Both are among the task's numbers, so a reader of the store follows them too.
 """
 
 from __future__ import annotations
@@ -29,6 +39,8 @@ _MAX_BUCKETS = 4096
 _MIN_SEGMENT_MS = 60_000
 _BEHIND = b"\xff" * 9  # above all bytes that follow the time in a row
 _NO_TIME = -1  # Kafka's ConsumerRecord.NO_TIMESTAMP
+_NOT_CACHED = -1
+_FOREVER = (1 << 63) - 1
 
 
 class Retention:
@@ -39,9 +51,17 @@ class Retention:
         entries: Its rows.
         meta: The task's small numbers, which hold its stream time.
         unit_ms: The least span of a bucket; 0 for a segment.
+        cache_bytes: The size of the store's cache, 0 for none; None: the numbers say what the last writer had.
     """
 
-    def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int], unit_ms: int) -> None:
+    def __init__(
+        self,
+        spec: StoreSpec,
+        entries: ByteMap,
+        meta: MutableMapping[str, int],
+        unit_ms: int,
+        cache_bytes: int | None = None,
+    ) -> None:
         self._map = cast("ExpiringMap", entries)  # maps that cannot forget hold no such stores
         self._meta = meta
         self._name = f"{spec.name}/observed-stream-time"
@@ -55,6 +75,10 @@ class Retention:
         self._segment = segment
         self.bucket_ms = unit * max(1, -(-spec.retention_ms // (unit * _MAX_BUCKETS)))
         self._dropped = 0
+        self._cache_bytes = cache_bytes
+        self._cached_from, self._young_from, self._counted_to, self._young_bytes, self._held_from = (
+            f"{spec.name}/{what}" for what in ("cached-from", "young-from", "counted-to", "young-bytes", "held-from")
+        )
 
     @property
     def observed(self) -> int:
@@ -68,17 +92,47 @@ class Retention:
 
     def first_visible_at(self, observed: Any) -> Any:
         """Return the same for another stream time, or for each of a column."""
-        return observed - self._retention + 1 - self._extra
+        cached = self._first_cached
+        plain = observed - self._retention + 1 - self._extra
+        if cached is None:
+            return plain
+        return min(plain, cached) if isinstance(plain, int) else np.minimum(plain, cached)
 
     @property
     def first_kept(self) -> int:
-        """The first time whose segment has not expired."""
-        return self._floor(self.observed)
+        """The first time whose segment has not expired, or is still in the cache."""
+        cached = self._first_cached
+        plain = self._floor(self.observed)
+        return plain if cached is None else min(plain, cached)
+
+    def first_held(self, first: int) -> int:
+        """Return the first time that an operator which sends closed windows finds; without a hold it is ``first``."""
+        return max(min(first, self._meta.get(self._held_from, first)), 0)
 
     @property
     def first_bucket(self) -> int:
         """The first bucket that is not to be deleted as expired."""
-        return int(self.bucket(self.first_kept))
+        return int(self.bucket(self.first_held(self.first_kept)))
+
+    @property
+    def _first_cached(self) -> int | None:
+        """The first time of what the cache holds; None without a cache."""
+        if self._cache_bytes == 0:
+            return None
+        cached = self._meta.get(self._cached_from, _NOT_CACHED)
+        if cached != _NOT_CACHED:
+            return cached
+        return self._floor(self.observed) if self._cache_bytes else None
+
+    def hold(self, time: int) -> None:
+        """Keep rows from this time on for `first_held`, until the next call."""
+        if self._meta.get(self._held_from) != time:
+            self._meta[self._held_from] = time
+
+    def release(self) -> None:
+        """Hold nothing, if an earlier run did."""
+        if self._held_from in self._meta:
+            self._meta[self._held_from] = _FOREVER
 
     def bucket(self, time: Any) -> Any:
         """Return the bucket of a time, or of each of a column."""
@@ -129,19 +183,62 @@ class Retention:
     def is_live(self, time: Any, observed: Any) -> Any:
         """Return whether rows are taken in when the stream time is ``observed``; for one row or by the column."""
         if self._persistent:
-            return time // self._segment >= (observed - self._retention) // self._segment
-        return time > observed - self._retention
+            live = time // self._segment >= (observed - self._retention) // self._segment
+        else:
+            live = time > observed - self._retention
+        cached = self._first_cached
+        return live if cached is None else live | (time >= cached)
 
     def advance(self, observed: int) -> None:
         """Move the observed stream time on, and let rows of expired segments be deleted.
 
         To be called in each batch that writes, as rows that expired in earlier ones may still be there.
         """
+        if self._cache_bytes:
+            self._evict(observed)
+        elif self._cache_bytes == 0 and self._cached_from in self._meta:
+            self._meta[self._cached_from] = _NOT_CACHED
         if observed > self.observed:
             self._meta[self._name] = observed
         expired = self.first_bucket
         if expired > 0:
             self._map.expire(NUMBER.pack(expired))
+
+    def _evict(self, observed: int) -> None:
+        """Count the rows that expire, and let go of the older ones when they no longer fit into the cache."""
+        meta, cache_bytes = self._meta, self._cache_bytes or 0
+        if meta.get(self._cached_from, _NOT_CACHED) == _NOT_CACHED:
+            start = self._floor(self.observed)
+            meta |= dict.fromkeys((self._cached_from, self._young_from, self._counted_to), start)
+            meta[self._young_bytes] = 0
+        expired = int(self.bucket(self._floor(max(observed, self.observed))))
+        counted = meta[self._counted_to]
+        if expired <= counted:
+            return
+        size = 0
+        for row, value in self._map.scan(NUMBER.pack(counted), NUMBER.pack(expired)):
+            size += len(row) + len(value)
+            if size > cache_bytes:
+                break
+        self._count(size, expired)
+        meta[self._counted_to] = expired
+
+    def _count(self, size: int, expired: int) -> None:
+        """Add the bytes of rows that lie before ``expired``."""
+        meta, cache_bytes = self._meta, self._cache_bytes or 0
+        meta[self._young_bytes] += size
+        if meta[self._young_bytes] > cache_bytes // 2:
+            meta[self._cached_from] = expired if size > cache_bytes else meta[self._young_from]
+            meta[self._young_from] = expired
+            meta[self._young_bytes] = 0
+
+    def note_late(self, time: Any, sizes: Any) -> None:
+        """Count rows that are put although their time is over: one, or columns."""
+        if self._cache_bytes:
+            expired = self._meta.get(self._counted_to, 0)
+            late = int(np.sum(np.where(np.less(time, expired), sizes, 0)))
+            if late:
+                self._count(late, expired)
 
     def _floor(self, observed: int) -> int:
         return max(observed - self._retention, 0) // self._segment * self._segment

@@ -36,13 +36,15 @@ _FOREVER = 2**63 - 1
 class SessionView(ShownInNotebooks):
     """Kafka's ``SessionStore``; sessions are `Windowed` keys whose end belongs to them."""
 
-    def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> None:
+    def __init__(
+        self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int], cache_bytes: int | None = None
+    ) -> None:
         self.spec = spec
         self.name = spec.name
         self._map = entries
         self._keys: Serde[Any] = spec.key_serde
         self._values: Serde[Any] = spec.value_serde
-        self._time = Retention(spec, entries, meta, 0)
+        self._time = Retention(spec, entries, meta, 0, cache_bytes)
 
     @property
     def observed_stream_time(self) -> int:
@@ -58,9 +60,11 @@ class SessionView(ShownInNotebooks):
         row = self._row(session)
         end = session.window.end
         observed = max(self._time.observed, end)
+        dumped = self._values.serialize(value)
+        self._time.note_late(end, len(row) + len(dumped or b""))
         self._time.advance(observed)
         if self._time.is_live(end, observed):
-            self._map.put(row, self._values.serialize(value))
+            self._map.put(row, dumped)
         else:
             self._time.drop(1)
 
@@ -104,12 +108,15 @@ class SessionView(ShownInNotebooks):
                     yield row, value
 
     def find_ended(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed[Any], Any]]:
-        """Yield all sessions that end from ``earliest_end`` to ``latest_end``, by end.
+        """Yield all sessions that end from ``earliest_end`` to ``latest_end``, by end, those that are held among them.
 
         As in Kafka, a persistent store returns expired ones, too, until it deletes their segment. Sessions that end at
         the same time come by start and key, in memory by key and start.
         """
-        low = max(earliest_end, self._time.first_kept if self.spec.persistent else self._time.first_visible, 0)
+        low = max(
+            earliest_end,
+            self._time.first_held(self._time.first_kept if self.spec.persistent else self._time.first_visible),
+        )
         found = []
         end_of_range = NUMBER.pack(self._time.bucket(latest_end) + self._time.bucket_ms)
         for row, value in self._map.scan(NUMBER.pack(self._time.bucket(low)), end_of_range):
@@ -166,6 +173,10 @@ class SessionView(ShownInNotebooks):
         """Move the store's stream time on, as a put of that end does."""
         self._time.advance(max(self._time.observed, end))
 
+    def hold(self, end: int | None) -> None:
+        """Keep sessions that end then or later for `find_ended`; None holds nothing."""
+        self._time.release() if end is None else self._time.hold(end)
+
     def visible_from(self, observed: Any) -> Any:
         """Return the first end that is still returned when the stream time is ``observed``; one, or by the column."""
         return self._time.first_visible_at(observed)
@@ -209,6 +220,8 @@ class SessionView(ShownInNotebooks):
         if len(live) < len(windowed):
             windowed, values = windowed.take(live), values.take(live)
         dumped = self._values.encode(values)
+        if len(windowed):
+            self._time.note_late(windowed.ends, dumped.nbytes // len(windowed))
         self._map.put_many(to_bytes_list(self._rows(windowed)), to_bytes_list(dumped))  # type: ignore[arg-type]
         self._time.advance(int(observed[-1]))
 

@@ -46,7 +46,9 @@ class WindowView(ShownInNotebooks):
     With timestamps, values are read as `ValueAndTimestamp`.
     """
 
-    def __init__(self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int]) -> None:
+    def __init__(
+        self, spec: StoreSpec, entries: ByteMap, meta: MutableMapping[str, int], cache_bytes: int | None = None
+    ) -> None:
         self.spec = spec
         self.name = spec.name
         self._map = entries
@@ -54,7 +56,7 @@ class WindowView(ShownInNotebooks):
         self._keys: Serde[Any] = spec.key_serde
         self._values: Serde[Any] = spec.value_serde
         self._size = spec.window_size_ms
-        self._time = Retention(spec, entries, meta, spec.window_size_ms)
+        self._time = Retention(spec, entries, meta, spec.window_size_ms, cache_bytes)
         # Of null values put into a store with duplicates, Kafka's stores on disk take no notice; those in memory note
         # the time, and count them when they are late.
         self._ignores_nulls = spec.retain_duplicates and spec.persistent
@@ -89,6 +91,7 @@ class WindowView(ShownInNotebooks):
         if dumped is None and self._ignores_nulls:
             return
         observed = max(self.observed_stream_time, start)
+        self._time.note_late(start, len(data) + len(dumped or b""))
         self._time.advance(observed)
         if not self._time.is_live(start, observed):
             self._time.drop(1)
@@ -128,7 +131,12 @@ class WindowView(ShownInNotebooks):
 
         In Kafka's order: by segment, key and start in persistent stores, by start and key in memory.
         """
-        return self._fetch_keys(None, None, time_from, time_to, reverse=reverse)
+        return self._fetch_keys(None, None, *self._visible(time_from, time_to), reverse=reverse)
+
+    def fetch_closed(self, first_start: int, last_start: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        """Yield all windows that start in the range, those that are held among them."""
+        low = max(first_start, self._time.first_held(self._time.first_visible))
+        return self._fetch_keys(None, None, low, min(last_start, self._time.observed), reverse=False)
 
     def fetch_key_range(
         self, low: Any, high: Any, time_from: int, time_to: int, *, reverse: bool = False
@@ -136,11 +144,11 @@ class WindowView(ShownInNotebooks):
         """Yield the windows of `fetch_all` of the keys from ``low`` to ``high``, both included; None is open."""
         first = None if low is None else key_bytes(self.spec, low)
         last = None if high is None else key_bytes(self.spec, high)
-        return self._fetch_keys(first, last, time_from, time_to, reverse=reverse)
+        return self._fetch_keys(first, last, *self._visible(time_from, time_to), reverse=reverse)
 
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[Any], Any]]:
         """Return all windows that have not expired, in the order of `fetch_all`."""
-        return self._fetch_keys(None, None, 0, self.observed_stream_time, reverse=reverse)
+        return self._fetch_keys(None, None, *self._visible(0, self.observed_stream_time), reverse=reverse)
 
     def first(self, most: int) -> Iterator[tuple[Windowed[Any], Any]]:
         """Yield some windows that have not expired, the oldest first, without a look at the others."""
@@ -156,9 +164,8 @@ class WindowView(ShownInNotebooks):
                 return
 
     def _fetch_keys(
-        self, first: bytes | None, last: bytes | None, time_from: int, time_to: int, *, reverse: bool
+        self, first: bytes | None, last: bytes | None, low: int, high: int, *, reverse: bool
     ) -> Iterator[tuple[Windowed[Any], Any]]:
-        low, high = self._visible(time_from, time_to)
         if low > high:
             return
         tail = 4 if self.spec.retain_duplicates else 0
@@ -204,6 +211,10 @@ class WindowView(ShownInNotebooks):
     def observe(self, start: int) -> None:
         """Move the store's stream time on, as a put of that start does."""
         self._time.advance(max(self._time.observed, start))
+
+    def hold(self, start: int | None) -> None:
+        """Keep windows that start then or later for `fetch_closed`; None holds nothing."""
+        self._time.release() if start is None else self._time.hold(start)
 
     def visible_from(self, observed: Any) -> Any:
         """Return the first start that is still returned when the stream time is ``observed``; one, or by the column."""
@@ -264,6 +275,8 @@ class WindowView(ShownInNotebooks):
             index = np.flatnonzero(put)
             keys, starts, dumped = keys.take(index), starts[index], dumped.take(index)
         self._time.drop(dropped)
+        if len(starts):
+            self._time.note_late(starts, dumped.nbytes // len(starts))
         self._time.advance(int(observed[-1]))  # before the batch's own writes, which would have to be put in order
         self._map.put_many(to_bytes_list(self._rows(keys, starts)), to_bytes_list(dumped))  # type: ignore[arg-type]
         return dropped

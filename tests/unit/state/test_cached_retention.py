@@ -1,0 +1,110 @@
+"""What a cached store keeps after its retention, and what an operator holds."""
+
+from __future__ import annotations
+
+from penstock.serde.numbers import NumberSerde
+from penstock.serde.text import StringSerde
+from penstock.serde.windowed import Window, Windowed
+from penstock.state.memory import MemoryTaskState
+from penstock.state.views import open_view
+from penstock.topology.stores import StoreSpec
+
+WINDOWS = StoreSpec(
+    "w", "window", StringSerde(), NumberSerde("long"), timestamped=True, retention_ms=60_000, window_size_ms=60_000
+)
+SESSIONS = StoreSpec("s", "session", StringSerde(), NumberSerde("long"), retention_ms=60_000)
+LATER = 100 * 60_000
+ROW = 8 + 1 + 8 + 16  # bucket, key, start; time and value
+
+
+def opened(spec, cache_bytes, state=None):
+    state = state or MemoryTaskState([spec])
+    return open_view(spec, state.map(spec.name), state.meta, cache_bytes), state
+
+
+def starts(view):
+    return [windowed.window.start for windowed, _ in view.all()]
+
+
+def test_a_window_stays_in_the_cache_when_its_time_is_over():
+    view, state = opened(WINDOWS, 1000)
+    view.put("a", 1, 0, 0)
+    view.put("b", 2, LATER, LATER)
+    assert starts(view) == [0, LATER]
+    assert view.fetch("a", 0) == (1, 0)
+    view.put("a", 3, 60_000, 60_000)  # nothing comes too late for a cache
+    assert (starts(view), view.take_dropped()) == ([0, 60_000, LATER], 0)
+    reader, _ = opened(WINDOWS, None, state)  # one that does not know whether there is a cache
+    assert starts(reader) == [0, 60_000, LATER]
+
+
+def test_without_a_cache_it_goes():
+    view, state = opened(WINDOWS, 0)
+    view.put("a", 1, 0, 0)
+    view.put("b", 2, LATER, LATER)
+    view.put("a", 3, 60_000, 60_000)
+    assert (starts(view), view.take_dropped()) == ([LATER], 1)
+    assert starts(opened(WINDOWS, None, state)[0]) == [LATER]
+
+
+def test_the_cache_lets_go_of_the_oldest_when_it_is_full():
+    view, state = opened(WINDOWS, 10 * ROW)
+    for number in range(1000):
+        view.put("a", number, number * 60_000, number * 60_000)
+    kept = starts(view)
+    assert kept[-1] == 999 * 60_000
+    assert 5 <= len(kept) <= 14
+    assert len(state.map("w")) == len(kept)  # the others are not only hidden
+
+
+def test_a_jump_over_more_than_the_cache_can_hold():
+    view, _ = opened(WINDOWS, 3 * ROW)
+    for number in range(8):
+        view.put(f"{number}", number, 0, 0)
+    view.put("b", 2, LATER, LATER)
+    assert starts(view) == [LATER]
+
+
+def test_late_rows_count_too():
+    view, state = opened(WINDOWS, 10 * ROW)
+    view.put("b", 2, LATER, LATER)
+    for number in range(200):
+        view.put(f"{number}", number, 0, 0)
+    assert len(state.map("w")) < 60
+
+
+def test_a_store_whose_cache_is_turned_off_later():
+    view, state = opened(WINDOWS, 1000)
+    view.put("a", 1, 0, 0)
+    view.put("b", 2, LATER, LATER)
+    view, _ = opened(WINDOWS, 0, state)
+    assert starts(view) == [LATER]
+    view.put("b", 3, LATER, LATER)
+    assert starts(opened(WINDOWS, None, state)[0]) == [LATER]
+    view, _ = opened(WINDOWS, 1000, state)  # and on again
+    view.put("b", 3, LATER + 1, LATER + 1)
+    assert starts(view) == [LATER, LATER + 1]
+
+
+def test_held_windows_are_found_by_who_sends_them_and_by_nobody_else():
+    view, _ = opened(WINDOWS, 0)
+    view.hold(0)
+    view.put("a", 1, 0, 0)
+    view.put("b", 2, LATER, LATER)
+    assert starts(view) == [LATER]
+    assert [w.window.start for w, _ in view.fetch_closed(0, LATER - 1)] == [0]
+    view.hold(60_000)
+    view.put("c", 2, LATER + 60_000, LATER)
+    assert list(view.fetch_closed(0, LATER - 1)) == []
+
+
+def test_held_sessions():
+    view, _ = opened(SESSIONS, 0)
+    view.hold(0)
+    for session in (Windowed("a", Window(0, 10)), Windowed("b", Window(LATER, LATER))):
+        view.put(session, 1)
+    assert [s.window.end for s, _ in view.all()] == [LATER]
+    assert [s.window.end for s, _ in view.find_ended(0, LATER - 1)] == [10]
+    view.hold(None)
+    view.put(Windowed("b", Window(LATER, LATER + 1)), 1)
+    assert list(view.find_ended(0, LATER - 1)) == []
