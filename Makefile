@@ -50,7 +50,9 @@ unit: $(READY)  ## the tests alone, by two processes; ARGS="-k name -x -n 0" goe
 test-all: test  ## and the whole sets of which `make test` takes samples: recorded cases in random batches, malformed bytes
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --splits 1
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine spark
+	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine spark --cached
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous
+	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous --cached
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases.tar.xz --engine continuous --splits 1
 	$(BIN)/python tests/connect/run.py --kind rest --log kafka --only '^(?!restart-standalone|source-truncated)'  # docs/connect/differences.md
 	$(BIN)/python tests/connect/connect_soak.py --rounds 5

@@ -59,14 +59,13 @@ def first_difference(what: str, expected: Any, actual: Any) -> str | None:
 def is_of_the_driver(case: dict[str, Any]) -> bool:
     """Whether the record holds, beyond final values, what depends on the Java driver's interleaving or cache.
 
-    Aggregations that keep their history ("trace") show each change; and windows that are sent when they close leave the
-    Java driver's cache, which lasts for the whole test, when the store below has long let go of them.
+    Aggregations that keep their history ("trace") show each change.
     """
     operators = {n["op"] for n in case["topology"]}
     if "fkJoin" in operators and operators & {"aggregate", "count", "reduce"}:
         return True  # what is folded there includes results that another interleaving does not have
     is_cached = int(case["config"].get("statestore.cache.max.bytes", 0)) > 0
-    return is_cached and re.search("trace|on_window_close", json.dumps(case["topology"])) is not None
+    return is_cached and "trace" in json.dumps(case["topology"])
 
 
 def comparable(value: Any) -> Any:

@@ -158,9 +158,9 @@ class _ConvertedCase(_SparkCase):
 
 def _untimed(row: Row) -> Row:
     """Without the time of its last change: a value that comes back to what it was within a batch changes nothing behind a
-    cache, so that time depends on where batches are cut, as it does without a conversion.
+    cache, so that time depends on where batches are cut, as it does without a conversion. Versions are what they are.
     """
-    return {name: value for name, value in row.items() if name != "timestamp"}
+    return row if "valid_to" in row else {name: value for name, value in row.items() if name != "timestamp"}
 
 
 def _timeless(row: Row) -> Row:

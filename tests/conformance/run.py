@@ -1,13 +1,14 @@
 """Runs recorded cases of the Java library through Penstock and counts how many agree.
 
-    python tests/conformance/run.py DIR [--splits SEED] [--engine driver|spark|continuous] [--family F] [-k TEXT] [--describe]
-                                        [--json FILE] [-v]
+    python tests/conformance/run.py DIR [--splits SEED] [--engine driver|spark|continuous] [--cached] [--family F] [-k TEXT]
+                                        [--describe] [--json FILE] [-v]
 
 A case passes when its outputs, stores and dropped records are those of Kafka Streams 4.3.1; with ``--describe``, when
 the text of ``Topology.describe()`` is. ``--splits`` feeds the inputs in batches of random length instead of one by one,
 for cases inside one sub-topology; between sub-topologies the Java driver's own interleaving is part of the record, so
 the others run one by one (but by column, not depth first), and the summary says how many. Outputs are compared topic by topic, in order; ``peek`` and
-``foreach`` are topics of their own. The last line is ``N passed, M failed``.
+``foreach`` are topics of their own. ``--cached`` runs every case with the default cache and with jumps in time (`derived`).
+The last line is ``N passed, M failed``.
 """
 
 from __future__ import annotations
@@ -189,6 +190,7 @@ def main(argv: list[str] | None = None, on_result: Callable[[Case, str | None], 
     parser.add_argument("source", type=Path, metavar="DIR", help="a folder of cases, or an archive of them")
     parser.add_argument("--splits", type=int, metavar="SEED", help="feed the inputs in random batches")
     parser.add_argument("--engine", choices=["driver", "spark", "continuous"], default="driver")
+    parser.add_argument("--cached", action="store_true", help="with the default cache, and with jumps in time")
     parser.add_argument("--family", help="only this family")
     parser.add_argument("-k", metavar="TEXT", help="only cases whose file name contains this")
     parser.add_argument("--describe", action="store_true", help="compare the description text instead")
@@ -203,6 +205,13 @@ def main(argv: list[str] | None = None, on_result: Callable[[Case, str | None], 
     for case in load(args.source):
         if (args.family and case["family"] != args.family) or (args.k and args.k not in case["file"]):
             continue
+        if args.cached:
+            from derived import derived
+
+            found = derived(case)
+            if found is None:
+                continue
+            case = found
         try:
             difference, split = run_case(case, args)
         except LeftOut as reason:

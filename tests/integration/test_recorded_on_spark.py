@@ -12,27 +12,40 @@ CONFORMANCE = Path(__file__).parents[1] / "conformance"
 sys.path.insert(0, str(CONFORMANCE))
 
 from batches import cut_in_order  # noqa: E402
+from derived import derived  # noqa: E402
 from run import load  # noqa: E402
 from samples import sample  # noqa: E402
 from spark_engine import is_comparable, results  # noqa: E402
 
 CASES = list(load(CONFORMANCE / "cases.tar.xz"))
 SAMPLE = {case["file"]: case for case in sample([case for case in CASES if is_comparable(case)], 28)}
+# With the default cache, and with jumps in time: windows that close, sessions, suppressed tables, joins of streams.
+TIMED = {
+    text: [case for case in CASES if text in case["file"] and is_comparable(case)]
+    for text in ("-close", "session", "suppress", "outer")
+}
+CACHED = {
+    f"{case['file']}, cached": {**found, "file": f"{case['file']}, cached"}
+    for cases in TIMED.values()
+    for case in cases[:2]
+    if (found := derived(case)) is not None and is_comparable(found)
+}
 
 
 @pytest.fixture(scope="module")
 def differences(spark: Any) -> dict[str, str | None]:
     """All cases are run at once, a few at a time: one after the other they would take three times as long."""
     del spark  # its session is the active one
-    return {case["file"]: difference for case, difference in results(list(SAMPLE.values()))}
+    return {case["file"]: difference for case, difference in results([*SAMPLE.values(), *CACHED.values()])}
 
 
 def test_the_sample_is_broad() -> None:
     assert {case["family"] for case in SAMPLE.values()} == {case["family"] for case in CASES}
     assert len(SAMPLE) >= 24
+    assert len(CACHED) >= 6
     assert sum(len(cut_in_order(case["inputs"])) > 1 for case in SAMPLE.values()) > len(SAMPLE) // 2
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", [*SAMPLE, *CACHED])
 def test_recorded_case(name: str, differences: dict[str, str | None]) -> None:
     assert differences[name] is None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import TopologyError
+from penstock.topology.operations.row_by_row import looks_at_other_rows
 
 if TYPE_CHECKING:
     from penstock.serde.column import Column
@@ -30,8 +31,12 @@ _PASSED = {  # arguments that most verbs pass, by their number
 
 def is_expression(fn: object) -> bool:
     """Return whether this is a Polars expression, without importing Polars."""
+    return _is_of_polars(fn, "Expr", "Then", "ChainedThen", "Selector")
+
+
+def _is_of_polars(fn: object, *names: str) -> bool:
     kind = type(fn)
-    return kind.__name__ in ("Expr", "When", "Then", "ChainedThen") and kind.__module__.split(".", 1)[0] == "polars"
+    return kind.__name__ in names and kind.__module__.split(".", 1)[0] == "polars"
 
 
 class ColumnFunction:
@@ -88,7 +93,17 @@ class Function:
         if is_expression(fn):
             if not expression:
                 raise TopologyError(f"{_calls(verb)} takes a Python function here, not a Polars expression")
-            return cls(fn, 0, "expression", *_caller())
+            made = cls(fn, 0, "expression", *_caller())
+            if (name := looks_at_other_rows(fn)) is not None:
+                raise TopologyError(
+                    f"{_calls(verb)}: the expression at {made.file}:{made.line} uses {name}, which does not work row by "
+                    "row: its result would depend on which records come in one batch",
+                    hint="Aggregate with group_by() and count(), reduce() or aggregate(), or keep state in process(). "
+                    "For the elements of a list within one record there are .list methods and list.eval().",
+                )
+            return made
+        if _is_of_polars(fn, "When", "ChainedWhen"):
+            raise TopologyError(f"{_calls(verb)} got a pl.when() without its then()", hint="Add .then(...).otherwise(...).")
         if not callable(fn):
             kinds = "a Python function or a Polars expression" if expression else "a Python function"
             raise TopologyError(
