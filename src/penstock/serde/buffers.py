@@ -142,4 +142,7 @@ def nulls_of(series: pl.Series) -> NDArray[np.bool_]:
         return np.zeros(len(series), np.bool_)
     if len(series) > _FEW and not series.dtype.is_numeric():  # texts are copied on their way to Arrow
         return series.is_null().to_numpy()
-    return np.asarray(series.to_arrow().is_null())
+    try:
+        return np.asarray(series.to_arrow().is_null())
+    except pa.ArrowInvalid:  # integers of 128 bits, which Arrow lacks
+        return series.is_null().to_numpy()

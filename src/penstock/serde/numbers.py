@@ -18,6 +18,7 @@ from penstock.serde.rowwise import BaseSerde
 
 __all__ = ["BooleanSerde", "NumberSerde", "TextLongSerde"]
 
+_FIT_A_LONG = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 _FEW = 64  # values; for more, setting up columns pays
 # name -> struct code, numpy big-endian type, Polars type
 _KINDS: dict[str, tuple[str, str, Any]] = {
@@ -100,7 +101,9 @@ class NumberSerde(BaseSerde):
                 found = pl.Series("", column.items(), self._dtype, strict=not self._floats)
         except (pl.exceptions.PolarsError, OverflowError, TypeError, ValueError):
             return None
-        # A number that is too large for a float has become infinity.
+        if self._floats and not column.is_columnar and found.null_count() != column.items().count(None):
+            return None  # an integer that is too large for a float has become null
+        # A number that is too large for a float of 4 bytes has become infinity.
         return None if self._kind == "float" and found.is_infinite().any() else found
 
     def decode(self, data: pa.Array) -> Column:
@@ -186,7 +189,7 @@ class TextLongSerde(BaseSerde):
         return int(data)
 
     def encode(self, column: Column) -> pa.Array:
-        if not column.is_columnar or not column.series().dtype.is_integer() or column.series().dtype == pl.UInt64:
+        if not column.is_columnar or column.series().dtype not in _FIT_A_LONG:
             return super().encode(column)
         return large_binary(column.series().cast(pl.String).to_arrow())
 

@@ -39,6 +39,8 @@ class _WindowedSerde(BaseSerde):
         return self.inner.encode(WindowedColumn.of(column).keys)
 
     def encode(self, column: Column) -> pa.Array:
+        if type(column) is Column and any(isinstance(one, Windowed) and one.key is None for one in column.items()):
+            return super().encode(column)  # raises, and names the row; in a WindowedColumn such a row is null
         windowed = WindowedColumn.of(column)
         keys = large_binary(self.inner.encode(windowed.keys))
         return join(keys, from_fixed_width(self._times(windowed)))
@@ -50,6 +52,8 @@ class _WindowedSerde(BaseSerde):
         lengths = np.where(valid, np.diff(offsets), self._suffix_bytes)
         if len(lengths) and lengths.min() < self._suffix_bytes:
             return super().decode(data)  # raises, and names the row
+        if not valid.any():
+            return Column.nulls(len(data))
         ends = offsets[1:] - self._suffix_bytes
         at = np.where(valid, ends, 0)[:, None] + np.arange(self._suffix_bytes)
         suffix = body[at] if valid.all() else np.where(valid[:, None], body[np.minimum(at, max(len(body) - 1, 0))], 0)
