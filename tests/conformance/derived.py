@@ -38,9 +38,7 @@ def derived(case: Case) -> Case | None:
     run = interpret(new)
     outputs = []
     try:
-        with TopologyTestDriver(
-            run.topology, {"application.id": "app", **run.config}, batch_size=1_000_000
-        ) as driver:
+        with TopologyTestDriver(run.topology, {"application.id": "app", **run.config}, batch_size=1_000_000) as driver:
             for record in inputs:
                 run.side.clear()
                 feed(driver, run, record)

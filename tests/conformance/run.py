@@ -208,12 +208,12 @@ def main(argv: list[str] | None = None, on_result: Callable[[Case, str | None], 
         if args.cached:
             from derived import derived
 
-            found = derived(case)
-            if found is None:
+            if (changed := derived(case)) is None:
                 continue
-            case = found
+        else:
+            changed = case
         try:
-            difference, split = run_case(case, args)
+            difference, split = run_case(changed, args)
         except LeftOut as reason:
             left_out.append(f"{case['file']}: {reason}")
             continue

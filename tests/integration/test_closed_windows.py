@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ def topology() -> Topology:
 
 
 @pytest.fixture(params=["micro_batch", "continuous"])
-def outputs(request: Any, bench: Any) -> Iterator[dict[str, list[Any]]]:
+def outputs(request: Any, bench: Any) -> dict[str, list[Any]]:
     names = [*WINDOWS, "suppressed", "joined"]
     for topic in ("clicks", "pages", *names):
         bench.log.create_topic(topic, 1, {"retention.ms": "-1"})
@@ -51,7 +50,7 @@ def outputs(request: Any, bench: Any) -> Iterator[dict[str, list[Any]]]:
         bench.write("clicks", [(key, f"{key}{time}", time) for key, time in part])
         bench.write("pages", [(key, f"p{time}", time) for key, time in part if key == "b"])
         bench.run(topology(), **{"processing.mode": request.param})
-    yield {name: sorted(bench.read(name)) for name in names}
+    return {name: sorted(bench.read(name)) for name in names}
 
 
 def test_everything_that_has_closed_comes_out(outputs: dict[str, list[Any]]) -> None:

@@ -27,7 +27,7 @@ TIMED = {
 CACHED = {
     f"{case['file']}, cached": {**found, "file": f"{case['file']}, cached"}
     for cases in TIMED.values()
-    for case in cases[:2]
+    for case in cases[:4]
     if (found := derived(case)) is not None and is_comparable(found)
 }
 
@@ -42,7 +42,7 @@ def differences(spark: Any) -> dict[str, str | None]:
 def test_the_sample_is_broad() -> None:
     assert {case["family"] for case in SAMPLE.values()} == {case["family"] for case in CASES}
     assert len(SAMPLE) >= 24
-    assert len(CACHED) >= 6
+    assert len(CACHED) >= 8
     assert sum(len(cut_in_order(case["inputs"])) > 1 for case in SAMPLE.values()) > len(SAMPLE) // 2
 
 

@@ -63,7 +63,7 @@ def join_cases(draw: Callable[[Any], Any], kind: str) -> Spec:
         {"id": "j", "op": "join", "kind": kind, "in": ["l", "r"], "fn": {"name": "pair"}, "window": window},
         {"id": "o", "op": "to", "in": "j", "topic": "out"},
     ]
-    topics = dict.fromkeys(("left", "right", "out"), {"key": "string", "value": "string"})
+    topics = {name: {"key": "string", "value": "string"} for name in ("left", "right", "out")}
     return _case(topology, topics, _records(draw, ["left", "right"]))
 
 

@@ -117,7 +117,7 @@ class Stages:
         self._batch = committed_by_spark(checkpoint).batch
         self.dropped = 0
 
-    def set_until_latest(self, until_latest: bool) -> None:  # noqa: FBT001 - before the first batch
+    def set_until_latest(self, until_latest: bool) -> None:
         """Run as in a run until "latest", or not."""
         app = self._job.__dict__["_app"]
         self._job = replace(self._job, until_latest=until_latest)

@@ -36,7 +36,11 @@ CACHES = (0, 10_485_760)
 
 def searched(test: Any) -> Any:
     return settings(
-        max_examples=examples(12), deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples(12),
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )(test)
 
 

@@ -37,6 +37,8 @@ UUID = uuid.UUID("00000000-0000-0000-0000-000000000001")
 class Text(str):
     """A text of a class of its own."""
 
+    __slots__ = ()
+
 
 class Number(int):
     """A number of a class of its own."""
@@ -67,7 +69,7 @@ SERIES = [
     pl.Series(["a", None, "\x00"]), pl.Series(["a", "b"], dtype=pl.Categorical), pl.Series(["a", "b"], dtype=pl.Enum(["a", "b"])),
     pl.Series([b"a", None, b"\xff"]), pl.Series([True, None, False]), pl.Series([None, None]), pl.Series([[1, 2], None, []]),
     pl.Series([["a", None]]), pl.Series([{"a": 1, "b": "x"}, None]), pl.Series([dt.date(2020, 1, 1)]),
-    pl.Series([dt.datetime(2020, 1, 1)]), pl.Series([Decimal("1.50"), None]), pl.Series([dt.timedelta(seconds=1)]),
+    pl.Series([dt.datetime(2020, 1, 1, tzinfo=dt.UTC)]), pl.Series([Decimal("1.50"), None]), pl.Series([dt.timedelta(seconds=1)]),
     pl.Series([[1, 2]], dtype=pl.Array(pl.Int64, 2)), pl.Series([1 << 100, None], dtype=pl.Int128), pl.Series([[1.5]]),
     pl.Series([[(1 << 64) - 1]], dtype=pl.List(pl.UInt64)),
 ]  # fmt: skip
@@ -115,7 +117,9 @@ def test_columns_of_one_hostile_value(name: str, length: int) -> None:
 
 
 @pytest.mark.parametrize("name", SERDES)
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None
+)
 @given(items=st.lists(ROWS, min_size=1, max_size=6), length=st.sampled_from(LENGTHS))
 def test_mixtures(name: str, items: list[Any], length: int) -> None:
     agrees(name, (items * length)[: max(length, len(items))])

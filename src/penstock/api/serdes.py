@@ -24,20 +24,19 @@ def resolve(serde: Any) -> Any:
     """Return the serde for an object, a name or a Python type; None stays None, the application's default.
 
     Raises:
-        TopologyError: There is no serde of that name.
+        ConfigError: There is no serde of that name, or the object lacks what a serde needs.
+        TopologyError: It is something else altogether.
     """
     if serde is None or serde is UNKNOWN or isinstance(serde, DefaultWindowed):
         return serde
-    if isinstance(serde, str | type):
+    if isinstance(serde, str | type) or hasattr(serde, "serialize") or hasattr(serde, "deserialize"):
         from penstock.serde import Serdes
 
         return Serdes.of(serde)
-    if not hasattr(serde, "serialize"):
-        raise TopologyError(
-            f"{serde!r} is not a serde",
-            hint='Give a serde such as Serdes.json(), a name such as "json", or a Python type such as str.',
-        )
-    return serde
+    raise TopologyError(
+        f"{serde!r} is not a serde",
+        hint='Give a serde such as Serdes.json(), a name such as "json", or a Python type such as str.',
+    )
 
 
 def windowed(inner: Any, size_ms: int | None) -> Any:

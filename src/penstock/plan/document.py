@@ -88,8 +88,8 @@ def _auto_or_default(fact: str, serde: Any, settings: Mapping[str, Any]) -> str 
 
 
 def _of(serde: Any) -> Any:
-    if not isinstance(serde, str | type):
-        return serde
+    if serde is None:
+        return None
     from penstock.serde import Serdes
 
     return Serdes.of(serde)

@@ -10,17 +10,19 @@ if TYPE_CHECKING:
     from penstock.serde.base import Serde as Serde
     from penstock.serde.changes import ChangeSerde as ChangeSerde
     from penstock.serde.column import Column as Column
+    from penstock.serde.rowwise import BaseSerde as BaseSerde
     from penstock.serde.serdes import Serdes as Serdes
     from penstock.serde.windowed import Window as Window
     from penstock.serde.windowed import Windowed as Windowed
     from penstock.serde.windowed import WindowedColumn as WindowedColumn
 
-__all__ = ["ChangeSerde", "Column", "Serde", "Serdes", "Window", "Windowed", "WindowedColumn"]
+__all__ = ["BaseSerde", "ChangeSerde", "Column", "Serde", "Serdes", "Window", "Windowed", "WindowedColumn"]
 
 # Loaded when first used: modules of this package are used without Polars too.
 __getattr__ = lazy_names(
     __name__,
     {
+        "BaseSerde": "rowwise",
         "ChangeSerde": "changes",
         "Column": "column",
         "Serde": "base",

@@ -86,7 +86,7 @@ def _changed(serde: Any, change: Callable[[Any], Any]) -> Any:
         return serde
     made = copy.copy(serde)
     for name, inner in vars(serde).items():
-        if isinstance(inner, BaseSerde):
+        if isinstance(inner, BaseSerde) or has_schema(inner):
             setattr(made, name, _changed(inner, change))
     return made
 

@@ -30,25 +30,41 @@ def show(value: object) -> str:
 
 
 class BaseSerde(ABC):
-    """The row-by-row serde: subclasses implement ``serialize`` and ``deserialize`` and override vectorisable methods.
+    """The base of serdes, those of your own too: implement ``serialize`` and ``deserialize``.
 
-    Two serdes are equal if their classes and their names with parameters are.
+    >>> class Pair(BaseSerde):
+    ...     def serialize(self, value):
+    ...         return None if value is None else "|".join(value).encode()
+    ...     def deserialize(self, data):
+    ...         return None if data is None else tuple(data.decode().split("|"))
+    >>> Pair().serialize(("a", "b"))
+    b'a|b'
+
+    Two serdes are equal if their classes and names are; one with parameters has them in its ``name``. Override
+    ``encode`` and ``decode`` where columns can be converted faster than row by row.
     """
 
     @property
-    @abstractmethod
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that the stored plan knows the serde by; by default that of the class."""
+        from penstock.serde.own import qualified_name
+
+        return qualified_name(type(self))
 
     @abstractmethod
-    def serialize(self, value: Any) -> bytes | None: ...
+    def serialize(self, value: Any) -> bytes | None:
+        """Encode one value; raise any exception for one that does not fit."""
 
     @abstractmethod
-    def deserialize(self, data: bytes | None) -> Any: ...
+    def deserialize(self, data: bytes | None) -> Any:
+        """Decode the bytes of one value; raise any exception for bytes that do not fit."""
 
     def encode(self, column: Column) -> pa.Array:
+        """Encode a column, row by row."""
         return bytes_column(self.serialize_rows(column.items()))
 
     def decode(self, data: pa.Array) -> Column:
+        """Decode a column, row by row."""
         return Column.of_items(self.deserialize_rows(large_binary(data).to_pylist()))
 
     def serialize_rows(self, items: Sequence[Any]) -> list[bytes | None]:

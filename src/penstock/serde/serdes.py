@@ -18,6 +18,7 @@ from penstock.serde.json_serde import JsonSerde
 from penstock.serde.json_struct import StructSerde
 from penstock.serde.lists import ListSerde
 from penstock.serde.numbers import BooleanSerde, NumberSerde, TextLongSerde
+from penstock.serde.own import own_serde
 from penstock.serde.text import BytesSerde, StringSerde, UuidSerde, VoidSerde
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
 
@@ -220,18 +221,16 @@ class Serdes:
         if isinstance(serde, type):
             if serde in _PYTHON:
                 return _SIMPLE[_PYTHON[serde]]()
-            if hasattr(serde, "serialize"):
-                made = serde()
-                if isinstance(made, Serde):
-                    return made
+            if _looks_like_serde(serde):
+                return own_serde(_made(serde))
         elif isinstance(serde, str):
             return _by_name(serde.strip())
-        elif isinstance(serde, Serde):
-            return serde
+        elif _looks_like_serde(serde):
+            return own_serde(serde)
         raise ConfigError(
             f"{serde!r} is no serde",
-            hint='Give Serdes.string(), a name such as "long", an object with all methods of Serde, or a Python type: '
-            "str, int, float, bool, bytes, UUID, dict or list.",
+            hint='Give Serdes.string(), a name such as "long", an object with serialize() and deserialize(), best '
+            "derived from penstock.serde.BaseSerde, or a type: str, int, float, bool, bytes, UUID, dict or list.",
         )
 
 
@@ -282,8 +281,25 @@ _NESTED: dict[str, Callable[[Serde[Any]], Serde[Any]]] = {
     "change": ChangeSerde,
 }
 
+_JAVA = ("org.apache.kafka.", "io.confluent.", "Serdes.", "Serdes$")  # classes that are known by their last name
+
 SIMPLE_NAMES = tuple(_SIMPLE)
 NESTED_NAMES = tuple(name for name in _NESTED if name != "change")  # that one is for internal topics
+
+
+def _looks_like_serde(given: Any) -> bool:
+    return hasattr(given, "serialize") or hasattr(given, "deserialize")
+
+
+def _made(kind: type) -> Any:
+    """Return an instance of a user's class."""
+    try:
+        return kind()
+    except TypeError as error:
+        raise ConfigError(
+            f"serde {kind.__name__} cannot be made without arguments: {error}",
+            hint="Give an instance of it, not the class.",
+        ) from error
 
 
 def _by_name(name: str) -> Serde[Any]:
@@ -293,6 +309,11 @@ def _by_name(name: str) -> Serde[Any]:
         if head in {"windowed", "time_windowed"} and inner and size.strip().isdigit():
             return TimeWindowedSerde(_by_name(inner.strip()), int(size))
         return _NESTED[head](_by_name(rest[:-1].strip()))
+    if "." in name and not name.startswith(_JAVA):
+        raise ConfigError(
+            f"there is no serde {name!r}",
+            hint="Classes of your own cannot be given by name: give the class or an instance.",
+        )
     short = name.rpartition("$")[2] if "$" in name else name.rpartition(".")[2]
     plain = short.removesuffix("Serde").lower()
     plain = _ALIASES.get(plain, plain)

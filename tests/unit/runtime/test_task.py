@@ -170,7 +170,10 @@ def test_maps_by_call_and_by_expression():
     [
         (MapPairs(function(lambda k, v: v, 2)), "must return a .key, value. pair"),
         (FlatMapValues(function(lambda v: "text", 1)), "must return an iterable"),
-        (MapValues(function(pl.reduce(lambda a, _: a.head(1), [pl.col("value"), pl.col("value")]))), "made 1 values of 3 records"),
+        (
+            MapValues(function(pl.reduce(lambda a, _: a.head(1), [pl.col("value"), pl.col("value")]))),
+            "made 1 values of 3 records",
+        ),
         (MapValues(function(pl.col("nothing"))), "nothing"),
         (MapValues(function(lambda v: next(iter(())), 1)), "StopIteration"),
     ],

@@ -117,7 +117,7 @@ def methods(family):
 def evaluated(expression, column):
     try:
         result = column.to_frame().select(expression)
-    except BaseException as error:  # noqa: BLE001 - Rust's panics are no Exceptions
+    except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         return None
@@ -134,7 +134,7 @@ def test_what_is_taken_does_not_look_at_other_rows(family):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     expression = getattr(getattr(X, family) if family else X, name)(*arguments)
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
                 continue

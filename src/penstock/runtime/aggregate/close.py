@@ -5,11 +5,11 @@ that have closed since the last check are read from the store and sent with the 
 
 Meanwhile stream time may have moved on by more than the retention of the store. With a cache nothing is lost by that:
 the store holds the windows that no check has looked for yet. In Kafka the cache does so for time windows; the stores of
-sessions and sliding windows have none, but there, too, the interval decides nothing but when a window is sent. Without a
-cache, or with an interval of 0, which checks after each record, the rule is Kafka's: what has expired is lost.
+sessions and sliding windows have none, but there, too, the interval decides nothing but when a window is sent. Without
+a cache, or with an interval of 0, which checks after each record, the rule is Kafka's: what has expired is lost.
 
-A run until "latest" has no later record, so the interval does not apply: a batch checks after its last record, or, where
-windows would be lost by then, after each one.
+A run until "latest" has no later record, so the interval does not apply: a batch checks after its last record, or,
+where windows would be lost by then, after each one.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A record that finds no match waits in a store that both sides share, until a match takes it out or its window plus grace
 has passed; one whose window has passed already leaves at once. Records leave with the next record that is not out of
 order: before its matches, in order of time. The checks follow Kafka's rule, with its timer (at most once per interval
-of wall-clock time, but in a run until "latest", which no later record follows) and with its estimate of the smallest waiting time, for which some leave later than they could.
+of wall-clock time, but in a run until "latest", which no later record follows) and with its estimate of the smallest
+waiting time, for which some leave later than they could.
 """
 
 from __future__ import annotations

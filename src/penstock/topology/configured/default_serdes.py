@@ -64,8 +64,8 @@ def with_default_serdes(
 
 
 def _of(serde: Any) -> Any:
-    if not isinstance(serde, str):
-        return serde
+    if serde is None:
+        return None
     from penstock.serde import Serdes
 
     return Serdes.of(serde)

@@ -96,14 +96,16 @@ class Function:
             made = cls(fn, 0, "expression", *_caller())
             if (name := looks_at_other_rows(fn)) is not None:
                 raise TopologyError(
-                    f"{_calls(verb)}: the expression at {made.file}:{made.line} uses {name}, which does not work row by "
-                    "row: its result would depend on which records come in one batch",
+                    f"{_calls(verb)}: the expression at {made.file}:{made.line} uses {name}, which does not work "
+                    "row by row: its result would depend on which records come in one batch",
                     hint="Aggregate with group_by() and count(), reduce() or aggregate(), or keep state in process(). "
                     "For the elements of a list within one record there are .list methods and list.eval().",
                 )
             return made
         if _is_of_polars(fn, "When", "ChainedWhen"):
-            raise TopologyError(f"{_calls(verb)} got a pl.when() without its then()", hint="Add .then(...).otherwise(...).")
+            raise TopologyError(
+                f"{_calls(verb)} got a pl.when() without its then()", hint="Add .then(...).otherwise(...)."
+            )
         if not callable(fn):
             kinds = "a Python function or a Polars expression" if expression else "a Python function"
             raise TopologyError(

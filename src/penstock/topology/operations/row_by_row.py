@@ -1,11 +1,11 @@
 """Whether a Polars expression works row by row, by its tree.
 
 An expression sees the records of a batch as columns. One that looks from one row at another (``cum_sum``, ``shift``,
-``mean``, ``over``) would have results that depend on where batches are cut, and a test that pipes record by record would
-not show it. So it is refused when the topology is built.
+``mean``, ``over``) would have results that depend on where batches are cut, and a test that pipes record by record
+would not show it. So it is refused when the topology is built.
 
-The tree is the one of ``expr.meta.serialize``. Node kinds are allowed by name, functions are refused by name; a function
-that this module does not know is judged by the options that Polars itself gives it, where it does.
+The tree is the one of ``expr.meta.serialize``. Kinds of nodes are allowed by name, functions are refused by name, and
+Python functions over columns are judged by the options that Polars gives them.
 """
 
 from __future__ import annotations
@@ -20,28 +20,120 @@ __all__ = ["looks_at_other_rows"]
 
 # Node kinds that pass on the rows of their inputs, and those that stand for columns or constants.
 _PASSING = {
-    "Alias", "BinaryExpr", "Cast", "Column", "Columns", "DataTypeFunction", "Display", "DtypeColumn", "Element", "Exclude",
-    "Field", "Function", "IndexColumn", "KeepName", "Literal", "Nth", "RenameAlias", "Root", "Selector", "StructEval",
-    "Ternary", "Wildcard",
-}  # fmt: skip
+    "Alias",
+    "BinaryExpr",
+    "Cast",
+    "Column",
+    "Columns",
+    "DataTypeFunction",
+    "Display",
+    "DtypeColumn",
+    "Element",
+    "Exclude",
+    "Field",
+    "Function",
+    "IndexColumn",
+    "KeepName",
+    "Literal",
+    "Nth",
+    "RenameAlias",
+    "Root",
+    "Selector",
+    "StructEval",
+    "Ternary",
+    "Wildcard",
+}
 _NAMES = {
-    "AnonymousFunction": "map_batches", "FfiPlugin": "a plugin", "Filter": "filter", "Explode": "explode", "Gather": "gather or get",
-    "Len": "len", "Over": "over", "Window": "over", "Rolling": "rolling", "Slice": "slice, head, tail or limit", "Sort": "sort", "SortBy": "sort_by",
+    "AnonymousFunction": "map_batches",
+    "FfiPlugin": "a plugin",
+    "Filter": "filter",
+    "Explode": "explode",
+    "Gather": "gather or get",
+    "Len": "len",
+    "Over": "over",
+    "Window": "over",
+    "Rolling": "rolling",
+    "Slice": "slice, head, tail or limit",
+    "Sort": "sort",
+    "SortBy": "sort_by",
     "SubPlan": "a subquery",
-}  # fmt: skip
+}
 _FUNCTIONS = {
-    "Append", "ApproxNUnique", "ApproxQuantile", "ArgMax", "ArgMin", "ArgSort", "ArgUnique", "ArgWhere", "BackwardFill",
-    "BinQuantiles", "BinRanks", "ConcatExpr", "Correlation", "Count", "CumCount", "CumMax", "CumMean", "CumMin", "CumProd",
-    "CumSum", "Diff", "DropNans", "DropNulls", "Entropy", "ExtendConstant", "ForwardFill", "GatherEvery", "Hist", "IndexOf",
-    "Interpolate", "InterpolateBy", "Kurtosis", "LowerBound", "MaxBy", "MinBy", "Mode", "NullCount", "PctChange", "PeakMax",
-    "PeakMin", "Product", "QCut", "Quantile", "RLE", "RLEID", "Random", "Rank", "Repeat", "Reshape", "Reverse",
-    "RollingExpr", "RollingExprBy", "SearchSorted", "Shift", "ShiftAndFill", "Skew", "TopK", "TopKBy", "Unique",
-    "UniqueCounts", "UpperBound", "ValueCounts",
-}  # fmt: skip
+    "Append",
+    "ApproxNUnique",
+    "ApproxQuantile",
+    "ArgMax",
+    "ArgMin",
+    "ArgSort",
+    "ArgUnique",
+    "ArgWhere",
+    "BackwardFill",
+    "BinQuantiles",
+    "BinRanks",
+    "ConcatExpr",
+    "Correlation",
+    "Count",
+    "CumCount",
+    "CumMax",
+    "CumMean",
+    "CumMin",
+    "CumProd",
+    "CumSum",
+    "Diff",
+    "DropNans",
+    "DropNulls",
+    "Entropy",
+    "ExtendConstant",
+    "ForwardFill",
+    "GatherEvery",
+    "Hist",
+    "IndexOf",
+    "Interpolate",
+    "InterpolateBy",
+    "Kurtosis",
+    "LowerBound",
+    "MaxBy",
+    "MinBy",
+    "Mode",
+    "NullCount",
+    "PctChange",
+    "PeakMax",
+    "PeakMin",
+    "Product",
+    "QCut",
+    "Quantile",
+    "RLE",
+    "RLEID",
+    "Random",
+    "Rank",
+    "Repeat",
+    "Reshape",
+    "Reverse",
+    "RollingExpr",
+    "RollingExprBy",
+    "SearchSorted",
+    "Shift",
+    "ShiftAndFill",
+    "Skew",
+    "TopK",
+    "TopKBy",
+    "Unique",
+    "UniqueCounts",
+    "UpperBound",
+    "ValueCounts",
+}
 _BY_FAMILY = {
     "Bitwise": {"And", "Or", "Xor"},
     "Boolean": {
-        "All", "Any", "HasNulls", "IsDuplicated", "IsEmpty", "IsFirstDistinct", "IsLastDistinct", "IsSorted", "IsUnique"
+        "All",
+        "Any",
+        "HasNulls",
+        "IsDuplicated",
+        "IsEmpty",
+        "IsFirstDistinct",
+        "IsLastDistinct",
+        "IsSorted",
+        "IsUnique",
     },
     "Categorical": {"GetCategories"},
     "CategoricalExpr": {"GetCategories"},
@@ -49,16 +141,27 @@ _BY_FAMILY = {
     "StringExpr": {"ConcatVertical"},
     "StructExpr": set(),
     "TemporalExpr": set(),
-}  # fmt: skip
+}
 _SPOKEN = {
-    "And": "bitwise_and", "ApproxNUnique": "approx_n_unique", "ArgWhere": "arg_where or arg_true",
-    "ConcatVertical": "str.join", "Correlation": "corr or cov", "GetCategories": "cat.get_categories",
-    "NUnique": "n_unique", "Or": "bitwise_or", "QCut": "qcut", "RLE": "rle", "RLEID": "rle_id",
-    "RollingExprBy": "rolling_..._by", "TopK": "top_k or bottom_k", "TopKBy": "top_k_by or bottom_k_by",
+    "And": "bitwise_and",
+    "ApproxNUnique": "approx_n_unique",
+    "ArgWhere": "arg_where or arg_true",
+    "ConcatVertical": "str.join",
+    "Correlation": "corr or cov",
+    "GetCategories": "cat.get_categories",
+    "NUnique": "n_unique",
+    "Or": "bitwise_or",
+    "QCut": "qcut",
+    "RLE": "rle",
+    "RLEID": "rle_id",
+    "RollingExprBy": "rolling_..._by",
+    "TopK": "top_k or bottom_k",
+    "TopKBy": "top_k_by or bottom_k_by",
     "Xor": "bitwise_xor",
-}  # fmt: skip
+}
 _CONSTANT_FILLS = {"Zero", "One", "MinBound", "MaxBound"}
-_OVER_CONSTANTS = {"IsIn", "Replace", "ReplaceStrict", "Business"}  # functions whose constants may be columns of their own
+# Functions whose constants may be columns of their own.
+_OVER_CONSTANTS = {"IsIn", "Replace", "ReplaceStrict", "Business"}
 
 
 def looks_at_other_rows(expression: Any) -> str | None:

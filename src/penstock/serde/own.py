@@ -1,0 +1,113 @@
+"""Serdes of users: an object with ``serialize`` and ``deserialize`` is enough; this makes a whole serde of it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import ConfigError
+from penstock.serde.base import Serde
+from penstock.serde.column import Column
+from penstock.serde.rowwise import BaseSerde
+
+__all__ = ["OwnSerde", "own_serde", "qualified_name"]
+
+_NEEDED = ("serialize", "deserialize")
+_BASE = (
+    "A serde of your own has serialize(value) and deserialize(data), each with one argument; derive it from "
+    "penstock.serde.BaseSerde, which adds the rest."
+)
+
+
+def own_serde(serde: Any) -> Serde[Any]:
+    """Return the serde of a user's object, which may lack a name and the column methods.
+
+    Raises:
+        ConfigError: One of its two methods is missing or takes other arguments, or its name is no text.
+    """
+    kind = type(serde).__name__
+    missing = [name for name in _NEEDED if not callable(getattr(serde, name, None))]
+    if missing:
+        raise ConfigError(f"serde {kind} has no {' and no '.join(f'{name}()' for name in missing)}", hint=_BASE)
+    for name in _NEEDED:
+        _check_method(kind, name, getattr(serde, name))
+    given = getattr(serde, "name", None)
+    if given is not None and (not isinstance(given, str) or not given):
+        raise ConfigError(
+            f"the name of serde {kind} is {type(given).__name__} {given!r}",
+            hint="Make it a text that stays the same from start to start, or leave it out: then it is the class's.",
+        )
+    return serde if isinstance(serde, Serde) else OwnSerde(serde)
+
+
+def _check_method(kind: str, name: str, method: Any) -> None:
+    if inspect.iscoroutinefunction(method):
+        raise ConfigError(f"{name}() of serde {kind} is async; a serde has to answer at once", hint=_BASE)
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(b"")
+    except TypeError as error:
+        raise ConfigError(f"{name}() of serde {kind} takes other arguments than one: {error}", hint=_BASE) from error
+
+
+def qualified_name(kind: type) -> str:
+    """Return a class's module and name; a script has the same however it is started, as a program or as a module."""
+    module = kind.__module__
+    main = sys.modules.get("__main__")
+    if module == "__main__" and main is not None:
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec is not None else Path(file).stem if file else module
+    return f"{module}.{kind.__qualname__}"
+
+
+class OwnSerde(BaseSerde):
+    """A user's object as a serde: null stays null, columns go row by row where it has no methods for them.
+
+    Args:
+        inner: The object.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self._name = getattr(inner, "name", None) or qualified_name(type(inner))
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return None
+        data: bytes | bytearray | memoryview | None = self.inner.serialize(value)
+        if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+            self.refuse(data, "what serialize() returns, which has to be bytes or None")
+        return data if data is None or type(data) is bytes else bytes(data)
+
+    def deserialize(self, data: bytes | None) -> Any:
+        return None if data is None else self.inner.deserialize(data)
+
+    def encode(self, column: Column) -> pa.Array:
+        return self.inner.encode(column) if hasattr(self.inner, "encode") else super().encode(column)
+
+    def decode(self, data: pa.Array) -> Column:
+        return self.inner.decode(data) if hasattr(self.inner, "decode") else super().decode(data)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OwnSerde) or self.name != other.name:
+            return False
+        one, two = self.inner, other.inner
+        return (
+            one is two
+            or one == two
+            or (type(one) is type(two) and getattr(one, "__dict__", 0) == getattr(two, "__dict__", 1))
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name))
