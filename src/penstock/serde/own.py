@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +10,9 @@ import pyarrow as pa
 from penstock.errors import ConfigError
 from penstock.serde.base import Serde
 from penstock.serde.column import Column
-from penstock.serde.rowwise import BaseSerde
+from penstock.serde.rowwise import BaseSerde, qualified_name
 
-__all__ = ["OwnSerde", "own_serde", "qualified_name"]
+__all__ = ["OwnSerde", "own_serde"]
 
 _NEEDED = ("serialize", "deserialize")
 _BASE = (
@@ -55,16 +53,6 @@ def _check_method(kind: str, name: str, method: Any) -> None:
         signature.bind(b"")
     except TypeError as error:
         raise ConfigError(f"{name}() of serde {kind} takes other arguments than one: {error}", hint=_BASE) from error
-
-
-def qualified_name(kind: type) -> str:
-    """Return a class's module and name; a script has the same however it is started, as a program or as a module."""
-    module = kind.__module__
-    main = sys.modules.get("__main__")
-    if module == "__main__" and main is not None:
-        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-        module = spec.name if spec is not None else Path(file).stem if file else module
-    return f"{module}.{kind.__qualname__}"
 
 
 class OwnSerde(BaseSerde):

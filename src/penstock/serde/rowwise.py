@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import reprlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import polars as pl
@@ -14,7 +16,7 @@ from penstock.errors import SerializationError
 from penstock.serde.buffers import bytes_column, large_binary
 from penstock.serde.column import Column
 
-__all__ = ["UNDECODABLE", "BaseSerde", "as_exception", "show"]
+__all__ = ["UNDECODABLE", "BaseSerde", "as_exception", "qualified_name", "show"]
 
 # A user's serde may raise anything; a panic in Rust is no Exception.
 UNDECODABLE: tuple[type[BaseException], ...] = (Exception, pl.exceptions.PanicException)
@@ -27,6 +29,16 @@ def show(value: object) -> str:
     except Exception:  # noqa: BLE001 - a value may be nested too deep, or a user's own __repr__ fail
         text = reprlib.repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def qualified_name(kind: type) -> str:
+    """Return a class's module and name; a script has the same however it is started, as a program or as a module."""
+    module = kind.__module__
+    main = sys.modules.get("__main__")
+    if module == "__main__" and main is not None:
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec is not None else Path(file).stem if file else module
+    return f"{module}.{kind.__qualname__}"
 
 
 class BaseSerde(ABC):
@@ -47,8 +59,6 @@ class BaseSerde(ABC):
     @property
     def name(self) -> str:
         """The name that the stored plan knows the serde by; by default that of the class."""
-        from penstock.serde.own import qualified_name
-
         return qualified_name(type(self))
 
     @abstractmethod

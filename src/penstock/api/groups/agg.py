@@ -5,7 +5,9 @@ Each is an ordinary aggregator (``fn(key, value, aggregate)``), so it works wher
     orders.group_by_key().aggregate(agg.sum("amount"))
     orders.group_by_key().aggregate(agg.struct(orders=agg.count(), spent=agg.sum("amount"), mean=agg.mean("amount")))
 
-``field`` names a field of a struct or dict; without it the value itself is aggregated. Nulls are skipped.
+``field`` names a field of a struct or dict; without it the value itself is aggregated. Nulls are skipped. A sum and a
+mean refuse what is no number, record by record. So do the smallest and the largest where a key has numbers; a value of
+another kind that came before them gives way.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from numbers import Number
 from typing import Any, Literal
 
 from penstock.errors import TopologyError
@@ -34,6 +38,8 @@ __all__ = [
     "struct",
     "sum",
 ]
+
+_ADDED = (Number, timedelta)  # what a sum takes
 
 SimpleKind = Literal["count", "sum", "min", "max", "first", "last"]
 
@@ -87,10 +93,24 @@ class SimpleAggregator(BuiltInAggregator):
             return (aggregate or 0) + counted
         if item is None or (aggregate is not None and kind == "first"):
             return aggregate
-        if aggregate is None or kind == "last":
+        if kind in ("first", "last"):
             return item
         if kind == "sum":
-            return aggregate + item
+            if not isinstance(item, _ADDED):
+                raise TypeError(f"agg.sum() and agg.mean() add numbers, not {type(item).__name__} {item!r:.40}")
+            return item if aggregate is None else aggregate + item
+        return self._extreme(item, aggregate)
+
+    def _extreme(self, item: Any, aggregate: Any) -> Any:
+        """Return the smaller or larger one; where numbers and other values mix, only the numbers are compared."""
+        kind = self.penstock_kind
+        if aggregate is None:
+            item < item  # noqa: B015, PLR0124 - raises for a value that has no order
+            return item
+        if isinstance(item, Number) != isinstance(aggregate, Number):
+            if isinstance(item, Number):
+                return item
+            raise TypeError(f"agg.{kind}() has a number for this key, {aggregate!r:.40}, not {item!r:.40}")
         return builtins.min(aggregate, item) if kind == "min" else builtins.max(aggregate, item)
 
     def merge(self, key: Any, left: Any, right: Any) -> Any:  # noqa: ARG002 - a merger's signature

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.api.groups.agg import BuiltInAggregator
 from penstock.runtime.aggregate.changes import ByKey, StoredWindows, WindowChangeList, WindowChanges, commit
 from penstock.runtime.aggregate.session_columns import Session, SessionRuns, by_key
 from penstock.runtime.aggregate.windowed import WindowOperator
@@ -110,6 +111,8 @@ class _SessionLoop:
         """Return the changes; ``observed_before`` is the store's stream time before each row, as other rows move it."""
         start_value, merge = initial(self._aggregation), _merger(self._aggregation)
         step = step_of(self._aggregation)
+        fn = self._aggregation.aggregator and self._aggregation.aggregator.fn
+        refuses = isinstance(fn, BuiltInAggregator)  # single values, for which no session may be lost
         gap, store, context = self._gap, self._store, self._context
         changes = WindowChangeList()
         observed: int = store.observed_stream_time
@@ -130,11 +133,14 @@ class _SessionLoop:
                     late += 1
                     continue
                 function = self._aggregation.aggregator
+                if refuses:  # before the sessions that it would replace are gone, which Kafka's order does not mind
+                    aggregate = step(key, value, aggregate)
                 if (start, end) != (time, time):
                     for session in near:
                         mine.remove(session)
                         changes.add(row, session[:2], None, session[2], session[1])
-                aggregate = step(key, value, aggregate)
+                if not refuses:
+                    aggregate = step(key, value, aggregate)
             except Exception as error:  # noqa: BLE001 - whatever a user's function raises
                 context.failed(self._node, function, rows, row, error)
                 continue

@@ -209,7 +209,7 @@ class Retention:
         meta, cache_bytes = self._meta, self._cache_bytes or 0
         if meta.get(self._cached_from, _NOT_CACHED) == _NOT_CACHED:
             start = self._floor(self.observed)
-            meta |= dict.fromkeys((self._cached_from, self._young_from, self._counted_to), start)
+            meta.update(dict.fromkeys((self._cached_from, self._young_from, self._counted_to), start))
             meta[self._young_bytes] = 0
         expired = int(self.bucket(self._floor(max(observed, self.observed))))
         counted = meta[self._counted_to]
