@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,15 @@ def _any_begins(lines: list[str], start: str) -> bool:
 class Reader:
     """Does a page's steps in a folder."""
 
-    def __init__(self, page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-        self.page, self.folder = page, folder
+    def __init__(
+        self,
+        page: str,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+        mode: str | None = None,
+    ):
+        self.page, self.folder, self._mode = page, folder, mode
         self._patch, self._capture = monkeypatch, capfd
         self._names = {"__name__": "page"}
         self._code = ""
@@ -55,6 +63,9 @@ class Reader:
             sys.modules.pop(name, None)
 
     def do(self, step: Step, number: int) -> None:
+        if self._mode is not None:  # the page as it stands, with one more setting in its programs
+            text = step.text.replace('"application.id":', f'"processing.mode": "{self._mode}", "application.id":')
+            step = replace(step, text=text)
         if step.kind == "file":
             with (self.folder / step.file).open("a" if step.appended else "w") as file:
                 file.write(("\n\n" if step.appended else "") + step.text)
@@ -116,6 +127,14 @@ def test_code_of_other_pages_runs(name, reader_of):
 @pytest.mark.parametrize("name", [name for name in TO_DO if name not in CONTINUES.values() and name not in CONTINUES])
 def test_page(name, reader_of):
     _read(reader_of(name))
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_pages_that_run_an_application_do_so_in_the_other_mode(name, tmp_path, monkeypatch, capfd):
+    folder = tmp_path / "page"
+    folder.mkdir()
+    _read(Reader(name, folder, monkeypatch, capfd, "continuous"))
+    assert '"processing.mode": "continuous"' in (folder / "app.py").read_text()
 
 
 def test_the_tutorial_and_the_pages_that_go_on_in_its_folder(tmp_path, monkeypatch, capfd):
