@@ -581,6 +581,7 @@ def test_an_error_for_a_partition_that_was_unassigned_and_assigned_again_is_pass
         while not any(session.number is not None for session in fetcher._sessions.values()):
             fetcher.poll(0.0)
         log.delete_topic(gone.topic)  # the request that is on its way is answered with an error for it
+        fetcher._cluster.forget_leaders([gone.places[0]])  # as after any error of its leader
         fetcher.assign({stays.places[0]: 0})
         fetcher.assign(places)
         log.append(stays.topic, 0, batch([b"x"]))

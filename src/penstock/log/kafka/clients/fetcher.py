@@ -226,9 +226,7 @@ class KafkaFetcher:
         try:
             check(part.error_code, f"reading {place.topic}-{place.partition} from offset {offset}")
         except KafkaException as error:
-            if (
-                place not in self._homes[connection]
-            ):  # it was unassigned, and is assigned again: its leader is looked up
+            if place not in self._homes[connection]:  # it was unassigned, and is assigned again
                 return
             self._homes[connection].remove(place)
             self._homeless.add(place)
