@@ -78,7 +78,7 @@ def store_sources(
     numbers = app.numbers_topic_of(task) or ""
     changelogs = [*dict.fromkeys(logged.values()), *([numbers] if numbers else [])]
     ids = log.topic_ids([*changelogs, *sources.values()])
-    ends = dict(log.end_offsets(changelogs)) if changelogs else {}
+    ends = log.end_offsets(changelogs) if changelogs else {}
     found = []
     for store, topic in (logged | sources).items():
         spec, place = app.topology.stores[store], TopicPartition(topic, task.partition)

@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from penstock.continuous.asked_once import AskedOnce
 from penstock.continuous.changelog_sources import source_topics
 from penstock.continuous.replica import TaskReplica
 from penstock.errors import (
@@ -282,14 +283,14 @@ class StateUpdater:
         committed = log.committed_offsets(app.application_id)
         logged = {*app.changelogs.values()}
         ends = log.settled_ends(place for each in followed for place in each.places if place.topic in logged)
-        moved = False
+        moved, once = False, cast("ThreadLog", AskedOnce(log))
         for each in followed:
             if self._error is not None:
                 break
             now = {place: ends.get(place, committed.get(place, 0)) for place in each.places}
             each.lag = self._lag(each, now)
             if each.replica is None or now != each.seen:
-                moved |= self._restore(each, log, committed, now)
+                moved |= self._restore(each, once, committed, now)
         return moved
 
     def _lag(self, each: _Followed, ends: Mapping[TopicPartition, int]) -> int | None:

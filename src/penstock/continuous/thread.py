@@ -17,8 +17,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from penstock.continuous.asked_once import AskedOnce
 from penstock.continuous.beats import Beats
 from penstock.continuous.changelog_sources import restored_places
 from penstock.continuous.figures import TaskFigures, ThreadFigures
@@ -38,7 +39,7 @@ from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
     from penstock.continuous.app import TaskId, ThreadApp
-    from penstock.log.base import Fetched, OffsetAndMetadata, TopicPartition
+    from penstock.log.base import Fetched, OffsetAndMetadata, TopicLog, TopicPartition
     from penstock.log.thread_clients import Fetcher, Writer
 
 __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
@@ -288,11 +289,12 @@ class StreamThread:
         """Restore tasks, and fetch their partitions too."""
         committed = {place: each.offset for place, each in group.items()}
         positions = self._start_positions(tasks, committed)
+        log = cast("ThreadLog", AskedOnce(self._log))  # the changelogs of these tasks have no other writer now
         for id_ in tasks:
             replica = self._replicas[id_] = replicas.get(id_) or TaskReplica.open(self._app, id_)
-            back = self._gone_back(id_, replica, group)
+            back = self._gone_back(id_, replica, group, log)
             newer = {place: offset for place, (_, offset) in back.items()}
-            replica.restore(self._log, {**committed, **newer}, self._hooks.on_restore)
+            replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore)
             positions |= newer
             own = {place: positions[place] for place in self._app.sources(id_)}
             task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._surroundings)
@@ -306,7 +308,7 @@ class StreamThread:
         self._polling.assign(self._polled)
 
     def _gone_back(
-        self, id_: TaskId, replica: TaskReplica, group: Mapping[TopicPartition, OffsetAndMetadata]
+        self, id_: TaskId, replica: TaskReplica, group: Mapping[TopicPartition, OffsetAndMetadata], log: TopicLog
     ) -> Mapping[TopicPartition, tuple[int, int]]:
         """Return the partitions whose committed offsets are behind those of the task's rows, with both.
 
@@ -314,7 +316,7 @@ class StreamThread:
             CheckpointMismatchError: There are some, and ``penstock.data.loss`` is "fail".
         """
         sources = set(self._app.sources(id_))
-        known = {place: at for place, at in replica.known_inputs(self._log).items() if place in sources}
+        known = {place: at for place, at in replica.known_inputs(log).items() if place in sources}
         if all(place in group and group[place].offset >= at.offset for place, at in known.items()):
             return {}
         topics = sorted({place.topic for place in known})

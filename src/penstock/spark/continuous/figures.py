@@ -94,10 +94,11 @@ class ProgressCounter:
         """Add to each task the changes that were applied to its stores since the last look, and restores that ended."""
         before = self._restored.get(thread, {})
         now: dict[tuple[str, int], tuple[int, bool]] = {}
+        holders = {(store, int(t["task"].rpartition("_")[2])): t for t in tasks if restores for store in t["entries"]}
         for each in restores:
             place, rows, is_done = (each["store"], each["partition"]), each["restored"], each["offset"] >= each["end"]
             had, was_done = before.get(place, (0, False))
-            task = next((t for t in tasks if place[0] in t["entries"] and t["task"].endswith(f"_{place[1]}")), None)
+            task = holders.get(place)
             if task is None:  # it is restored beside the loop, and counts once its task runs
                 now |= {place: before[place]} if place in before else {}
                 continue

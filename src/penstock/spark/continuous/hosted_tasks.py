@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.continuous.app import TaskId
+from penstock.continuous.asked_once import AskedOnce
 from penstock.continuous.replica import TaskReplica
 from penstock.continuous.standby import StateUpdater, followed_places, replica_lag
 from penstock.log.open import open_log
@@ -113,28 +114,30 @@ class HostedTasks:
         wanted = sorted(set(active) - self.active - self.pending)
         for task in wanted:
             open_[task] = self._updater.take(task) or TaskReplica.open(app, task)
-        near = {task for task in wanted if self._is_near(open_[task], task)}
+        log = AskedOnce(self._log)
+        near = {task for task in wanted if self._is_near(open_[task], task, log)}
         self.pending.update(set(wanted) - near)
         thread.add(app, {task: open_.pop(task) for task in sorted(near | altered)})
         self.active |= near
         self._updater.follow(app, standbys, self.pending, open_)
 
-    def _is_near(self, replica: TaskReplica, task: TaskId) -> bool:
+    def _is_near(self, replica: TaskReplica, task: TaskId, log: AskedOnce) -> bool:
         places = followed_places(self.app, task)
         logged = {place for place in places if place.topic in set(self.app.changelogs.values())}
-        ends = self._log.end_offsets(sorted({place.topic for place in logged})) if logged else {}
-        committed = self._log.committed_offsets(self.app.application_id) if len(logged) < len(places) else {}
-        return replica_lag(replica, {place: {**committed, **ends}.get(place, 0) for place in places}) <= _NEAR
+        ends = log.end_offsets(sorted({place.topic for place in logged})) if logged else {}
+        committed = log.committed_offsets(self.app.application_id) if len(logged) < len(places) else {}
+        return replica_lag(replica, {place: ends.get(place, committed.get(place, 0)) for place in places}) <= _NEAR
 
     def _take_restored(self, thread: StreamThread) -> bool:
         lags = self._updater.lags()
         ready = [task for task in sorted(self.pending) if (lag := lags.get(task)) is not None and lag <= _NEAR]
-        for task in ready:
-            replica = self._updater.take(task)
-            self.pending.discard(task)
-            self.active.add(task)
-            thread.add(self.app, {task: replica})
-        return bool(ready)
+        if not ready:
+            return False
+        restored = {task: self._updater.take(task) for task in ready}
+        self.pending.difference_update(ready)
+        self.active.update(ready)
+        thread.add(self.app, restored)
+        return True
 
 
 def _parsed(names: Collection[str]) -> set[TaskId]:
