@@ -73,6 +73,7 @@ class KafkaStreams(ShownApplication):
         self._session = session or session_of(self.topology)
         self._state = State.CREATED
         self._changed = threading.Condition()
+        self._opening = threading.Lock()
         self._ended = False  # set after the listeners have been called
         self._state_listener: StateListener | None = None
         self._on_error: Callable[[PenstockError], None] | None = None

@@ -115,7 +115,8 @@ class ReplicatedTask:
         self._stalled: tuple[int, float] = (0, 0.0)  # what the replica notes, and since when it has not moved
         self._empty: dict[str, tuple[int, int]] = {}  # store -> offsets of its changelog without a record between
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # over the list of threads' replicas; nothing slow is done under it
+        self._own_lock = threading.Lock()  # over the replica of this process, which a restore may hold for long
 
     def view(self, store: str, commit: LogCommit) -> ReplicatedView:
         """Open the state at a commit, or a later one.
@@ -128,69 +129,80 @@ class ReplicatedTask:
             RetiredError: It is closed.
             StateError: The state cannot be restored: no topic holds the store, or a changelog does not fit it.
         """
-        with self._lock:
-            if self._closed:
-                raise RetiredError
-            found = self._of_worker(store, commit)
-            return self._of_own(store, commit) if found is None else found
+        self._check_open()
+        found = self._of_worker(store, commit)
+        return self._of_own(store, commit) if found is None else found
 
     def nearest(self, store: str, commit: LogCommit) -> ReplicatedView:
         """Open the newest copy on this machine, however far it is behind; without one, as `view`."""
         deadline = time.monotonic() + _PATIENCE_S
-        with self._lock:
-            if self._closed:
-                raise RetiredError
-            while True:
-                self._look_for_workers()
-                found = [self._opened(each, store, commit) for each in self._worker]
-                views = [(position.noted_ms, view) for view, position in found if view is not None]
-                views.sort(key=lambda each: each[0])
-                for _, view in views[:-1]:
-                    view.close()
-                if views:
-                    return views[-1][1]
-                if not self._worker or time.monotonic() > deadline:  # it applies the records of a commit just now
-                    return self._of_own(store, commit)
-                time.sleep(_POLL_S)
+        while True:
+            self._check_open()
+            self._look_for_workers()
+            workers = list(self._worker)
+            found = [self._opened(each, store, commit) for each in workers]
+            views = [(position.noted_ms, view) for view, position in found if view is not None]
+            views.sort(key=lambda each: each[0])
+            for _, view in views[:-1]:
+                view.close()
+            if views:
+                return views[-1][1]
+            if not workers or time.monotonic() > deadline:  # it applies the records of a commit just now
+                return self._of_own(store, commit)
+            time.sleep(_POLL_S)
 
     def lag(self, store: str, commit: LogCommit) -> LagInfo | None:
         """Return how far the newest copy on this machine is behind the changelog; None if there is none."""
         topic = self._sources[store]
         end = self._end(store, commit)
-        with self._lock:
-            self._look_for_workers()
-            found: list[LagInfo] = []
-            for each in (*self._worker, *([self._own] if self._own is not None else ())):
-                try:
-                    reader, noted = each.reader()
-                except (lmdb.Error, OSError, ValueError):
-                    continue
-                each.release(reader)
-                position = _position(noted)
-                at = position.stores.get(store)
-                if topic and at is not None and at.topic == topic:
-                    is_current = self._is_sound(store, position, commit) and self._is_current(store, position, commit)
-                    found.append(LagInfo(end if is_current else at.following, end))
-        return min(found, key=lambda each: each.offset_lag, default=None)
+        self._look_for_workers()
+        found = [self._lag_of(each, store, topic, end, commit) for each in list(self._worker)]
+        if self._own_lock.acquire(blocking=False):  # else it is being restored
+            try:
+                if self._own is not None:
+                    found.append(self._lag_of(self._own, store, topic, end, commit))
+            finally:
+                self._own_lock.release()
+        return min((each for each in found if each is not None), key=lambda each: each.offset_lag, default=None)
+
+    def _lag_of(self, each: SharedReplica, store: str, topic: str, end: int, commit: LogCommit) -> LagInfo | None:
+        """Return how far a replica is behind the changelog; None if it does not say."""
+        try:
+            reader, noted = each.reader()
+        except (lmdb.Error, OSError, ValueError):
+            return None
+        each.release(reader)
+        position = _position(noted)
+        at = position.stores.get(store)
+        if not topic or at is None or at.topic != topic:
+            return None
+        is_current = self._is_sound(store, position, commit) and self._is_current(store, position, commit)
+        return LagInfo(end if is_current else at.following, end)
 
     def close(self) -> None:
-        """Close the files after the last view is closed."""
+        """Close the files after the last view is closed; a restore that is under way ends after its present piece."""
         with self._lock:
             self._closed = True
-            for each in self._worker:
-                each.retire()
-            self._worker = []
+            workers, self._worker = self._worker, []
+        for each in workers:
+            each.retire()
+        with self._own_lock:
             self._retire_own()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RetiredError
 
     # The replica of a stream thread on this machine
 
     def _of_worker(self, store: str, commit: LogCommit) -> ReplicatedView | None:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
+            self._check_open()
             if not self._worker:
                 self._look_for_workers()
             best, noted_ms = None, 0
-            for each in self._worker:
+            for each in list(self._worker):
                 view, position = self._opened(each, store, commit)
                 if view is None:
                     continue
@@ -224,18 +236,21 @@ class ReplicatedTask:
 
     def _look_for_workers(self) -> bool:
         """Open the replicas that have come, and forget those that are gone; return whether one has come."""
-        for gone in [each for each in self._worker if not _is_there(each)]:
-            self._worker.remove(gone)
-            gone.retire()
-        now = time.monotonic()
-        if self._workers is None or now - self._looked < _LOOK_FOR_WORKERS_S:
-            return False
-        self._looked = now
-        identity, directory = self._workers
-        # Those that are open already cannot be opened again, and so are not among these.
-        found = [SharedReplica(each) for each in watch_replicas(directory, identity, self._stores)]
-        self._worker += found
-        return bool(found)
+        with self._lock:
+            if self._closed:
+                return False
+            for gone in [each for each in self._worker if not _is_there(each)]:
+                self._worker.remove(gone)
+                gone.retire()
+            now = time.monotonic()
+            if self._workers is None or now - self._looked < _LOOK_FOR_WORKERS_S:
+                return False
+            self._looked = now
+            identity, directory = self._workers
+            # Those that are open already cannot be opened again, and so are not among these.
+            found = [SharedReplica(each) for each in watch_replicas(directory, identity, self._stores)]
+            self._worker += found
+            return bool(found)
 
     def _opened(
         self, worker: SharedReplica, store: str, commit: LogCommit
@@ -313,18 +328,20 @@ class ReplicatedTask:
                 code="STORE_NOT_READY",
                 status=503,
             )
-        for attempt in range(_TRIES):
-            try:
-                own = self._caught_up(commit)
-                reader, noted = own.reader()
-            except (lmdb.Error, OSError, OffsetOutOfRangeError) as error:
-                if attempt == _TRIES - 1:
-                    raise
-                _logger.info("The query replica of task %s is opened again: %s", self._task, error)
-                self._retire_own()
-            else:
-                held = self._own_commit or commit  # which may be a later one
-                return ReplicatedView(own, reader, noted.meta, self._included(held), held.seen_ms, is_current=True)
+        with self._own_lock:
+            self._check_open()
+            for attempt in range(_TRIES):
+                try:
+                    own = self._caught_up(commit)
+                    reader, noted = own.reader()
+                except (lmdb.Error, OSError, OffsetOutOfRangeError) as error:
+                    if attempt == _TRIES - 1:
+                        raise
+                    _logger.info("The query replica of task %s is opened again: %s", self._task, error)
+                    self._retire_own()
+                else:
+                    held = self._own_commit or commit  # which may be a later one
+                    return ReplicatedView(own, reader, noted.meta, self._included(held), held.seen_ms, is_current=True)
         raise AssertionError  # the last try has raised
 
     def _caught_up(self, commit: LogCommit) -> SharedReplica:
@@ -339,7 +356,7 @@ class ReplicatedTask:
         if self._own_commit is None or self._own_commit.number < commit.number:
             replica = own.replica
             assert isinstance(replica, Replica)  # noqa: S101 - there is no worker's
-            restorer = Restorer(self._app, self._task, replica, self._log, None)
+            restorer = Restorer(self._app, self._task, replica, self._log, lambda _: self._check_open())
             try:
                 restorer.run(commit.offsets)
             except lmdb.Error as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import Any
 
@@ -25,20 +26,29 @@ class SharedReplica:
         self._readers = 0
         self._retired = False
         self._changed = threading.Condition()
+        self._opening = threading.Lock()  # LMDB lets one thread open its databases at a time
         if isinstance(replica, Replica):
             replica.quiesce = self._wait
 
     def reader(self) -> tuple[Any, ReplicaPosition]:
-        """Return a consistent view, to be passed to `release`, and its position."""
+        """Return a consistent view, to be passed to `release`, and its position.
+
+        Raises:
+            OSError: It is retired.
+            StateError: Too many queries read it.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: self._readers < _MOST_READERS, _PATIENCE_S):
                 raise StateError(
                     f"{_MOST_READERS} queries are reading one partition, and none has ended for {_PATIENCE_S:.0f} s",
                     hint="Read iterators to their end, or close() them.",
                 )
+            if self._retired:
+                raise OSError(errno.EBADF, "the replica is closed")
             self._readers += 1
         try:
-            reader = self.replica.reader()
+            with self._opening:
+                reader = self.replica.reader()
         except BaseException:
             self.release(None)
             raise

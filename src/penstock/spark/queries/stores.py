@@ -39,7 +39,7 @@ class InteractiveQueries:
     _exposition: Callable[[], str] | None = None
     _exported: Callable[[str], dict[str, Any]] | None = None
     _alerts: Callable[[], Sequence[Mapping[str, Any]]] | None = None
-    _opening = threading.Lock()
+    _opening: threading.Lock  # of this application: another one's log may answer late
 
     def _state_name(self) -> str:
         raise InvalidStateError("only an application has a state")
