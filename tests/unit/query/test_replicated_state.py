@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock import Materialized
+from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.continuous import restoring
 from penstock.continuous.app import TaskId
 from penstock.continuous.replica import TaskReplica
@@ -443,3 +443,98 @@ def test_looks_into_the_log_are_shared_for_a_while(tmp_path: Path, log: Embedded
     log.commit_offsets("app", {TopicPartition("lines", 0): 1})
     assert commits.newest() is first
     assert LogCommits(app, log, 0).newest().included == {TopicPartition("lines", 0): 1}
+
+
+class _Held:
+    """A log that reads no records until it is let."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def iterate(self, *args: Any) -> Any:
+        for piece in self._log.iterate(*args):
+            self.has_begun.set()
+            assert self.may_go_on.wait(TOTAL_S)
+            yield piece
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+@pytest.fixture
+def held(tmp_path: Path, log: EmbeddedLog) -> Iterator[tuple[ReplicatedState, _Held, threading.Thread, list[Any]]]:
+    """A state whose first query restores the task's stores, which takes its time."""
+    app = app_in(tmp_path, cast("ThreadLog", log), "direct")
+    put_pairs(log, 5)
+    run_to_end(app, cast("ThreadLog", log))
+    shutil.rmtree(tmp_path / "replicas")
+    slow = _Held(open_log(f"sqlite:///{tmp_path / 'log.db'}"))
+    state = state_of(app, slow, tmp_path, 1_000.0)
+    answers: list[Any] = []
+
+    def ask() -> None:
+        try:
+            answers.append(counts(state))
+        except InvalidStateError as error:
+            answers.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    assert slow.has_begun.wait(TOTAL_S)
+    yield state, slow, asking, answers
+    slow.may_go_on.set()
+    asking.join(TOTAL_S)
+    state.close()
+
+
+def test_a_restore_for_one_query_holds_up_no_look_at_the_lags(held: Any) -> None:
+    state, slow, asking, answers = held
+    assert state.lags() == {}  # there is no copy yet, and it says so at once
+    assert answers == []
+    slow.may_go_on.set()
+    asking.join(TOTAL_S)
+    assert answers == [{"a": 5, "b": 5}]
+    assert state.lags()[STORE][0].offset_lag == 0
+
+
+def test_a_thread_that_comes_while_a_query_restores_answers_other_queries(
+    held: Any, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    state, _, asking, _ = held
+    start()
+    wait_for(lambda: has_worker(state) and sources(cast("ReplicatedState", state.stale())) == {"worker"})
+    assert counts(state) == {"a": 5, "b": 5}
+    assert asking.is_alive()
+
+
+def has_worker(state: ReplicatedState) -> bool:
+    """Whether a thread's replica has been found; a query without one would wait for the restore."""
+    return bool(state.lags().get(STORE))
+
+
+def test_queries_that_are_closed_end_a_restore_between_two_pieces(held: Any) -> None:
+    state, slow, asking, answers = held
+    closing = threading.Thread(target=state.close, daemon=True)
+    closing.start()
+    wait_for(lambda: state._closed)
+    slow.may_go_on.set()
+    closing.join(TOTAL_S)
+    asking.join(TOTAL_S)
+    assert not closing.is_alive()
+    assert isinstance(answers[0], InvalidStateError)
+
+
+def test_an_application_that_opens_its_queries_holds_up_no_other(tmp_path: Path, log: EmbeddedLog) -> None:
+    log.create_topic("lines")
+    builder = StreamsBuilder()
+    builder.stream("lines").group_by_key().count(Materialized(STORE))
+    settings = {"bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}", "state.dir": str(tmp_path / "state")}
+    one, other = (KafkaStreams(builder.build(), {"application.id": name, **settings}) for name in ("one", "other"))
+    found: list[Any] = []
+    with one._opening:  # as while its log does not answer
+        asking = threading.Thread(target=lambda: found.append(other.all_local_store_partition_lags()), daemon=True)
+        asking.start()
+        asking.join(TOTAL_S)
+    other._stop_serving()
+    assert found == [{}]
