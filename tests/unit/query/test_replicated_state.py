@@ -530,6 +530,7 @@ def test_an_application_that_opens_its_queries_holds_up_no_other(tmp_path: Path,
     builder = StreamsBuilder()
     builder.stream("lines").group_by_key().count(Materialized(STORE))
     settings = {"bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}", "state.dir": str(tmp_path / "state")}
+    settings |= {"default.key.serde": "string", "default.value.serde": "string"}
     one, other = (KafkaStreams(builder.build(), {"application.id": name, **settings}) for name in ("one", "other"))
     found: list[Any] = []
     with one._opening:  # as while its log does not answer
