@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from penstock.config import StreamsConfig
 from penstock.console.recorder import Recorder
 from penstock.console.shown import ShownApplication
-from penstock.errors import AppFailedError, ConfigError, EnvironmentProblemError, InvalidStateError, PenstockError
+from penstock.errors import (
+    AppFailedError,
+    ConfigError,
+    EnvironmentProblemError,
+    FencedError,
+    InvalidStateError,
+    PenstockError,
+)
 from penstock.java_names import with_java_names
 from penstock.log_lines import Work, own_logger
 from penstock.spark.driver.app_metrics import AppMetrics
 from penstock.spark.driver.figures import Meter, RunLog
 from penstock.spark.failures import spark_is_gone
 from penstock.states import State, StateListener
-from penstock.terminal.app_lines import lines_on_terminal
+from penstock.terminal.app_lines import lines_on_terminal, told_briefly
 from penstock.topology.dataframes import for_application, session_of
 from penstock.topology.operations.functions import Function
 from penstock.topology.topology import require_topology
@@ -263,7 +270,8 @@ class KafkaStreams(ShownApplication):
 
         SIGINT and SIGTERM stop it cleanly; a second one ends the process at once, and loses nothing either. Each change
         of state, the figures every ten seconds, and a summary at the end go to the logger ``penstock.app``. On a
-        terminal they are shown where the program has not set up logging, too.
+        terminal and under spark-submit they are shown where the program has not set up logging, too. A program that
+        another instance has taken over from ends with a sentence, not with a stack trace.
 
         Args:
             until: "latest" stops when the records that exist at the start have been processed.
@@ -273,7 +281,7 @@ class KafkaStreams(ShownApplication):
         from penstock.spark.session.session import running_session
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
-        with lines_on_terminal(_log), stop_on_signals(self._stop):
+        with told_briefly((FencedError,)), lines_on_terminal(_log), stop_on_signals(self._stop):
             interruptible(lambda: self.start(until=until), self._stop)
             report = RunLog(self.figures)
             try:

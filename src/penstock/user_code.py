@@ -11,7 +11,20 @@ from types import ModuleType
 
 from penstock.errors import ConfigError, PenstockError, TopologyError
 
-__all__ = ["load_module"]
+__all__ = ["is_module", "load_module"]
+
+
+def is_module(target: str) -> bool:
+    """Return whether ``MODULE:ATTRIBUTE``, a file or a module's name is meant, rather than another name."""
+    if ":" in target or "/" in target or target.endswith(".py"):
+        return True
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.util.find_spec(target) is not None
+    except (ImportError, ValueError):  # a package before it is not there, or its name is none
+        return False
 
 
 def load_module(name: str) -> ModuleType:

@@ -81,3 +81,14 @@ def test_an_application_runs_on_the_master_that_spark_submit_names(master: str, 
     assert sorted(bench.read("out", long)) == [("a", 2), ("b", 1)]  # one batch
     bench.log.close()
     assert "Registered app counting" in (tmp_path / "master.log").read_text()
+    shown = done.stdout + done.stderr  # Spark joins the streams of a Python program
+    assert "counting: tasks run" in shown
+    assert "3 records in" in shown
+    assert "wins over" not in shown
+    done = subprocess.run(
+        [*command, "local[2]"],
+        env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = f"spark.master=local[2] of the program's config wins over spark.master={master} of spark-submit"
+    assert (done.stdout + done.stderr).count(said) == 1

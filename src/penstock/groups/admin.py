@@ -112,9 +112,17 @@ class GroupAdmin:
         return GroupDescription(group, named, state.assignor, members, rows, lease is not None)
 
     def lag(self, group: str) -> list[PartitionLag]:
-        """Return the group's lag by partition."""
-        self._require(group)
-        return lag(self._log, group)
+        """Return the group's lag by partition: where it has committed offsets, and where its members read.
+
+        None of an application that starts, until its first commit.
+        """
+        state = self._require(group)
+        return lag(self._log, group, sorted({topic for each in state.consumers for topic in each.topics}))
+
+    def is_starting(self, group: str) -> bool:
+        """Return whether an application runs that has committed no offsets yet."""
+        lease = self._log.lease(group)
+        return lease is not None and is_fresh(lease) and not self._log.committed_offsets(group)
 
     def plan_reset(self, group: str, target: Target, topics: Sequence[str] = ()) -> list[OffsetMove]:
         """Plan a reset.
@@ -186,7 +194,9 @@ class GroupAdmin:
 
     def _require(self, group: str) -> GroupState:
         state = self._log.group_state(group)
-        if not state.members and group not in self._log.groups():
+        lease = self._log.lease(group)
+        runs = lease is not None and is_fresh(lease)  # it has no members before it reads
+        if not state.members and not runs and group not in self._log.groups():
             known = ", ".join(self._log.groups()) or "none"
             raise LogError(f"there is no group {group!r}", hint=f"Groups: {known}.", group=group)
         return state

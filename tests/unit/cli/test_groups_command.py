@@ -38,6 +38,18 @@ def test_what_there_is(run, path):
     assert "Groups: g." in err
 
 
+def test_an_application_that_starts_has_no_lag_yet(run, path):
+    """It holds its lease from the first moment on, and commits offsets with its first batch."""
+    with open_log(str(path)) as log:
+        lease = log.acquire_lease("app", "here")
+        assert "app starts: it has committed no offsets yet" in run("groups", "lag", "app", "-b", path)[1]
+        assert "app starts: it has committed no offsets yet" in run("groups", "describe", "app", "-b", path)[1]
+        assert json.loads(run("groups", "lag", "app", "-b", path, "--json")[1]) == []
+        log.commit_offsets("app", {TopicPartition("t", 0): 1}, "", lease)
+        assert "starts" not in run("groups", "lag", "app", "-b", path)[1]
+        log.release_lease(lease)
+
+
 def test_a_reset_shows_first_and_does_it_with_execute(run, path, tmp_path):
     code, out, err = run("groups", "reset", "g", "--to-earliest", "-b", path)
     assert code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,14 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StateError
+from penstock.log.base import TopicPartition
+from penstock.log.open import open_log
 from penstock.query.committed.specs import specs_in_plan, stores_for_plan
 from penstock.query.http.server import QueryServer
 from penstock.query.http.service import QueryService
+from penstock.spark.checkpoint.locations import Locations
 
 from .conftest import SPECS, T
 
@@ -101,6 +106,28 @@ def test_errors(asked, tmp_path):
         run("query", "counts", "k", "--checkpoint", str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match=r"not FROM\.\.TO"):
         asked("plain", "--range", "a-b")
+
+
+def test_an_application_is_found_by_its_id_in_the_log(asked, checkpoint, tmp_path, state):
+    asked("stores")  # fills the checkpoint
+    name = json.loads((tmp_path / "checkpoint" / "plan.json").read_text())["plan"]["application"]
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    with open_log(url) as log:
+        log.create_topic("t")
+        lease = log.acquire_lease(name, "here")
+        log.commit_offsets(name, {TopicPartition("t", 0): 0}, "", lease)
+        log.release_lease(lease)
+    place = Locations.of(StreamsConfig({"application.id": name, "bootstrap.servers": url})).checkpoint
+    shutil.copytree(checkpoint.location, place)
+    assert json.loads(run("query", name, "counts", "k3", "-b", url, "--json"))["value"] == 3
+    assert json.loads(run("query", "get", name, "counts", "k3", "-b", url, "--json"))["value"] == 3
+    assert {store["name"] for store in json.loads(run("query", "stores", name, "-b", url, "--json"))} == set(SPECS)
+    with pytest.raises(ConfigError, match="no module and no application 'shop'") as caught:
+        run("query", "get", "shop", "counts", "k3", "-b", url)
+    assert name in caught.value.hint
+    with pytest.raises(ConfigError, match="there is no module 'shop'") as caught:
+        run("query", "get", "shop", "counts", "k3")
+    assert "--bootstrap-servers" in caught.value.hint
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])

@@ -70,3 +70,25 @@ def test_the_log_has_a_line_every_ten_seconds_and_a_summary(caplog: Any) -> None
         "app RUNNING",
         "app RUNNING after 25 s",
     ]
+
+
+def test_a_step_is_logged_when_it_begins_and_its_progress_every_ten_seconds(caplog: Any) -> None:
+    clock = Clock()
+    meter = Meter("app", clock)
+    report = RunLog(lambda: meter.figures("REBALANCING"), clock)
+    with caplog.at_level(logging.INFO, "penstock"):
+        meter.doing("starting Spark")
+        for share in range(100):
+            clock.at += 0.25
+            meter.doing(f"restoring {'counts' if share < 50 else 'sums'}, partition {share % 3}: {share}%")
+            report.tick()
+        meter.doing("")
+        meter.doing("")
+    assert [record.getMessage().split(" (")[0] for record in caplog.records] == [
+        "app: starting Spark",
+        "app: restoring counts, partition 0: 0%",
+        "app REBALANCING: restoring counts, partition 0: 39%",
+        "app: restoring sums, partition 2: 50%",
+        "app REBALANCING: restoring sums, partition 1: 79%",
+        "app: tasks run, 25.0 s after the start",
+    ]

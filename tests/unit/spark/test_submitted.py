@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.session.submitted import submitted_settings
+from penstock.spark.session.submitted import overruled_settings, submitted_settings
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +34,25 @@ def test_arguments_win_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         "spark.ui.port": "1",
         "spark.executor.memory": "2g",
     }
+
+
+def test_what_the_program_sets_itself_wins_and_that_is_said() -> None:
+    config = {"spark.master": "local[2]", "spark.executor.memory": "1g", "spark.ui.enabled": "true"}
+    submitted = {"spark.master": "spark://host:7077", "spark.executor.memory": "2g", "spark.ui.enabled": "true"}
+    said = overruled_settings(config, submitted)
+    assert said.startswith("spark.master=local[2] and spark.executor.memory=1g of the program's config win over ")
+    assert "spark.master=spark://host:7077 and spark.executor.memory=2g of spark-submit" in said
+    assert said.endswith("leave them out of the config to run on that master")
+    assert "ui" not in said
+
+
+def test_what_spark_submit_says_by_itself_is_not_spoken_of() -> None:
+    assert overruled_settings({"spark.master": "spark://host:7077"}, {"spark.master": "local[*]"}) == ""
+    assert overruled_settings({}, {"spark.master": "yarn"}) == ""
+    assert overruled_settings({"spark.master": "yarn"}, {"spark.master": "yarn"}) == ""
+
+
+def test_passwords_are_not_shown() -> None:
+    secret = overruled_settings({"spark.ssl.keyPassword": "a1b2"}, {"spark.ssl.keyPassword": "c3d4"})
+    assert "a1b2" not in secret
+    assert "c3d4" not in secret

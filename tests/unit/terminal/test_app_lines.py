@@ -58,3 +58,45 @@ def test_nothing_is_added(how):
         shown = on_a_terminal("set-up")
     assert "RUNNING" not in shown
     assert "0 []" in shown
+
+
+def test_a_program_of_spark_submit_shows_its_lines():
+    environment = {**os.environ, "PYSPARK_GATEWAY_PORT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=30, env=environment
+    )
+    assert "RUNNING" in done.stderr
+    assert "afterwards" not in done.stderr
+
+
+BRIEF = """
+import sys
+from penstock.errors import ConfigError, FencedError
+from penstock.terminal.app_lines import told_briefly
+if "own hook" in sys.argv:
+    sys.excepthook = lambda kind, error, trace: print("my own", kind.__name__)
+with told_briefly((FencedError,)):
+    if "caught" in sys.argv:
+        try:
+            with told_briefly((FencedError,)):
+                raise FencedError("another instance runs", hint="Stop it.")
+        except FencedError:
+            pass
+        raise ConfigError("something else")
+    raise FencedError("another instance runs", hint="Stop it.")
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted", "has_trace"),
+    [
+        ("", "FencedError: another instance runs\nHint: Stop it.\n", False),
+        ("own hook", "my own FencedError\n", False),
+        ("caught", "ConfigError: something else", True),
+    ],
+)
+def test_a_program_that_is_fenced_ends_with_a_sentence(how, wanted, has_trace):
+    done = subprocess.run([sys.executable, "-c", BRIEF, how], capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    assert wanted in done.stdout + done.stderr
+    assert ("Traceback" in done.stderr) is has_trace

@@ -24,6 +24,7 @@ from penstock.cli.options import (
 from penstock.cli.output import console, print_json, print_table, waiting
 from penstock.errors import ConfigError
 from penstock.terminal.words import counted, time_of
+from penstock.user_code import is_module
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -112,13 +113,48 @@ class QueryOptions(StateOptions):
         if self.url:
             return RemoteClient(self.url)
         with waiting("opening the state"):
+            if target and not is_module(target):
+                return self._client_by_name(target)
             return LocalClient(self.service(target))
+
+    def _client_by_name(self, application: str) -> QueryClient:
+        """Make a client of an application that the log knows: of its query server if it serves HTTP, else of its state.
+
+        Raises:
+            ConfigError: No log is named, or it knows no such application.
+        """
+        from penstock.console.applications import Application, Applications
+        from penstock.query.http.client import LocalClient, RemoteClient
+        from penstock.query.metadata import Instances
+
+        open_log = self._log()
+        by_name = "An application is found by its application.id in the log that --bootstrap-servers names"
+        if open_log is None:
+            raise ConfigError(
+                f"there is no module {application!r}",
+                hint=f"Is the file here? Try {application.replace('.', '/')}.py:topology. {by_name}.",
+            )
+        with open_log() as log:
+            applications = Applications(log, {"bootstrap.servers": self.bootstrap})
+            names = applications.names()
+            if application not in names:
+                known = ", ".join(names) or "none"
+                raise ConfigError(
+                    f"there is no module and no application {application!r}", hint=f"Applications of the log: {known}."
+                )
+            applications.open_log = open_log
+            found = applications.get(application)
+        assert isinstance(found, Application)  # noqa: S101 - of another process
+        active = Instances(found.checkpoint).active()
+        if active is not None and active.serves_http:
+            return RemoteClient(active.url)
+        return LocalClient(found.queries())
 
     def split(self, words: list[str], most: int) -> tuple[str, list[str]]:
         """Split the words into the topology, which may be empty, and the others.
 
-        A store's name has no colon and no slash. A first word without either is a module if there is neither
-        --checkpoint nor --url.
+        A store's name has no colon and no slash. A first word without either is a module or an application if there is
+        neither --checkpoint nor --url.
 
         Raises:
             ConfigError: There are more than ``most`` other words, or none.
@@ -142,7 +178,7 @@ def get(
         typer.Argument(
             metavar="[MODULE:TOPOLOGY] STORE [KEY]",
             help="Without a key: a range, a prefix or all entries. The topology goes with its module's `config`; "
-            "--checkpoint or --url take its place.",
+            "--checkpoint or --url take its place, or with --bootstrap-servers an application.id.",
         ),
     ],
     *,

@@ -57,7 +57,9 @@ def describe(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
         who = ["-", "-"] if owner is None else [owner.instance or owner.client or owner.member, owner.host]
         committed = "-" if each.committed is None else each.committed
         rows.append([each.topic, each.partition, committed, each.end_offset, each.lag, *who])
-    print_table([*_COLUMNS, "consumer", "host"], rows, empty="no offsets")
+    starts = not rows and found.application and found.members
+    empty = f"{group} starts: it has committed no offsets yet" if starts else "no offsets"
+    print_table([*_COLUMNS, "consumer", "host"], rows, empty=empty)
 
 
 @app.command()
@@ -67,11 +69,15 @@ def lag(group: Group, *, where: LogOptions, as_json: Json = False) -> None:
     from penstock.groups.admin import GroupAdmin
 
     with where.open() as log:
-        rows = [asdict(row) for row in GroupAdmin(log).lag(group)]
+        admin = GroupAdmin(log)
+        rows = [asdict(row) for row in admin.lag(group)]
+        starts = not rows and admin.is_starting(group)
     if as_json:
         print_json(rows)
-    else:
-        print_table(_COLUMNS, ([("-" if cell is None else cell) for cell in row.values()] for row in rows))
+        return
+    empty = f"{group} starts: it has committed no offsets yet" if starts else "no offsets"
+    cells = ([("-" if cell is None else cell) for cell in row.values()] for row in rows)
+    print_table(_COLUMNS, cells, empty=empty)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Meter", "RunFigures", "RunLog"]
 
 _log = own_logger("penstock.app")
+_STEP_ENDS = re.compile("[,:]")
 _RECENT_S = 10.0
 _EVERY_S = 10.0
 
@@ -136,8 +138,14 @@ class Meter:
         self.behind(progress.lag)
 
     def doing(self, what: str) -> None:
-        """Note and log the present step before tasks run; an empty text says that they run."""
+        """Note the present step before tasks run, and log it when it begins; an empty text says that they run.
+
+        The progress of a step, behind a comma or colon, is part of the lines of `RunLog` alone.
+        """
+        has_begun = _STEP_ENDS.split(what)[0] != _STEP_ENDS.split(self._doing)[0]
         self._doing = what
+        if not has_begun:
+            return
         if what:
             _log.info("%s: %s", self._application, what)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import socket
@@ -22,12 +23,13 @@ from penstock.spark.session.masters import is_one_process, with_retries
 from penstock.spark.session.own_session import clone_session
 from penstock.spark.session.quiet import quiet_pyspark
 from penstock.spark.session.secrets import REDACTED, secrets_off_command_line
-from penstock.spark.session.submitted import submitted_settings
+from penstock.spark.session.submitted import overruled_settings, submitted_settings
 from penstock.spark.session.worker_python import workers_with_this_python
 from penstock.spark.worker_process import ENVIRONMENT
 
 __all__ = ["check_java", "dataframe_query_settings", "running_session", "session_for"]
 
+_log = logging.getLogger(__name__)
 _MINIMUM_JAVA = 17
 _STREAMING: Mapping[str, str] = {
     # A micro-batch has a few tiny shuffles of known width: planning them anew each time only costs.
@@ -84,6 +86,8 @@ def session_for(
     fast, submitted = _streaming(checkpoint), submitted_settings()
     fast = {name: value for name, value in fast.items() if name not in submitted}
     wanted = {name: str(value) for name, value in settings.items()}
+    if overruled := overruled_settings(wanted, submitted):
+        _log.warning("%s", overruled)
     with quiet_pyspark():
         session = session or running_session()
         if session is not None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyspark
 
-__all__ = ["submitted_settings"]
+from penstock.config.secrets import is_secret
 
+__all__ = ["overruled_settings", "submitted_settings"]
+
+_MASTER, _WITHOUT_MASTER = "spark.master", "local[*]"
 _OPTIONS = {
     "--master": "spark.master",
     "--deploy-mode": "spark.submit.deployMode",
@@ -39,6 +42,36 @@ def submitted_settings() -> dict[str, str]:
     else:
         found = {**_defaults(), **dict(_arguments(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))))}
     return {name: value for name, value in found.items() if name.startswith("spark.") and name != "spark.app.name"}
+
+
+def overruled_settings(config: Mapping[str, str], submitted: Mapping[str, str]) -> str:
+    """Describe the settings of spark-submit that those of the program's config win over; empty if there are none.
+
+    >>> overruled_settings({"spark.master": "local[2]"}, {"spark.master": "spark://host:7077"})
+    "spark.master=local[2] of the program's config wins over spark.master=spark://host:7077 of spark-submit or \
+spark-defaults.conf: leave it out of the config to run on that master"
+    >>> overruled_settings({"spark.master": "local[2]"}, {"spark.master": "local[*]"})
+    ''
+
+    Args:
+        config: The settings of the program's config.
+        submitted: Those of `submitted_settings`.
+    """
+    lost = [name for name, value in config.items() if name in submitted and submitted[name] != value]
+    if submitted.get(_MASTER) == _WITHOUT_MASTER and _MASTER in lost:  # spark-submit's own default
+        lost.remove(_MASTER)
+    if not lost:
+        return ""
+    shown = {name: "***" if is_secret(name) else config[name] for name in lost}
+    theirs = {name: "***" if is_secret(name) else submitted[name] for name in lost}
+    wins = " and ".join(f"{name}={value}" for name, value in shown.items())
+    over = " and ".join(f"{name}={value}" for name, value in theirs.items())
+    verb, it = ("wins", "it") if len(lost) == 1 else ("win", "them")
+    aim = " to run on that master" if _MASTER in lost else ""
+    return (
+        f"{wins} of the program's config {verb} over {over} of spark-submit or spark-defaults.conf: "
+        f"leave {it} out of the config{aim}"
+    )
 
 
 def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
