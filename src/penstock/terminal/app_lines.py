@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from penstock.errors import PenstockError
+from penstock.escapes import visible
 
 __all__ = ["lines_on_terminal", "told_briefly"]
 
@@ -62,4 +63,4 @@ class _Brief:
         if error is not self._error:
             sys.__excepthook__(kind, error, trace)
             return
-        sys.stderr.write(f"{kind.__name__}: {error}\n")
+        sys.stderr.write(f"{kind.__name__}: {visible(str(error))}\n")

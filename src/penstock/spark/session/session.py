@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import socket
@@ -16,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.errors import EnvironmentProblemError
-from penstock.log_lines import environment, writes_json
+from penstock.log_lines import environment, own_logger, writes_json
 from penstock.spark.session.gateway import call_in_thread, launch_jvm
 from penstock.spark.session.java_archive import archive_options
 from penstock.spark.session.masters import is_one_process, with_retries
@@ -29,7 +28,7 @@ from penstock.spark.worker_process import ENVIRONMENT
 
 __all__ = ["check_java", "dataframe_query_settings", "running_session", "session_for"]
 
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 _MINIMUM_JAVA = 17
 _STREAMING: Mapping[str, str] = {
     # A micro-batch has a few tiny shuffles of known width: planning them anew each time only costs.
