@@ -225,7 +225,6 @@ def test_types_are_debeziums_in_snapshots_and_changes_alike(postgres):
     rows = [after for _, _, _, after in changes(driver, name)]
     for row in rows:
         found = {column: row[column] for column in columns}
-        found["ip"] = found["ip"].removesuffix("/32")  # a cast shows the mask, the stream does not
         assert found == {column: value for column, (_, _, value) in columns.items()}
     driver.stop()
     postgres.execute(f"SELECT pg_drop_replication_slot('s_{name}')", f"DROP PUBLICATION p_{name}", f"DROP TABLE {name}")
@@ -273,7 +272,9 @@ def test_decimals_and_times_have_other_forms_by_settings():
     assert column_form(1700, -1, Handling("string"), nullable=True).value("1.50") == "1.50"
     assert column_form(1700, -1, Handling("double"), nullable=True).value("1.50") == 1.5
     free = column_form(1700, -1, Handling(), nullable=True).value("-1.50")
-    assert (free["scale"], free["value"]) == (2, b"\xff\x6a")
+    assert (free["scale"], free["value"]) == (1, b"\xf1")
     assert column_form(1114, -1, Handling(times="connect"), nullable=True).value("1970-01-01 00:00:01").ms == 1000
-    with pytest.raises(DataError, match="decimals are finite"):
-        column_form(1700, -1, Handling(), nullable=True).value("NaN")
+    assert column_form(1700, -1, Handling(), nullable=True).value("NaN") is None
+    with pytest.raises(DataError, match="'NaN' has no value in the type") as caught:
+        column_form(1700, -1, Handling(), nullable=False).value("NaN")
+    assert "decimal.handling.mode=string" in caught.value.hint

@@ -40,7 +40,7 @@ from penstock.connect.data import (
     array,
     decimal_schema,
 )
-from penstock.connect.data.logical import unscaled
+from penstock.connect.data.logical import scaled_decimal, unscaled
 
 if TYPE_CHECKING:
     from sqlalchemy.types import TypeEngine
@@ -243,8 +243,7 @@ def exact_decimal(value: Decimal, scale: int | None) -> Decimal:
     wanted = HIGH_SCALE if scale is None else scale
     number, has = unscaled(value)
     if has <= wanted:
-        shifted = number * 10 ** (wanted - has)
-        return Decimal((int(number < 0), tuple(map(int, str(abs(shifted)))), -wanted))
+        return scaled_decimal(number * 10 ** (wanted - has), wanted)
     rounded = value.quantize(Decimal(1).scaleb(-wanted), rounding=ROUND_HALF_UP, context=_EXACT)
     if scale is None and rounded != value:
         raise ValueError(f"it has more than {HIGH_SCALE} digits behind the point")

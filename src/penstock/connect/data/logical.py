@@ -24,6 +24,7 @@ __all__ = [
     "millis_of_day",
     "millis_of_timestamp",
     "scale_of",
+    "scaled_decimal",
     "time_from_millis",
     "unscaled",
 ]
@@ -65,8 +66,18 @@ def unscaled(value: Decimal) -> tuple[int, int]:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise DataError(f"{value} is not a number that a Decimal can hold")
-    number = int("".join(map(str, digits)) or "0")
+    number = int(Decimal((0, digits, 0)))  # not by text: Python limits its digits
     return (-number if sign else number), -exponent
+
+
+def scaled_decimal(number: int, scale: int) -> Decimal:
+    """The decimal with these digits, so many of them behind the point.
+
+    >>> scaled_decimal(-1230, 2), scaled_decimal(5, -2)
+    (Decimal('-12.30'), Decimal('5E+2'))
+    """
+    sign, digits, _ = Decimal(number).as_tuple()
+    return Decimal((sign, digits, -scale))
 
 
 def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
@@ -89,9 +100,7 @@ def decimal_from_bytes(schema: Schema, data: bytes) -> Decimal:
     """The decimal whose unscaled digits these bytes are."""
     if not data:
         raise DataError("Zero length BigInteger")
-    number = int.from_bytes(data, "big", signed=True)
-    digits = tuple(map(int, str(abs(number))))
-    return Decimal((int(number < 0), digits, -scale_of(schema)))
+    return scaled_decimal(int.from_bytes(data, "big", signed=True), scale_of(schema))
 
 
 def days_of(value: Moment) -> int:

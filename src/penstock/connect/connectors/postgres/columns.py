@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import base64
+import json
+import re
+import struct as packing
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell
+from penstock.connect.connectors.postgres.texts import (
+    DAY_US,
+    civil_of_days,
+    parse_array,
+    parse_date,
+    parse_time,
+    parse_timestamp,
+    timestamp_text,
+)
+from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.data import (
     BOOLEAN,
     BYTES,
@@ -18,6 +31,9 @@ from penstock.connect.data import (
     INT16,
     INT32,
     INT64,
+    OPTIONAL_BYTES,
+    OPTIONAL_INT32,
+    OPTIONAL_STRING,
     STRING,
     TIME,
     TIMESTAMP,
@@ -28,39 +44,77 @@ from penstock.connect.data import (
     Type,
     array,
     decimal_schema,
+    map_of,
     struct,
 )
-from penstock.connect.data.logical import decimal_to_bytes
+from penstock.connect.data.logical import decimal_to_bytes, scaled_decimal, unscaled
 
 __all__ = ["UNAVAILABLE", "ColumnForm", "Handling", "column_form"]
 
 UNAVAILABLE = "__debezium_unavailable_value"
-EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as the column says
-FIRST_DAY = dt.date(1970, 1, 1)
-VARIABLE = struct({"scale": INT32, "value": BYTES}, name="io.debezium.data.VariableScaleDecimal", version=1)
-INFINITE = {"infinity": 1, "-infinity": -1}
+VARIABLE = replace(
+    struct({"scale": INT32, "value": BYTES}, name="io.debezium.data.VariableScaleDecimal", version=1),
+    doc="Variable scaled decimal",
+)
+POINT = replace(
+    struct(
+        {"x": FLOAT64, "y": FLOAT64, "wkb": OPTIONAL_BYTES, "srid": OPTIONAL_INT32},
+        name="io.debezium.data.geometry.Point",
+        version=1,
+    ),
+    doc="Geometry (POINT)",
+)
+INFINITE_US = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
+INFINITE_NS = {"infinity": (1 << 63) - 1, "-infinity": -(1 << 63)}
+INFINITE_DAYS = {"infinity": (1 << 31) - 1, "-infinity": -((1 << 31) - 1)}
+SPECIAL_DECIMALS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 LONGEST = (1 << 63) - 1
+MONTH_US = 2_629_800_000_000  # a twelfth of 365.25 days
+MICROS_DIGITS = 6
+_INTERVAL = re.compile(r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?")
+_PAIR = re.compile(r'\s*("(?:[^"\\]|\\.)*")=>(NULL|"(?:[^"\\]|\\.)*")\s*(?:,|$)')
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """How numbers and times are written.
+    """How values are written, by the settings of the same names.
 
     Attributes:
-        decimals: ``precise``, ``string`` or ``double`` (``decimal.handling.mode``).
-        times: ``adaptive`` (Debezium's types, to the microsecond) or ``connect`` (``time.precision.mode``).
+        decimals: ``decimal.handling.mode``.
+        times: ``time.precision.mode``.
+        intervals: ``interval.handling.mode``.
+        hstore: ``hstore.handling.mode``.
+        binary: ``binary.handling.mode``.
+        unknown: ``include.unknown.datatypes``.
+        unavailable: ``unavailable.value.placeholder``.
     """
 
     decimals: str = "precise"
     times: str = "adaptive"
+    intervals: str = "numeric"
+    hstore: str = "json"
+    binary: str = "bytes"
+    unknown: bool = False
+    unavailable: str = UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnForm:
-    """A column's schema, and what makes a value of its text."""
+    """A column's schema, and what makes a value of its text.
+
+    Attributes:
+        schema: The schema.
+        read: Makes the value.
+        unavailable: What stands for a large value that the server does not send.
+        null: What stands for null; None: null itself.
+        shows: Whether messages may show the text.
+    """
 
     schema: Schema
     read: Callable[[str], Any]
+    unavailable: Any = None
+    null: Any = None
+    shows: bool = True
 
     def value(self, cell: Cell) -> Any:
         """The value of a cell.
@@ -69,185 +123,377 @@ class ColumnForm:
             DataError: The text is none of the column's type.
         """
         if cell is None:
-            return None
+            return self.null
         if cell is UNCHANGED:
-            return _unavailable(self.schema)
+            return self.unavailable
+        shown = repr(str(cell)[:100]) if self.shows else "a text"
         try:
-            return self.read(str(cell))
+            found = self.read(str(cell))
         except (ValueError, InvalidOperation, OverflowError) as error:
-            raise DataError(f"{str(cell)[:100]!r} is no value of the type {self.schema}: {error}") from error
+            reason = f": {error}" if self.shows else ""
+            raise DataError(f"{shown} is no value of the type {self.schema}{reason}") from None
+        if found is None and not self.schema.optional:
+            raise DataError(
+                f"{shown} has no value in the type {self.schema}, which is never null",
+                hint="decimal.handling.mode=string or double takes decimals that are infinite or no number.",
+            )
+        return found
 
 
-def column_form(kind: int, modifier: int, handling: Handling, *, nullable: bool) -> ColumnForm:
-    """The form of a column's type, by its number; types that are not known are text.
+def column_form(kind: int | PgType, modifier: int, handling: Handling, *, nullable: bool) -> ColumnForm | None:
+    """The form of a column's type; None: Debezium does not have the type, and the column is left out.
 
     >>> column_form(23, -1, Handling(), nullable=False).value("7")
     7
     """
-    if kind in ARRAYS:
-        inner = _plain(ARRAYS[kind], modifier, handling)
-        form = ColumnForm(array(inner.schema.as_optional()), lambda text: _array(text, inner.read))
-    else:
-        form = _plain(kind, modifier, handling)
-    return replace(form, schema=form.schema.as_optional(nullable))
+    found = kind if isinstance(kind, PgType) else PgType(kind, BUILT_IN.get(kind, str(kind)), modifier=modifier)
+    form = _form(found, handling)
+    if form is None:
+        return None
+    made = _optional(form, nullable=nullable)
+    return replace(made, unavailable=_unavailable(made.schema, handling))
 
 
-def _plain(kind: int, modifier: int, handling: Handling) -> ColumnForm:
-    if kind == 1700:
-        return _numeric(modifier, handling)
-    if kind in TEMPORAL:
-        own, connects = TEMPORAL[kind]
-        return own if handling.times == "adaptive" or connects is None else connects
-    return FORMS.get(kind, ColumnForm(STRING, str))
+def _optional(form: ColumnForm, *, nullable: bool) -> ColumnForm:
+    """The form whose values may be null or not; structs say so themselves."""
+    schema, read = form.schema.as_optional(nullable), form.read
+    if schema.type is not Type.STRUCT:
+        return replace(form, schema=schema)
+
+    def of_schema(text: str) -> Struct | None:
+        found = read(text)
+        return None if found is None else Struct.of_checked(schema, found.all_raw())
+
+    return replace(form, schema=schema, read=of_schema)
 
 
-def _numeric(modifier: int, handling: Handling) -> ColumnForm:
+def _form(kind: PgType, handling: Handling) -> ColumnForm | None:
+    if kind.element is not None:
+        return _array_form(kind, kind.element, handling)
+    if kind.kind == "e":
+        allowed = {"allowed": kind.labels or ""}
+        return ColumnForm(replace(STRING, name="io.debezium.data.Enum", version=1, parameters=allowed), str)
+    make = MAKERS.get(kind.name)
+    if make is not None:
+        return make(kind, handling)
+    if kind.name in PLAIN:
+        return PLAIN[kind.name]
+    if kind.name.isdigit():
+        return ColumnForm(STRING, str)  # nothing is known of it
+    return _binary(handling, str.encode) if handling.unknown else None
+
+
+def _array_form(kind: PgType, element: PgType, handling: Handling) -> ColumnForm | None:
+    plain = _form(element, handling)
+    if plain is None or element.name in ("money", "interval", "xml", "point") or element.domain is not None:
+        return None
+    is_enum = element.kind == "e"
+    inner = _optional(plain, nullable=not is_enum and element.kind != "c")
+    read = inner.read
+
+    def items(text: str) -> list[Any] | None:
+        found = parse_array(text, kind.delimiter)
+        if is_enum and None in found:
+            return None  # its elements are never null, by Debezium's schema
+        return [None if each is None or isinstance(each, list) else read(each) for each in found]
+
+    return ColumnForm(array(inner.schema), items)
+
+
+def _unavailable(schema: Schema, handling: Handling) -> Any:
+    """Debezium's mark of a value that the server does not send, where the type can have it."""
+    mark = handling.unavailable
+    if schema.type is Type.STRING:
+        return mark
+    if schema.type is Type.BYTES and schema.name is None:
+        return mark.encode()
+    if schema.type is Type.MAP:
+        return {mark: mark}
+    items = schema.values
+    if schema.type is Type.ARRAY and items is not None:
+        if items.type is Type.STRING and items.name != "io.debezium.data.Enum":
+            return [mark]
+        if items.type in (Type.INT16, Type.INT32, Type.INT64) and not (items.name or "").endswith("Time"):
+            return list(mark.encode())
+    return None
+
+
+# Numbers
+
+
+def _numeric(kind: PgType, handling: Handling) -> ColumnForm:
     if handling.decimals == "string":
-        return ColumnForm(STRING, str)
+        return ColumnForm(STRING, lambda text: SPECIAL_DECIMALS.get(text, text))
     if handling.decimals == "double":
         return ColumnForm(FLOAT64, float)
+    modifier = kind.modifier
     if modifier < 0:
         return ColumnForm(VARIABLE, _variable)
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     scale = scale - 0x800 if scale > 0x3FF else scale
-    schema = decimal_schema(scale)
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
     return ColumnForm(
-        replace(schema, parameters=parameters), lambda text: _finite(text).quantize(Decimal(1).scaleb(-scale))
+        replace(decimal_schema(scale), parameters=parameters),
+        lambda text: None if text in SPECIAL_DECIMALS else _scaled(Decimal(text), scale),
     )
 
 
-def _finite(text: str) -> Decimal:
-    found = Decimal(text)
-    if not found.is_finite():
-        raise ValueError("decimals are finite; decimal.handling.mode=string or double takes NaN and infinity")
+def _scaled(value: Decimal, scale: int) -> Decimal:
+    """The same number with this scale; PostgreSQL has rounded it already."""
+    number, has = unscaled(value)
+    number = number * 10 ** (scale - has) if scale >= has else number // 10 ** (has - scale)
+    return scaled_decimal(number, scale)
+
+
+def _variable(text: str) -> Struct | None:
+    if text in SPECIAL_DECIMALS:
+        return None
+    number, scale = unscaled(Decimal(text))
+    while scale > 0 and number % 10 == 0:
+        number, scale = number // 10, scale - 1
+    if scale < 0:
+        number, scale = number * 10**-scale, 0
+    value = decimal_to_bytes(decimal_schema(scale), scaled_decimal(number, scale))
+    return Struct(VARIABLE, {"scale": scale, "value": value})
+
+
+def _money(_kind: PgType, handling: Handling) -> ColumnForm:
+    def plain(text: str) -> str:
+        digits = re.sub(r"[^0-9.]", "", text)
+        return f"-{digits}" if "-" in text or "(" in text else digits
+
+    if handling.decimals == "string":
+        return ColumnForm(STRING, plain)
+    if handling.decimals == "double":
+        return ColumnForm(FLOAT64, lambda text: float(plain(text)))
+    return ColumnForm(decimal_schema(2), lambda text: _scaled(Decimal(plain(text)), 2))
+
+
+def _bits(kind: PgType, _handling: Handling) -> ColumnForm:
+    if kind.name == "bit" and kind.modifier <= 1:
+        return ColumnForm(BOOLEAN, lambda text: text == "1")
+    length = str(kind.modifier if kind.modifier > 0 else (1 << 31) - 1)
+
+    def read(text: str) -> bytes:
+        number = int(text, 2) if text else 0
+        return number.to_bytes((number.bit_length() + 7) // 8, "little")
+
+    return ColumnForm(replace(BYTES, name="io.debezium.data.Bits", version=1, parameters={"length": length}), read)
+
+
+# Bytes and texts
+
+
+def _bytea(_kind: PgType, handling: Handling) -> ColumnForm:
+    return _binary(handling, lambda text: bytes.fromhex(text.removeprefix("\\x")))
+
+
+def _binary(handling: Handling, data: Callable[[str], bytes]) -> ColumnForm:
+    match handling.binary:
+        case "base64":
+            return ColumnForm(STRING, lambda text: base64.b64encode(data(text)).decode())
+        case "base64-url-safe":
+            return ColumnForm(STRING, lambda text: base64.urlsafe_b64encode(data(text)).decode())
+        case "hex":
+            return ColumnForm(STRING, lambda text: data(text).hex())
+    return ColumnForm(BYTES, data)
+
+
+def _hstore(_kind: PgType, handling: Handling) -> ColumnForm:
+    if handling.hstore == "map":
+        return ColumnForm(map_of(STRING, OPTIONAL_STRING), _pairs)
+
+    def read(text: str) -> str:
+        return json.dumps(_pairs(text), ensure_ascii=False, separators=(",", ":"))
+
+    return ColumnForm(_named(STRING, "io.debezium.data.Json"), read)
+
+
+def _pairs(text: str) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    at = 0
+    while at < len(text):
+        pair = _PAIR.match(text, at)
+        if pair is None:
+            raise ValueError("it is no hstore")
+        key, value = pair.groups()
+        found[_unquoted(key)] = None if value == "NULL" else _unquoted(value)
+        at = pair.end()
     return found
 
 
-def _variable(text: str) -> Struct:
-    found = _finite(text)
-    exponent = found.as_tuple().exponent
-    scale = -int(exponent)
-    return Struct(VARIABLE, {"scale": scale, "value": decimal_to_bytes(decimal_schema(scale), found)})
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)
 
 
-def _moment_us(text: str, epoch: dt.datetime) -> int:
-    if text in INFINITE:
-        return INFINITE[text] * LONGEST
-    return (_datetime(text) - epoch) // dt.timedelta(microseconds=1)
+def _point(text: str) -> Struct:
+    x, _, y = text.strip("()").partition(",")
+    numbers = float(x), float(y)
+    wkb = packing.pack("<BIdd", 1, 1, *numbers)
+    return Struct(POINT, {"x": numbers[0], "y": numbers[1], "wkb": wkb, "srid": None})
 
 
-def _datetime(text: str) -> dt.datetime:
-    """PostgreSQL's ISO form: a fraction of any length, an offset of hours or more.
-
-    >>> _datetime("2024-01-01 10:00:00.5+02").isoformat()
-    '2024-01-01T10:00:00.500000+02:00'
-    """
-    if text.endswith(" BC"):
-        raise ValueError("years before Christ")
-    return dt.datetime.fromisoformat(text)
+# Times
 
 
-def _zoned(text: str) -> str:
-    if text in INFINITE:
+def _timestamp(kind: PgType, handling: Handling) -> ColumnForm:
+    digits = kind.modifier if 0 <= kind.modifier < MICROS_DIGITS else MICROS_DIGITS
+    mode = handling.times
+    if mode == "connect":
+        return ColumnForm(TIMESTAMP, lambda text: Moment((INFINITE_US.get(text) or parse_timestamp(text)) // 1000))
+    if mode == "isostring":
+        return ColumnForm(_time_named(STRING, "IsoTimestamp"), _iso_timestamp)
+    if mode == "nanoseconds":
+        return ColumnForm(_time_named(INT64, "NanoTimestamp"), _nanos)
+    if mode.startswith("adaptive") and digits <= 3:
+        return ColumnForm(_time_named(INT64, "Timestamp"), lambda text: _micros(text, 1000))
+    return ColumnForm(_time_named(INT64, "MicroTimestamp"), lambda text: _micros(text, 1))
+
+
+def _micros(text: str, unit: int) -> int | None:
+    found = INFINITE_US[text] if text in INFINITE_US else parse_timestamp(text)
+    return None if abs(found) > LONGEST else found // unit
+
+
+def _nanos(text: str) -> int | None:
+    found = INFINITE_NS[text] if text in INFINITE_NS else parse_timestamp(text) * 1000
+    return None if abs(found) > LONGEST + 1 else found
+
+
+def _iso_timestamp(text: str) -> str:
+    if text in INFINITE_US:
         return text
-    moment = _datetime(text).astimezone(dt.UTC)
-    fraction = f"{moment.microsecond:06}"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction}Z"
+    return f"{_java_time(parse_timestamp(text), MICROS_DIGITS, trims=True)}Z"
 
 
-def _time_us(text: str) -> int:
-    if text.startswith("24:"):
-        return 86_400_000_000
-    moment = dt.time.fromisoformat(text)
-    return ((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.microsecond
+def _zoned(kind: PgType, _handling: Handling) -> ColumnForm:
+    digits = kind.modifier if 0 <= kind.modifier < MICROS_DIGITS else MICROS_DIGITS
+
+    def read(text: str) -> str:
+        return text if text in INFINITE_US else f"{_java_time(parse_timestamp(text), digits)}Z"
+
+    return ColumnForm(_time_named(STRING, "ZonedTimestamp"), read)
+
+
+def _java_time(micros: int, digits: int, *, trims: bool = False) -> str:
+    """A moment as Java writes it: years of four digits or more, with a sign before 1 and after 9999."""
+    days, rest = divmod(micros, DAY_US)
+    clock = timestamp_text(rest)[11:]
+    seconds, _, fraction = clock.partition(".")
+    fraction = fraction.rstrip("0") if trims else fraction[:digits]
+    return f"{_java_date(days)}T{seconds}{'.' if fraction else ''}{fraction}"
+
+
+def _java_date(days: int) -> str:
+    year, month, day = civil_of_days(days)
+    years = f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
+    return f"{years}-{month:02}-{day:02}"
+
+
+def _time(kind: PgType, handling: Handling) -> ColumnForm:
+    digits = kind.modifier if 0 <= kind.modifier < MICROS_DIGITS else MICROS_DIGITS
+    match handling.times:
+        case "connect":
+            return ColumnForm(TIME, lambda text: Moment(parse_time(text)[0] // 1000))
+        case "isostring":
+            return ColumnForm(_time_named(STRING, "IsoTime"), lambda text: f"{_clock(parse_time(text)[0])}Z")
+        case "nanoseconds":
+            return ColumnForm(_time_named(INT64, "NanoTime"), lambda text: parse_time(text)[0] * 1000)
+        case "adaptive" if digits <= 3:
+            return ColumnForm(_time_named(INT32, "Time"), lambda text: parse_time(text)[0] // 1000)
+    return ColumnForm(_time_named(INT64, "MicroTime"), lambda text: parse_time(text)[0])
+
+
+def _clock(micros: int) -> str:
+    seconds, _, fraction = timestamp_text(micros % DAY_US)[11:].partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{seconds}{'.' if fraction else ''}{fraction}"
 
 
 def _zoned_time(text: str) -> str:
-    zoned = dt.datetime.combine(dt.date(2000, 1, 1), dt.time.fromisoformat(text))
-    moment = zoned.astimezone(dt.UTC).time()
-    return f"{moment.isoformat()}Z"
+    micros, offset = parse_time(text)
+    return f"{_clock(micros - offset)}Z"
+
+
+def _date(_kind: PgType, handling: Handling) -> ColumnForm:
+    if handling.times == "connect":
+        return ColumnForm(DATE, lambda text: Moment(_days(text) * (DAY_US // 1000)))
+    if handling.times == "isostring":
+        return ColumnForm(
+            _time_named(STRING, "IsoDate"),
+            lambda text: text if text in INFINITE_DAYS else f"{_java_date(parse_date(text))}Z",
+        )
+    return ColumnForm(_time_named(INT32, "Date"), _days)
 
 
 def _days(text: str) -> int:
-    if text in INFINITE:
-        return INFINITE[text] * ((1 << 31) - 1)
-    return (dt.date.fromisoformat(text) - FIRST_DAY).days
+    return INFINITE_DAYS[text] if text in INFINITE_DAYS else parse_date(text)
 
 
-def _array(text: str, read: Callable[[str], Any]) -> list[Any]:
-    r"""The elements of ``{1,NULL,"a,b"}``.
+def _interval(_kind: PgType, handling: Handling) -> ColumnForm:
+    if handling.intervals == "string":
+        return ColumnForm(_time_named(STRING, "Interval"), lambda text: "P{}Y{}M{}DT{}H{}M{}S".format(*_parts(text)))
 
-    >>> _array('{1,NULL,"a\\"b"}', str)
-    ['1', None, 'a"b']
-    """
-    if not text.startswith("{") or "{" in text[1:2]:
-        raise ValueError("arrays of one dimension only")
-    found: list[Any] = []
-    at, end = 1, len(text) - 1
-    while at < end:
-        if text[at] == '"':
-            part, at = "", at + 1
-            while text[at] != '"':
-                at += text[at] == "\\"
-                part += text[at]
-                at += 1
-            at += 1
-            found.append(read(part))
-        else:
-            stop = text.find(",", at, end)
-            stop = end if stop < 0 else stop
-            part, at = text[at:stop], stop
-            found.append(None if part == "NULL" else read(part))
-        at += 1
-    return found
+    def micros(text: str) -> int | None:
+        years, months, days, hours, minutes, seconds = (Decimal(each) for each in _parts(text))
+        whole = (years * 12 + months) * MONTH_US + days * DAY_US
+        found = int(whole + ((hours * 60 + minutes) * 60 + seconds) * 1_000_000)
+        return None if abs(found) > LONGEST else found
+
+    return ColumnForm(_time_named(INT64, "MicroDuration"), micros)
 
 
-def _unavailable(schema: Schema) -> Any:
-    """Debezium's mark of a value that the server does not send."""
-    if schema.type is Type.STRING:
-        return UNAVAILABLE
-    if schema.type is Type.BYTES and schema.name is None:
-        return UNAVAILABLE.encode()
-    if schema.type is Type.ARRAY and schema.values is not None and schema.values.type is Type.STRING:
-        return [UNAVAILABLE]
-    return None
+def _parts(text: str) -> list[str]:
+    """Years, months, days, hours, minutes and seconds of an interval in ISO's form."""
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
+        raise ValueError("it is no interval")
+    return [each or "0" for each in found.groups()]
 
 
 def _named(schema: Schema, name: str) -> Schema:
     return replace(schema, name=name, version=1)
 
 
-_TIME = "io.debezium.time"
-FORMS: dict[int, ColumnForm] = {
-    16: ColumnForm(BOOLEAN, lambda text: text == "t"),
-    17: ColumnForm(BYTES, lambda text: bytes.fromhex(text.removeprefix("\\x"))),
-    20: ColumnForm(INT64, int),
-    21: ColumnForm(INT16, int),
-    23: ColumnForm(INT32, int),
-    26: ColumnForm(INT64, int),
-    114: ColumnForm(_named(STRING, "io.debezium.data.Json"), str),
-    142: ColumnForm(_named(STRING, "io.debezium.data.Xml"), str),
-    700: ColumnForm(FLOAT32, float),
-    701: ColumnForm(FLOAT64, float),
-    2950: ColumnForm(_named(STRING, "io.debezium.data.Uuid"), str),
-    3802: ColumnForm(_named(STRING, "io.debezium.data.Json"), str),
+def _time_named(schema: Schema, name: str) -> Schema:
+    return _named(schema, f"io.debezium.time.{name}")
+
+
+MAKERS: dict[str, Callable[[PgType, Handling], ColumnForm]] = {
+    "numeric": _numeric,
+    "money": _money,
+    "bit": _bits,
+    "varbit": _bits,
+    "bytea": _bytea,
+    "hstore": _hstore,
+    "timestamp": _timestamp,
+    "timestamptz": _zoned,
+    "time": _time,
+    "date": _date,
+    "interval": _interval,
 }
-TEMPORAL: dict[int, tuple[ColumnForm, ColumnForm | None]] = {
-    1082: (
-        ColumnForm(_named(INT32, f"{_TIME}.Date"), _days),
-        ColumnForm(DATE, lambda text: Moment.of(dt.date.fromisoformat(text))),
-    ),
-    1083: (
-        ColumnForm(_named(INT64, f"{_TIME}.MicroTime"), _time_us),
-        ColumnForm(TIME, lambda text: Moment(_time_us(text) // 1000)),
-    ),
-    1114: (
-        ColumnForm(_named(INT64, f"{_TIME}.MicroTimestamp"), lambda text: _moment_us(text, EPOCH)),
-        ColumnForm(TIMESTAMP, lambda text: Moment(_moment_us(text, EPOCH) // 1000)),
-    ),
-    1184: (ColumnForm(_named(STRING, f"{_TIME}.ZonedTimestamp"), _zoned), None),
-    1266: (ColumnForm(_named(STRING, f"{_TIME}.ZonedTime"), _zoned_time), None),
+_TEXTS = (
+    "text", "varchar", "bpchar", "char", "name", "citext", "inet", "cidr", "macaddr", "macaddr8", "int4range",
+    "int8range", "numrange", "tsrange", "tstzrange", "daterange",
+)  # fmt: skip
+PLAIN: dict[str, ColumnForm] = {
+    **dict.fromkeys(_TEXTS, ColumnForm(STRING, str)),
+    "bool": ColumnForm(BOOLEAN, lambda text: text == "t"),
+    "int2": ColumnForm(INT16, int),
+    "int4": ColumnForm(INT32, int),
+    "int8": ColumnForm(INT64, int),
+    "oid": ColumnForm(INT64, int),
+    "float4": ColumnForm(FLOAT32, float),
+    "float8": ColumnForm(FLOAT64, float),
+    "json": ColumnForm(_named(STRING, "io.debezium.data.Json"), str),
+    "jsonb": ColumnForm(_named(STRING, "io.debezium.data.Json"), str),
+    "xml": ColumnForm(_named(STRING, "io.debezium.data.Xml"), str),
+    "uuid": ColumnForm(_named(STRING, "io.debezium.data.Uuid"), str),
+    "ltree": ColumnForm(_named(STRING, "io.debezium.data.Ltree"), str),
+    "tsvector": ColumnForm(_named(STRING, "io.debezium.data.Tsvector"), str),
+    "timetz": ColumnForm(_time_named(STRING, "ZonedTime"), _zoned_time),
+    "point": ColumnForm(POINT, _point),
 }
-ARRAYS = {1000: 16, 1001: 17, 1005: 21, 1007: 23, 1016: 20, 1021: 700, 1022: 701, 1009: 25, 1015: 1043, 1014: 1042}
-ARRAYS |= {1182: 1082, 1115: 1114, 1185: 1184, 1231: 1700, 2951: 2950, 199: 114, 3807: 3802}
+BUILT_IN = {16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 25: "text", 26: "oid", 114: "json"}
+BUILT_IN |= {700: "float4", 701: "float8", 1042: "bpchar", 1043: "varchar", 1082: "date", 1083: "time"}
+BUILT_IN |= {1114: "timestamp", 1184: "timestamptz", 1266: "timetz", 1700: "numeric", 2950: "uuid", 3802: "jsonb"}

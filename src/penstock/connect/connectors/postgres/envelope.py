@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.connect.connectors.postgres.columns import ColumnForm, Handling, column_form
-from penstock.connect.connectors.postgres.pgoutput import Cell, Relation
+from penstock.connect.connectors.postgres.masks import Columns
+from penstock.connect.connectors.postgres.pgoutput import UNCHANGED, Cell, Relation
+from penstock.connect.connectors.postgres.types import PgType
 from penstock.connect.data import (
     INT64,
     OPTIONAL_INT64,
     OPTIONAL_STRING,
     STRING,
+    DataError,
+    Header,
+    Headers,
     Moment,
     Schema,
     SourceRecord,
@@ -22,11 +29,12 @@ from penstock.connect.data import (
     struct,
     with_default,
 )
-from penstock.connect.data.logical import DATE_NAME, TIME_NAME, TIMESTAMP_NAME
+from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
 from penstock.version import __version__
 
-__all__ = ["Capture", "Origin", "TableForm", "TableFacts"]
+__all__ = ["Capture", "Origin", "Row", "TableForm", "TableFacts"]
 
+_LOG = logging.getLogger(__name__)
 SNAPSHOTS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 SOURCE = struct(
     [
@@ -65,10 +73,11 @@ BLOCK = struct(
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What the catalog knows of a table: the columns of its primary key, and those that are never null."""
+    """What the catalog knows of a table: the columns of its key, those that are never null, and their types."""
 
     key: Sequence[str]
     required: frozenset[str]
+    types: Mapping[str, PgType] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +108,24 @@ class Capture:
         database: The database.
         handling: How numbers and times are written.
         tombstones: A deletion is followed by a record without value.
+        columns: Which columns come out, and how.
+        delimiter: What stands between the parts of a topic's name.
     """
 
     prefix: str
     database: str
     handling: Handling
     tombstones: bool = True
+    columns: Columns = field(default_factory=Columns)
+    delimiter: str = "."
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row, and its key; None: the table has none."""
+
+    values: Struct
+    key: Struct | None
 
 
 class TableForm:
@@ -113,35 +134,68 @@ class TableForm:
     def __init__(self, capture: Capture, relation: Relation, facts: TableFacts) -> None:
         self.relation = relation
         self._capture = capture
-        self.topic = f"{capture.prefix}.{relation.namespace}.{relation.name}"
-        self._forms: dict[str, ColumnForm] = {
-            column.name: column_form(
-                column.kind, column.modifier, capture.handling, nullable=column.name not in facts.required
+        parts = (capture.prefix, relation.namespace, relation.name)
+        self.topic = _topic_name(capture.delimiter.join(parts))
+        name = self.topic
+        self._forms: dict[str, ColumnForm] = {}
+        keyed: dict[str, ColumnForm] = {}
+        self._places: dict[str, int] = {}
+        for at, column in enumerate(relation.columns):
+            path = f"{relation.namespace}.{relation.name}.{column.name}"
+            kind = facts.types.get(column.name)
+            form = column_form(
+                column.kind if kind is None else kind,
+                column.modifier,
+                capture.handling,
+                nullable=column.name not in facts.required,
             )
-            for column in relation.columns
-        }
+            if form is None:
+                _LOG.warning("the column %s is left out: its type has no form", path)
+                continue
+            is_taken = capture.columns.takes(path)
+            if not is_taken and column.name not in facts.key:
+                continue
+            form = capture.columns.form(path, kind or PgType(column.kind, "", modifier=column.modifier), form)
+            self._places[column.name] = at
+            keyed[column.name] = form
+            if is_taken:
+                self._forms[column.name] = form
         self._row = struct(
-            [(name, form.schema) for name, form in self._forms.items()], name=f"{self.topic}.Value", optional=True
+            [(name, form.schema) for name, form in self._forms.items()], name=f"{name}.Value", optional=True
         )
-        keys = [name for name in facts.key if name in self._forms]
+        self._key_forms = {column: keyed[column] for column in facts.key if column in keyed}
         self._key: Schema | None = None
-        if keys:
-            self._key = struct([(name, self._forms[name].schema) for name in keys], name=f"{self.topic}.Key")
+        if self._key_forms:
+            self._key = struct([(column, form.schema) for column, form in self._key_forms.items()], name=f"{name}.Key")
         fields = [("before", self._row), ("after", self._row), ("source", SOURCE), ("transaction", BLOCK)]
         fields += [("op", STRING), ("ts_ms", OPTIONAL_INT64), ("ts_us", OPTIONAL_INT64), ("ts_ns", OPTIONAL_INT64)]
-        self._envelope = struct(fields, name=f"{self.topic}.Envelope", version=2)
+        self._envelope = struct(fields, name=f"{name}.Envelope", version=2)
 
-    def row(self, cells: Sequence[Cell], *, partial: bool = False) -> Struct:
-        """The row of cells; of a partial one only the key's columns count, and others that must be set are zero."""
-        made = Struct(self._row)
-        for (name, form), cell in zip(self._forms.items(), cells, strict=True):
+    def row(self, cells: Sequence[Cell], *, partial: bool = False) -> Row:
+        """The row of cells, with its key; of a partial one only the key's columns count, and others are null or zero.
+
+        Raises:
+            DataError: A value does not fit its column.
+        """
+        row, key = Struct(self._row), None if self._key is None else Struct(self._key)
+        for name, form in self._forms.items():
+            row[name] = self._value(name, form, cells, partial=partial)
+        if key is not None:
+            for name, form in self._key_forms.items():
+                key[name] = self._value(name, form, cells, partial=partial)
+        return Row(row, key)
+
+    def _value(self, name: str, form: ColumnForm, cells: Sequence[Cell], *, partial: bool) -> Any:
+        cell = cells[self._places[name]]
+        try:
             value = form.value(cell)
-            if value is None and partial and not form.schema.optional:
-                value = _zero(form)
-            made[name] = value
-        return made
+        except DataError as error:
+            table = f"{self.relation.namespace}.{self.relation.name}"
+            raise DataError(f"the column {name} of {table}: {error.message}", hint=error.hint) from None
+        is_absent = value is None and (partial or cell is UNCHANGED)
+        return _zero(form) if is_absent and not form.schema.optional else value
 
-    def change(self, op: str, rows: tuple[Struct | None, Struct | None], origin: Origin) -> list[SourceRecord]:
+    def change(self, op: str, rows: tuple[Row | None, Row | None], origin: Origin) -> list[SourceRecord]:
         """The records of a change: ``c``, ``u``, ``d``, ``r`` or ``t``, with the rows before and after it."""
         before, after = rows
         now_ns = time.time_ns()
@@ -160,22 +214,26 @@ class TableForm:
             "txId": origin.xid,
             "lsn": origin.lsn,
         }
-        values: dict[str, Any] = {"before": before, "after": after, "source": Struct(SOURCE, dict(source)), "op": op}
+        values: dict[str, Any] = {
+            "before": None if before is None else before.values,
+            "after": None if after is None else after.values,
+            "source": Struct(SOURCE, dict(source)),
+            "op": op,
+        }
         values |= {"ts_ms": now_ns // 1_000_000, "ts_us": now_ns // 1000, "ts_ns": now_ns}
-        old_key, new_key = self._key_of(before), self._key_of(after)
+        old_key = None if before is None else before.key
+        new_key = None if after is None else after.key
         if op == "u" and old_key is not None and new_key is not None and old_key != new_key:
-            deleted = self.change("d", (before, None), origin)
-            return [*deleted, *self.change("c", (None, after), origin)]
+            deleted, *tombstone = self.change("d", (before, None), origin)
+            (created,) = self.change("c", (None, after), origin)
+            newly = Headers([Header("__debezium.newkey", new_key, new_key.schema)])
+            formerly = Headers([Header("__debezium.oldkey", old_key, old_key.schema)])
+            return [deleted.with_(headers=newly), *tombstone, created.with_(headers=formerly)]
         key = new_key if after is not None else old_key
         made = [self._record(key, Struct(self._envelope, values))]
-        if op == "d" and self._capture.tombstones and key is not None:
+        if op == "d" and self._capture.tombstones:
             made.append(self._record(key, None))
         return made
-
-    def _key_of(self, row: Struct | None) -> Struct | None:
-        if self._key is None or row is None:
-            return None
-        return Struct(self._key, {part.name: row[part.name] for part in self._key.fields})
 
     def _record(self, key: Struct | None, value: Struct | None) -> SourceRecord:
         return SourceRecord(
@@ -187,11 +245,24 @@ class TableForm:
         )
 
 
+ZERO_TIMES = {
+    "io.debezium.time.ZonedTimestamp": "1970-01-01T00:00:00Z",
+    "io.debezium.time.ZonedTime": "00:00:00Z",
+}
+
+
+def _topic_name(name: str) -> str:
+    """The name with an underscore for each character that topics do not have."""
+    return re.sub(r"[^a-zA-Z0-9._-]", lambda found: "_" * (1 + (ord(found[0]) > 0xFFFF)), name)  # as Java counts them
+
+
 def _zero(form: ColumnForm) -> Any:
     """A value in place of one that the server does not send, for a column that cannot be null."""
     schema = form.schema
-    if schema.name is not None and schema.type in (Type.BYTES, Type.STRUCT):
-        return form.value("0")
+    if schema.type is Type.STRUCT or schema.name == DECIMAL_NAME:
+        return form.value("(0,0)" if (schema.name or "").endswith("Point") else "0")
+    if schema.name in ZERO_TIMES:
+        return ZERO_TIMES[schema.name]
     if schema.name in (DATE_NAME, TIME_NAME, TIMESTAMP_NAME):
         return Moment(0)
     zeros: dict[Type, Any] = {Type.STRING: "", Type.BYTES: b"", Type.BOOLEAN: False, Type.ARRAY: []}

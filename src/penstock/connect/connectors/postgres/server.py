@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.connectors.postgres.envelope import TableFacts
 from penstock.connect.connectors.postgres.pgoutput import Column, Relation
+from penstock.connect.connectors.postgres.types import PgType, Types
 from penstock.connect.data import RetriableError
 from penstock.errors import ConnectError
 
@@ -17,15 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Server", "Snapshot", "lsn_number", "lsn_text"]
 
-BOOLEAN = 16
-FETCHED = 1000
 TABLES = """SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-  WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
+  WHERE c.relkind IN ('r', 'p') AND c.relpersistence IN ('p', 'u')
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 2, 3"""
-COLUMNS = """SELECT attname, atttypid::int8, atttypmod, attnotnull FROM pg_attribute
+ROOT = """SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.oid = pg_partition_root(%s::regclass) AND c.oid <> %s"""
+COLUMNS = """SELECT attname, atttypid::int8, atttypmod, attnotnull OR (t.typtype = 'd' AND t.typnotnull)
+  FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
   WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"""
-KEY = """SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
-  WHERE i.indrelid = %s AND i.indisprimary ORDER BY array_position(i.indkey::int2[], a.attnum)"""
+KEY = """SELECT a.attname FROM (SELECT i.indrelid, i.indkey, i.indisprimary, i.indnkeyatts
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+    WHERE i.indrelid = %s AND i.indisunique ORDER BY i.indisprimary DESC, c.relname LIMIT 1) x,
+  unnest(x.indkey::int2[]) WITH ORDINALITY k(number, place) JOIN pg_attribute a ON a.attnum = k.number
+  WHERE a.attrelid = x.indrelid AND (NOT x.indisprimary OR k.place <= x.indnkeyatts) ORDER BY k.place"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +68,17 @@ class Server:
         conninfo: The connection, as psycopg's keywords.
         slot: The replication slot.
         publication: The publication.
+        statements: Run on each connection when it is opened.
     """
 
-    def __init__(self, conninfo: dict[str, Any], slot: str, publication: str) -> None:
+    def __init__(self, conninfo: dict[str, Any], slot: str, publication: str, statements: Sequence[str] = ()) -> None:
         try:
             import psycopg
         except ImportError as error:
             raise ConnectError("psycopg is not installed", hint='Run: pip install "psycopg[binary]"') from error
         self._psycopg = psycopg
         self._conninfo, self._slot, self._publication = conninfo, slot, publication
+        self._statements = statements
         self._connection: psycopg.Connection[Any] | None = None
 
     def close(self) -> None:
@@ -80,12 +87,13 @@ class Server:
             self._connection.close()
             self._connection = None
 
-    def prepare(self, tables: Sequence[str], *, creates_publication: str) -> bool:
+    def prepare(self, tables: Sequence[tuple[str, str]], *, creates_publication: str, by_root: bool = False) -> bool:
         """Check the server, and make the publication and the slot if they are not there.
 
         Args:
-            tables: The tables to publish, as ``schema.table``; none: all.
-            creates_publication: ``all_tables``, ``filtered`` or ``disabled``.
+            tables: The tables to publish, each a schema and a name; none: all.
+            creates_publication: ``all_tables``, ``filtered``, ``no_tables`` or ``disabled``.
+            by_root: Changes of partitions are published as those of the table that they are partitions of.
 
         Returns:
             Whether the slot is new.
@@ -101,7 +109,9 @@ class Server:
                     hint="Set wal_level=logical in postgresql.conf, and start the server again.",
                 )
             if self._one("SELECT count(*) FROM pg_publication WHERE pubname = %s", self._publication) == 0:
-                self._publish(tables, creates_publication)
+                self._publish(tables, creates_publication, by_root=by_root)
+            elif creates_publication == "filtered" and tables:
+                self._publish_also(tables)
             plugin = self._one("SELECT plugin FROM pg_replication_slots WHERE slot_name = %s", self._slot)
             if plugin is None:
                 connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self._slot])
@@ -110,7 +120,7 @@ class Server:
                 raise ConnectError(f"the slot {self._slot} is of the plugin {plugin}", hint="Choose another slot.name.")
             return False
 
-    def _publish(self, tables: Sequence[str], mode: str) -> None:
+    def _publish(self, tables: Sequence[tuple[str, str]], mode: str, *, by_root: bool) -> None:
         from psycopg import sql
 
         if mode == "disabled":
@@ -119,21 +129,42 @@ class Server:
                 hint=f"Run: CREATE PUBLICATION {self._publication} FOR ALL TABLES",
             )
         name = sql.Identifier(self._publication)
-        if mode == "all_tables" or not tables:
-            self._execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(name))
+        rest = sql.SQL(" WITH (publish_via_partition_root = true)") if by_root else sql.SQL("")
+        if mode == "no_tables":
+            self._execute(sql.SQL("CREATE PUBLICATION {}{}").format(name, rest))
+        elif mode == "all_tables" or not tables:
+            self._execute(sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES{}").format(name, rest))
         else:
-            parts = sql.SQL(", ").join(sql.Identifier(*table.split(".", 1)) for table in tables)
-            self._execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(name, parts))
+            parts = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
+            self._execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}{}").format(name, parts, rest))
+
+    def _publish_also(self, tables: Sequence[tuple[str, str]]) -> None:
+        """Add the tables that a publication lacks, as when table.include.list has more of them than before."""
+        from psycopg import sql
+
+        with self.guarded() as connection:
+            rows = connection.execute(
+                "SELECT n.nspname, c.relname FROM pg_publication p LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid "
+                "LEFT JOIN pg_class c ON c.oid = r.prrelid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace "
+                "WHERE p.pubname = %s AND NOT p.puballtables",
+                [self._publication],
+            ).fetchall()
+        published = {(row[0], row[1]) for row in rows}
+        missing = [table for table in tables if table not in published]
+        if rows and missing:
+            parts = sql.SQL(", ").join(sql.Identifier(*table) for table in missing)
+            name = sql.Identifier(self._publication)
+            self._execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, parts))
 
     def drop_slot(self) -> None:
         """Delete the slot."""
         with self.guarded() as connection:
             connection.execute("SELECT pg_drop_replication_slot(%s)", [self._slot])
 
-    def tables(self) -> dict[str, int]:
-        """The numbers of all tables, by ``schema.table``."""
+    def tables(self) -> dict[tuple[str, str], int]:
+        """The numbers of all tables, by schema and name; partitioned tables and their partitions are tables both."""
         with self.guarded() as connection:
-            return {f"{schema}.{name}": oid for oid, schema, name in connection.execute(TABLES).fetchall()}
+            return {(schema, name): oid for oid, schema, name in connection.execute(TABLES).fetchall()}
 
     def relation(self, number: int, schema: str, name: str) -> tuple[Relation, TableFacts]:
         """A table as the catalog has it now."""
@@ -141,7 +172,26 @@ class Server:
             rows = connection.execute(COLUMNS, [number]).fetchall()
             key = tuple(row[0] for row in connection.execute(KEY, [number]).fetchall())
         columns = tuple(Column(column, kind, modifier, column in key) for column, kind, modifier, _ in rows)
-        return Relation(number, schema, name, columns), TableFacts(key, frozenset(row[0] for row in rows if row[3]))
+        found = Types(self._type_row)
+        types = {column: found.find(kind, modifier) for column, kind, modifier, _ in rows}
+        required = frozenset(row[0] for row in rows if row[3])
+        return Relation(number, schema, name, columns), TableFacts(key, required, types)
+
+    def typed(self, columns: Iterable[Column]) -> dict[str, PgType]:
+        """The types of columns as the stream has them, which may be others than those of the catalog by now."""
+        found = Types(self._type_row)
+        return {column.name: found.find(column.kind, column.modifier) for column in columns}
+
+    def _type_row(self, query: str) -> Sequence[Any] | None:
+        with self.guarded() as connection:
+            row: Sequence[Any] | None = connection.execute(query).fetchone()
+            return row
+
+    def root(self, number: int) -> tuple[int, str, str] | None:
+        """The partitioned table that a table is a partition of; None: it is none."""
+        with self.guarded() as connection:
+            row = connection.execute(ROOT, [number, number]).fetchone()
+            return None if row is None else (row[0], row[1], row[2])
 
     @contextmanager
     def snapshot(self) -> Iterator[str]:
@@ -154,21 +204,18 @@ class Server:
                 if not connection.closed:
                     connection.execute("ROLLBACK")
 
-    def rows(self, relation: Relation) -> Iterator[tuple[str | None, ...]]:
-        """The rows of a table as texts, inside of a `snapshot`."""
+    def rows(self, relation: Relation, statement: str = "") -> Iterator[tuple[str | None, ...]]:
+        """The rows of a table, or of a statement in its place, as texts, inside of a `snapshot`."""
         from psycopg import sql
 
-        columns = sql.SQL(", ").join(
-            sql.SQL(
-                "{0}::text" if column.kind != BOOLEAN else "CASE WHEN {0} THEN 't' WHEN NOT {0} THEN 'f' END"
-            ).format(sql.Identifier(column.name))
-            for column in relation.columns
-        )
-        query = sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(relation.namespace, relation.name))
-        with self.guarded() as connection, connection.cursor(name="penstock_snapshot") as cursor:
-            cursor.itersize = FETCHED
-            cursor.execute(query)
-            yield from cursor
+        columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in relation.columns)
+        selected = sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(relation.namespace, relation.name))
+        if statement:
+            selected = sql.SQL("SELECT {} FROM ({}\n) penstock_rows").format(columns, sql.SQL(statement.rstrip("; \n")))
+        query = sql.SQL("COPY ({}) TO STDOUT").format(selected)  # the texts of the stream, byte for byte
+        with self.guarded() as connection, connection.cursor() as cursor, cursor.copy(query) as copy:
+            for row in copy.rows():
+                yield tuple(None if each is None else str(each) for each in row)
 
     def inserted(self) -> int:
         """The end of the server's log: what can be seen now was written before."""
@@ -206,10 +253,12 @@ class Server:
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = errors.connect(**self._conninfo, autocommit=True)
+                for each in self._statements:
+                    self._connection.execute(each)
                 self._connection.execute(
-                    "SET datestyle TO 'ISO'; SET timezone TO 'UTC'; SET intervalstyle TO 'iso_8601'"
+                    "SET datestyle TO 'ISO'; SET timezone TO 'UTC'; SET intervalstyle TO 'iso_8601'; "
+                    "SET bytea_output TO 'hex'; SET extra_float_digits TO 3; SET client_encoding TO 'UTF8'"
                 )
-                self._connection.execute("SET bytea_output TO 'hex'; SET extra_float_digits TO 3")
             yield self._connection
         except errors.OperationalError as error:
             self.close()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from penstock.connect.api import ExactlyOnce, SourceConnector, SourceTask
-from penstock.connect.config import ConfigDef
+from penstock.connect.config import ConfigDef, Model
 from penstock.connect.connectors.postgres.columns import Handling
-from penstock.connect.connectors.postgres.envelope import Capture, Origin, TableForm
+from penstock.connect.connectors.postgres.envelope import Capture, Origin, TableFacts, TableForm
+from penstock.connect.connectors.postgres.masks import Patterns, column_rules
 from penstock.connect.connectors.postgres.pgoutput import (
     UNCHANGED,
     Begin,
@@ -19,12 +21,13 @@ from penstock.connect.connectors.postgres.pgoutput import (
     Delete,
     Insert,
     Relation,
+    Truncate,
     Update,
     parse_message,
 )
 from penstock.connect.connectors.postgres.server import Server, Snapshot
-from penstock.connect.connectors.postgres.settings import CONFIG
-from penstock.connect.data import SourceRecord
+from penstock.connect.connectors.postgres.settings import CONFIG, POSTGRES_MODEL
+from penstock.connect.data import SettingError, SourceRecord
 from penstock.errors import ConnectError
 from penstock.log.producer_interface import Delivery
 
@@ -32,6 +35,55 @@ __all__ = ["PostgresChangesConnector", "PostgresChangesTask"]
 
 Place = tuple[int, int]
 START: Place = (0, 0)
+LISTS = (
+    "schema.include.list", "schema.exclude.list", "table.include.list", "table.exclude.list",
+    "snapshot.include.collection.list",
+)  # fmt: skip
+OPERATIONS: Mapping[type, str] = {Insert: "c", Update: "u", Delete: "d", Truncate: "t"}
+
+
+def _conninfo(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """The connection, as psycopg's keywords."""
+    found = {
+        "host": parsed["database.hostname"],
+        "port": parsed["database.port"],
+        "user": parsed["database.user"],
+        "password": parsed["database.password"].secret,
+        "dbname": parsed["database.dbname"],
+        "connect_timeout": 10,
+        "application_name": "penstock-connect",
+        "options": f"-c statement_timeout={parsed['database.query.timeout.ms']}",
+        "keepalives": int(parsed["database.tcpKeepAlive"]),
+        "sslmode": parsed["database.sslmode"],
+        "sslcert": parsed["database.sslcert"],
+        "sslkey": parsed["database.sslkey"],
+        "sslpassword": parsed["database.sslpassword"].secret,
+        "sslrootcert": parsed["database.sslrootcert"],
+    }
+    return {name: value for name, value in found.items() if value != ""}
+
+
+def _key_columns(text: str) -> list[tuple[Patterns, tuple[str, ...]]]:
+    """The columns of keys by tables, of ``schema.table:column,column;...``."""
+    found = []
+    for part in text.split(";"):
+        table, _, columns = part.rpartition(":")
+        if table.strip():
+            names = tuple(each.strip() for each in columns.split(",") if each.strip())
+            found.append((Patterns.of([table], "message.key.columns"), names))
+    return found
+
+
+def _without(records: list[SourceRecord], skipped: Collection[str]) -> list[SourceRecord]:
+    """The records of a change without the parts of it that are skipped: a new key is a deletion and an insert."""
+    made: list[SourceRecord] = []
+    takes = True
+    for record in records:
+        if record.value is not None:
+            takes = record.value["op"] not in skipped
+        if takes:
+            made.append(record)
+    return made
 
 
 class PostgresChangesTask(SourceTask):
@@ -42,24 +94,39 @@ class PostgresChangesTask(SourceTask):
     def start(self, settings: Mapping[str, str]) -> None:
         self._parsed = parsed = CONFIG.parse(settings)
         self._stopped = threading.Event()
-        conninfo = {
-            "host": parsed["database.hostname"],
-            "port": parsed["database.port"],
-            "user": parsed["database.user"],
-            "password": parsed["database.password"].secret,
-            "dbname": parsed["database.dbname"],
-            "connect_timeout": 10,
-            "application_name": "penstock-connect",
-        }
+        statements = [
+            each.replace("\0", ";").strip()
+            for each in parsed["database.initial.statements"].replace(";;", "\0").split(";")
+        ]
         self._server = Server(
-            {k: v for k, v in conninfo.items() if v != ""}, parsed["slot.name"], parsed["publication.name"]
+            _conninfo(parsed), parsed["slot.name"], parsed["publication.name"], [each for each in statements if each]
         )
-        handling = Handling(parsed["decimal.handling.mode"], parsed["time.precision.mode"])
+        handling = Handling(
+            decimals=parsed["decimal.handling.mode"],
+            times=parsed["time.precision.mode"],
+            intervals=parsed["interval.handling.mode"],
+            hstore=parsed["hstore.handling.mode"],
+            binary=parsed["binary.handling.mode"],
+            unknown=parsed["include.unknown.datatypes"],
+            unavailable=parsed["unavailable.value.placeholder"],
+        )
         prefix, database = parsed["topic.prefix"], parsed["database.dbname"]
-        self._capture = Capture(prefix, database, handling, tombstones=parsed["tombstones.on.delete"])
+        self._capture = Capture(
+            prefix,
+            database,
+            handling,
+            tombstones=parsed["tombstones.on.delete"],
+            columns=column_rules(settings, parsed["column.include.list"], parsed["column.exclude.list"]),
+            delimiter=parsed["topic.delimiter"],
+        )
         self._partition = {"server": prefix}
-        self._included = [re.compile(each) for each in parsed["table.include.list"]]
-        self._excluded = [re.compile(each) for each in parsed["table.exclude.list"]]
+        self._lists = {name: Patterns.of(parsed[name], name) for name in LISTS}
+        self._keys = _key_columns(parsed["message.key.columns"])
+        self._overrides = {
+            name.strip().lower(): settings.get(f"snapshot.select.statement.overrides.{name.strip()}", "")
+            for name in parsed["snapshot.select.statement.overrides"]
+        }
+        self._skipped = {each.strip() for each in parsed["skipped.operations"]}
         self._forms: dict[int, TableForm] = {}
         try:
             self._prepare()
@@ -81,13 +148,21 @@ class PostgresChangesTask(SourceTask):
         """Check the server, make what is missing there, and read the stored offset."""
         parsed = self._parsed
         stored = self.context.offset_reader.offset(self._partition)
-        tables = [name for name in self._server.tables() if self._takes(name)] if self._included else []
-        if self._included and not tables:
+        is_listed = bool(self._lists["table.include.list"] or self._lists["schema.include.list"])
+        tables = [name for name in self._server.tables() if self._takes(*name)] if is_listed else []
+        if is_listed and not tables:
+            name = "table" if self._lists["table.include.list"] else "schema"
             raise ConnectError(
-                f"no table is one of table.include.list={','.join(parsed['table.include.list'])}",
+                f"no table is one of {name}.include.list={','.join(parsed[f'{name}.include.list'])}",
                 hint="The patterns are regular expressions of schema.table, such as public\\.orders.",
             )
-        is_new = self._server.prepare(tables, creates_publication=parsed["publication.autocreate.mode"])
+        is_new = self._server.prepare(
+            tables,
+            creates_publication=parsed["publication.autocreate.mode"],
+            by_root=parsed["publish.via.partition.root"],
+        )
+        if is_new and stored is not None and parsed["snapshot.mode"] == "when_needed":
+            stored = None
         if is_new and stored is not None and not stored.get("snapshot"):
             self._server.drop_slot()
             raise ConnectError(
@@ -99,13 +174,15 @@ class PostgresChangesTask(SourceTask):
     def _begin(self) -> Iterator[list[SourceRecord]]:
         """The batches of records from the stored offset on; an empty one where there is nothing at present."""
         stored, mode = self._stored, self._parsed["snapshot.mode"]
-        if stored is not None and not stored.get("snapshot"):
+        if stored is not None and not stored.get("snapshot") and mode != "always":
             self._done = (int(stored["lsn"]), int(stored.get("events", 0)))
             if "seen" in stored:
                 self._see(str(stored["seen"]), int(stored["seen_until"]))
         elif mode != "no_data":
+            self._stopped.wait(self._parsed["snapshot.delay.ms"] / 1000)
             yield from self._take_snapshot()
             self._stored = {"lsn": 0}  # a failure from here on does not take another one
+            self._stopped.wait(self._parsed["streaming.delay.ms"] / 1000)
         while mode == "initial_only":
             yield []
         while True:
@@ -150,12 +227,26 @@ class PostgresChangesTask(SourceTask):
 
     def stop(self) -> None:
         self._stopped.set()
+        if self._parsed["slot.drop.on.stop"]:
+            with suppress(ConnectError):
+                self._server.drop_slot()
         self._server.close()
 
-    def _takes(self, table: str) -> bool:
-        if self._included and not any(each.fullmatch(table) for each in self._included):
+    def _takes(self, schema: str, table: str) -> bool:
+        name, lists = f"{schema}.{table}", self._lists
+        if lists["table.include.list"] and not lists["table.include.list"].match(name):
             return False
-        return not any(each.fullmatch(table) for each in self._excluded)
+        if lists["schema.include.list"] and not lists["schema.include.list"].match(schema):
+            return False
+        return not (lists["table.exclude.list"].match(name) or lists["schema.exclude.list"].match(schema))
+
+    def _key_of(self, schema: str, table: str, facts: TableFacts) -> TableFacts:
+        """The facts with the key that the settings give to a table."""
+        for pattern, columns in self._keys:
+            known = tuple(each for each in columns if each in facts.types)
+            if pattern.match(f"{schema}.{table}") and known:
+                return replace(facts, key=known)
+        return facts
 
     def _see(self, text: str, until: int) -> None:
         """Note the snapshot whose rows were read; transactions that it sees are not read again, up to a position."""
@@ -181,7 +272,12 @@ class PostgresChangesTask(SourceTask):
 
     def _take_snapshot(self) -> Iterator[list[SourceRecord]]:
         """All rows of the tables, as of one moment behind the slot's begin."""
-        tables = {name: oid for name, oid in self._server.tables().items() if self._takes(name)}
+        first = self._lists["snapshot.include.collection.list"]
+        tables = {
+            name: oid
+            for name, oid in self._server.tables().items()
+            if self._takes(*name) and (not first or first.match(".".join(name)))
+        }
         waiting: list[SourceRecord] = []
         with self._server.snapshot() as text:
             position = self._server.inserted()
@@ -189,9 +285,9 @@ class PostgresChangesTask(SourceTask):
             self._see(text, position)
             now_us = time.time_ns() // 1000
             for name, oid in tables.items():
-                relation, facts = self._server.relation(oid, *name.split(".", 1))
-                form = TableForm(self._capture, relation, facts)
-                for row in self._server.rows(relation):
+                relation, facts = self._server.relation(oid, *name)
+                form = TableForm(self._capture, relation, self._key_of(*name, facts))
+                for row in self._server.rows(relation, self._overrides.get(".".join(name).lower(), "")):
                     if len(waiting) > self._parsed["max.batch.size"]:
                         yield self._marked(waiting[:-1], snapshot=True)
                         waiting = waiting[-1:]
@@ -224,7 +320,7 @@ class PostgresChangesTask(SourceTask):
                         self._done, self._end = (message.lsn, 0), message.end_lsn
                         waiting[-1:] = self._marked(waiting[-1:])
                     begun = None
-                case Insert() | Update() | Delete() if begun is not None and not is_old:
+                case Insert() | Update() | Delete() | Truncate() if begun is not None and not is_old:
                     counted += 1
                     if begun.lsn == self._done[0] and counted <= self._done[1]:
                         continue  # written before a restart in the middle of the transaction
@@ -250,14 +346,29 @@ class PostgresChangesTask(SourceTask):
     def _learn(self, relation: Relation) -> None:
         """Take a table's columns as the stream has them, with the key and the nulls of the catalog."""
         self._forms.pop(relation.number, None)
-        if self._takes(f"{relation.namespace}.{relation.name}"):
-            _, facts = self._server.relation(relation.number, relation.namespace, relation.name)
-            self._forms[relation.number] = TableForm(self._capture, relation, facts)
+        number, schema, table = relation.number, relation.namespace, relation.name
+        if not self._takes(schema, table):  # a partition of a table that is taken comes as that table
+            root = self._server.root(number)
+            if root is None or not self._takes(root[1], root[2]):
+                return
+            number, schema, table = root
+        _, facts = self._server.relation(number, schema, table)
+        facts = self._key_of(schema, table, replace(facts, types=self._server.typed(relation.columns)))
+        self._forms[relation.number] = TableForm(self._capture, replace(relation, namespace=schema, name=table), facts)
 
-    def _change(self, message: Insert | Update | Delete, origin: Origin) -> list[SourceRecord]:
+    def _change(self, message: Insert | Update | Delete | Truncate, origin: Origin) -> list[SourceRecord]:
+        if OPERATIONS[type(message)] in self._skipped:
+            return []
+        if isinstance(message, Truncate):
+            forms = [self._forms[number] for number in message.relations if number in self._forms]
+            return [record for form in forms for record in form.change("t", (None, None), origin)]
         form = self._forms.get(message.relation)
         if form is None:
             return []
+        made = self._changed(form, message, origin)
+        return made if not self._skipped else _without(made, self._skipped)
+
+    def _changed(self, form: TableForm, message: Insert | Update | Delete, origin: Origin) -> list[SourceRecord]:
         match message:
             case Insert(_, new):
                 return form.change("c", (None, form.row(new)), origin)
@@ -287,11 +398,24 @@ class PostgresChangesConnector(SourceConnector):
     java_class: ClassVar[str] = "io.debezium.connector.postgresql.PostgresConnector"
     experimental: ClassVar[bool] = True
     config: ClassVar[ConfigDef] = CONFIG
+    model: ClassVar[Model] = POSTGRES_MODEL
     task_class: ClassVar[type[SourceTask]] = PostgresChangesTask
 
     def start(self, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)
-        CONFIG.parse(settings)
+        parsed = self.parse(settings)
+        column_rules(settings, parsed["column.include.list"], parsed["column.exclude.list"])
+        for name in parsed["snapshot.select.statement.overrides"]:
+            if not settings.get(f"snapshot.select.statement.overrides.{name.strip()}"):
+                raise SettingError(
+                    f"snapshot.select.statement.overrides names {name}, whose statement is not there",
+                    hint=f"Set snapshot.select.statement.overrides.{name.strip()}.",
+                )
+
+    def contradictions(self, parsed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        for what in ("schema", "table", "column"):
+            if parsed[f"{what}.include.list"] and parsed[f"{what}.exclude.list"]:
+                yield f"{what}.exclude.list", f"it cannot be used together with {what}.include.list"
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - a slot has one reader
         return [self._settings]

@@ -1,0 +1,608 @@
+"""Change data capture: columns that are withheld, partitions, keys, types and each setting, over a real PostgreSQL."""
+
+import hashlib
+import itertools
+import logging
+
+import pytest
+
+from penstock.connect.connectors.postgres import PostgresChangesConnector
+from penstock.connect.connectors.postgres.columns import Handling, column_form
+from penstock.connect.connectors.postgres.masks import Patterns, column_rules
+from penstock.connect.connectors.postgres.settings import CONFIG, POSTGRES_MODEL
+from penstock.connect.connectors.postgres.types import PgType
+from penstock.connect.connectors.sql_model import SQL_SINK_MODEL, SQL_SOURCE_MODEL
+from penstock.connect.connectors.sql_settings import SINK, SOURCE
+from penstock.connect.data import DataError, SettingError
+from penstock.connect.testing import ConnectTestDriver
+from penstock.errors import ConnectError
+from postgres_server import postgres
+
+__all__ = ["postgres"]
+NUMBERS = itertools.count()
+DEBEZIUM = [
+    "topic.prefix",
+    "database.hostname",
+    "database.port",
+    "database.user",
+    "database.password",
+    "database.dbname",
+    "database.query.timeout.ms",
+    "plugin.name",
+    "slot.name",
+    "publication.name",
+    "publication.autocreate.mode",
+    "replica.identity.autoset.values",
+    "slot.drop.on.stop",
+    "slot.failover",
+    "slot.stream.params",
+    "database.initial.statements",
+    "database.sslmode",
+    "database.sslcert",
+    "database.sslpassword",
+    "database.sslrootcert",
+    "database.sslkey",
+    "slot.max.retries",
+    "slot.retry.delay.ms",
+    "database.sslfactory",
+    "status.update.interval.ms",
+    "lsn.flush.timeout.ms",
+    "lsn.flush.timeout.action",
+    "database.tcpKeepAlive",
+    "xmin.fetch.interval.ms",
+    "skipped.operations",
+    "lsn.flush.mode",
+    "flush.lsn.source",
+    "event.processing.failure.handling.mode",
+    "max.batch.size",
+    "max.queue.size",
+    "poll.interval.ms",
+    "max.queue.size.in.bytes",
+    "provide.transaction.metadata",
+    "snapshot.delay.ms",
+    "streaming.delay.ms",
+    "snapshot.include.collection.list",
+    "snapshot.fetch.size",
+    "snapshot.max.threads",
+    "snapshot.max.threads.multiplier",
+    "legacy.snapshot.max.threads",
+    "snapshot.mode.custom.name",
+    "snapshot.mode.configuration.based.snapshot.data",
+    "retriable.restart.connector.wait.ms",
+    "query.fetch.size",
+    "errors.max.retries",
+    "incremental.snapshot.watermarking.strategy",
+    "connection.validation.timeout.ms",
+    "executor.shutdown.timeout.ms",
+    "openlineage.integration.enabled",
+    "extended.headers.enabled",
+    "guardrail.collections.max",
+    "custom.sanitize.pattern",
+    "statistics.metrics.enabled",
+    "decimal.handling.mode",
+    "time.precision.mode",
+    "snapshot.lock.timeout.ms",
+    "memory.management.schemas.class",
+    "snapshot.mode",
+    "snapshot.isolation.mode",
+    "snapshot.query.mode",
+    "snapshot.query.mode.custom.name",
+    "snapshot.locking.mode.custom.name",
+    "snapshot.locking.mode",
+    "hstore.handling.mode",
+    "binary.handling.mode",
+    "schema.name.adjustment.mode",
+    "field.name.adjustment.mode",
+    "interval.handling.mode",
+    "schema.refresh.mode",
+    "incremental.snapshot.chunk.size",
+    "unavailable.value.placeholder",
+    "message.prefix.include.list",
+    "message.prefix.exclude.list",
+    "publish.via.partition.root",
+    "converters",
+    "post.processors",
+    "tombstones.on.delete",
+    "heartbeat.interval.ms",
+    "heartbeat.topics.prefix",
+    "signal.data.collection",
+    "signal.poll.interval.ms",
+    "signal.enabled.channels",
+    "topic.naming.strategy",
+    "notification.enabled.channels",
+    "notification.sink.topic.name",
+    "transaction.metadata.factory",
+    "custom.metric.tags",
+    "column.include.list",
+    "column.exclude.list",
+    "table.include.list",
+    "table.exclude.list",
+    "table.ignore.builtin",
+    "schema.include.list",
+    "schema.exclude.list",
+    "message.key.columns",
+    "snapshot.select.statement.overrides",
+    "column.mask.hash.SHA-256.with.salt.x",
+    "column.mask.hash.v2.SHA-256.with.salt.x",
+    "column.mask.with.3.chars",
+    "column.truncate.to.3.chars",
+    "include.schema.comments",
+    "column.propagate.source.type",
+    "datatype.propagate.source.type",
+    "snapshot.tables.order.by.row.count",
+    "heartbeat.action.query",
+    "include.unknown.datatypes",
+    "sourceinfo.struct.maker",
+    "topic.delimiter",
+    "topic.cache.size",
+    "topic.heartbeat.prefix",
+    "topic.transaction",
+    "read.only",
+    "skip.messages.without.change",
+    "offset.mismatch.strategy",
+]
+JDBC_SOURCE = [
+    "connection.url",
+    "connection.user",
+    "connection.password",
+    "jdbc.credentials.provider.class",
+    "connection.attempts",
+    "connection.backoff.ms",
+    "table.whitelist",
+    "table.blacklist",
+    "table.include.list",
+    "table.exclude.list",
+    "catalog.pattern",
+    "schema.pattern",
+    "numeric.precision.mapping",
+    "numeric.mapping",
+    "dialect.name",
+    "date.calendar.system",
+    "mode",
+    "incrementing.column.name",
+    "timestamp.column.name",
+    "timestamp.columns.mapping",
+    "incrementing.column.mapping",
+    "timestamp.initial",
+    "validate.non.null",
+    "query",
+    "query.masked",
+    "quote.sql.identifiers",
+    "query.suffix",
+    "transaction.isolation.mode",
+    "query.retry.attempts",
+    "table.types",
+    "poll.interval.ms",
+    "batch.max.rows",
+    "max.buffer.size",
+    "poll.linger.ms",
+    "table.monitoring.startup.polling.limit.ms",
+    "table.poll.interval.ms",
+    "topic.prefix",
+    "timestamp.delay.interval.ms",
+    "db.timezone",
+    "timestamp.granularity",
+]
+JDBC_SINK = [
+    "connection.url",
+    "connection.user",
+    "connection.password",
+    "jdbc.credentials.provider.class",
+    "dialect.name",
+    "connection.attempts",
+    "connection.backoff.ms",
+    "insert.mode",
+    "batch.size",
+    "delete.enabled",
+    "table.types",
+    "replace.null.with.default",
+    "table.name.format",
+    "pk.mode",
+    "pk.fields",
+    "fields.whitelist",
+    "string.output.value.column.name",
+    "db.timezone",
+    "date.timezone",
+    "date.calendar.system",
+    "timestamp.precision.mode",
+    "timestamp.fields.list",
+    "auto.create",
+    "auto.evolve",
+    "quote.sql.identifiers",
+    "max.retries",
+    "retry.backoff.ms",
+    "trim.sensitive.log",
+    "mssql.use.merge.holdlock",
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "definition", "model"),
+    [(DEBEZIUM, CONFIG, POSTGRES_MODEL), (JDBC_SOURCE, SOURCE, SQL_SOURCE_MODEL), (JDBC_SINK, SINK, SQL_SINK_MODEL)],
+)
+def test_each_setting_of_the_model_is_obeyed_refused_or_named(names, definition, model):
+    assert [name for name in names if name not in definition.settings and not model.has(name)] == []
+    assert [name for name in definition.settings if model.has(name)] == []
+
+
+@pytest.fixture
+def started(postgres):
+    """Starts sources in databases of their own."""
+    drivers, databases = [], []
+
+    def start(*statements, **more):
+        name = f"cdc_{next(NUMBERS)}"
+        postgres.execute(f"CREATE DATABASE {name}")
+        databases.append(name)
+        run = runner(postgres, name)
+        run(*statements)
+        config = {
+            "topic.prefix": "srv",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(postgres.port),
+            "database.user": "postgres",
+            "database.dbname": name,
+            "slot.name": name,
+            "poll.interval.ms": "1",
+            "value.converter": "JsonConverter",
+            "key.converter": "JsonConverter",
+        }
+        driver = ConnectTestDriver(PostgresChangesConnector, {**config, **more})
+        drivers.append(driver)
+        return driver, run
+
+    yield start
+    for driver in drivers:
+        driver.stop()
+    for name in databases:
+        postgres.execute(
+            f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{name}'",
+            f"DROP DATABASE {name} WITH (FORCE)",
+        )
+
+
+def runner(postgres, database):
+    import psycopg
+
+    def run(*statements):
+        where = {"host": "127.0.0.1", "port": postgres.port, "user": "postgres", "dbname": database}
+        with psycopg.connect(**where, autocommit=True) as connection:
+            for each in statements:
+                cursor = connection.execute(each)
+            return cursor.fetchall() if statements and cursor.description else []
+
+    return run
+
+
+def drain(driver):
+    found, empty = [], 2
+    while empty:
+        records = driver.poll()
+        found += records
+        empty -= not records
+    return found
+
+
+def seen(records):
+    """Topic, operation, key, and the rows before and after."""
+    found = []
+    for record in records:
+        key = None if record.key is None else record.key.to_dict()
+        if record.value is None:
+            found.append((record.topic, None, key, None, None))
+            continue
+        rows = [record.value[part] and record.value[part].to_dict() for part in ("before", "after")]
+        found.append((record.topic, record.value["op"], key, *rows))
+    return found
+
+
+TABLE = ("CREATE TABLE t (id int PRIMARY KEY, a text, b text, c int)", "INSERT INTO t VALUES (1, 'hunter2', 'x', 5)")
+CHANGES = (
+    "ALTER TABLE t REPLICA IDENTITY FULL",
+    "INSERT INTO t VALUES (2, 'hunter2', 'y', 6)",
+    "UPDATE t SET c = 7 WHERE id = 1",
+    "DELETE FROM t WHERE id = 1",
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "shown"),
+    [
+        ("column.exclude.list", "public.t.a", None),
+        ("column.exclude.list", ".*\\.A", None),
+        ("column.include.list", "public.t.(id|b|c)", None),
+        ("column.mask.with.3.chars", "public.t.a", "***"),
+        ("column.mask.with.0.chars", "public\\.t\\.a,other", ""),
+        ("column.mask.hash.v2.SHA-256.with.salt.s", "public.t.a", hashlib.sha256(b"shunter2").hexdigest()),
+        (
+            "column.mask.hash.MD5.with.salt.s",
+            "public.t.a",
+            hashlib.md5(b"s\xac\xed\x00\x05t\x00\x07hunter2").hexdigest(),
+        ),
+        ("column.truncate.to.2.chars", "public.t.a", "hu"),
+    ],
+)
+def test_a_withheld_column_comes_out_of_no_row(started, setting, value, shown):
+    driver, run = started(*TABLE, **{setting: value})
+    records = drain(driver)
+    run(*CHANGES)
+    records += drain(driver)
+    found = [row for _, _, _, *rows in seen(records) for row in rows if row is not None]
+    assert len(found) == 5
+    assert [row.get("a") for row in found] == [shown] * 5
+    assert all(("a" in row) is (shown is not None) for row in found)
+    topic = "srv.public.t"
+    for place in range(driver.log.partitions(topic)):
+        for batch in driver.log.read_range(topic, place, 0, driver.log.end_offset(topic, place)):
+            assert "hunter2" not in str(batch.to_pylist())
+
+
+def test_columns_of_keys_are_masked_too_and_stay_in_keys_when_they_are_left_out(started):
+    keyed = ("CREATE TABLE t (a text PRIMARY KEY, n int)", "INSERT INTO t VALUES ('hunter2', 1)")
+    expected = hashlib.sha256(b"shunter2").hexdigest()
+    driver, _ = started(*keyed, **{"column.mask.hash.v2.SHA-256.with.salt.s": "public.t.a"})
+    assert [each[2] for each in seen(drain(driver))] == [{"a": expected}]
+    driver, run = started(*keyed, **{"column.exclude.list": "public.t.a"})
+    assert seen(drain(driver)) == [("srv.public.t", "r", {"a": "hunter2"}, None, {"n": 1})]
+    run("DELETE FROM t")
+    assert [each[1:4] for each in seen(drain(driver))] == [
+        ("d", {"a": "hunter2"}, {"n": None}),
+        (None, {"a": "hunter2"}, None),
+    ]
+
+
+def test_a_mask_over_a_column_that_is_no_text_fails_before_anything_comes_out(started):
+    driver, _ = started(*TABLE, **{"column.mask.with.3.chars": "public.t.*"})
+    with pytest.raises(
+        ConnectError, match=r"column\.mask\.with\.3\.chars names the column public\.t\.id, whose type int4"
+    ):
+        driver.poll()
+
+
+def test_messages_do_not_show_what_is_masked():
+    form = column_form(PgType(25, "text"), -1, Handling(), nullable=False)
+    masked = column_rules({"column.mask.with.3.chars": "public.t.a"}, [], []).form(
+        "public.t.a", PgType(25, "text"), form
+    )
+    assert masked.value("hunter2") == masked.value(None) == "***"
+    numbers = column_form(PgType(1700, "numeric", modifier=(5 << 16 | 2) + 4), -1, Handling("string"), nullable=False)
+    cut = column_rules({"column.truncate.to.2.chars": "p.t.a"}, [], []).form("p.t.a", PgType(1700, "numeric"), numbers)
+    assert cut.value("1234") == "12"
+    assert cut.shows is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"column.mask.with.x.chars": "a"}, r"column\.mask\.with\.x\.chars is no setting"),
+        ({"column.mask.hash.SHA-999.with.salt.pepper": "a"}, r"there is no hash SHA-999"),
+        ({"column.mask.with.3.chars": "a("}, "Invalid regex"),
+        ({"column.include.list": "a", "column.exclude.list": "b"}, "cannot be used together with column.include.list"),
+        ({"table.include.list": "a", "table.exclude.list": "b"}, "cannot be used together with table.include.list"),
+        ({"skipped.operations": "c,x"}, "Value must be one of c, u, d, t, none"),
+        ({"message.key.columns": "public.t"}, "Write it as schema.table:column"),
+        ({"snapshot.select.statement.overrides": "public.t"}, "whose statement is not there"),
+        ({"time.precision.mode": "seconds"}, "String must be one of: adaptive"),
+        ({"snapshot.mode": "sometimes"}, "String must be one of: initial, always"),
+    ],
+)
+def test_wrong_settings_are_refused_without_their_secrets(settings, message):
+    base = {"topic.prefix": "srv", "database.hostname": "localhost", "database.dbname": "app"}
+    with pytest.raises(SettingError, match=message) as caught:
+        PostgresChangesConnector().start({**base, **settings})
+    assert "pepper" not in str(caught.value)
+
+
+def test_a_comma_with_a_backslash_is_part_of_an_expression():
+    patterns = Patterns.of(["public.a{1\\", "2}", " other"], "table.include.list")
+    assert [patterns.match(name) for name in ("public.aa", "PUBLIC.A", "other", "public.aaa")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+PARTED = (
+    "CREATE TABLE p (id int, r int, v text, PRIMARY KEY (id, r)) PARTITION BY RANGE (r)",
+    "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+    "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)",
+    "INSERT INTO p VALUES (1, 1, 'a')",
+)
+
+
+@pytest.mark.parametrize("by_root", ["true", "false"])
+def test_changes_of_a_partitioned_table_that_is_listed_come_as_that_table(started, by_root):
+    more = {"table.include.list": "public.p", "publish.via.partition.root": by_root}
+    driver, run = started(*PARTED, **more, **{"publication.autocreate.mode": "filtered"})
+    assert [each[:3] for each in seen(drain(driver))] == [("srv.public.p", "r", {"id": 1, "r": 1})]
+    run(
+        "INSERT INTO p VALUES (2, 2, 'b'), (3, 12, 'c')",
+        "UPDATE p SET v = 'x' WHERE id = 1",
+        "DELETE FROM p WHERE id = 3",
+    )
+    run("CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (20) TO (30)", "INSERT INTO p VALUES (4, 22, 'd')")
+    assert [each[:3] for each in seen(drain(driver))] == [
+        ("srv.public.p", "c", {"id": 2, "r": 2}),
+        ("srv.public.p", "c", {"id": 3, "r": 12}),
+        ("srv.public.p", "u", {"id": 1, "r": 1}),
+        ("srv.public.p", "d", {"id": 3, "r": 12}),
+        ("srv.public.p", None, {"id": 3, "r": 12}),
+        ("srv.public.p", "c", {"id": 4, "r": 22}),
+    ]
+
+
+def test_partitions_that_are_taken_themselves_come_under_their_own_names(started):
+    driver, run = started(*PARTED)
+    assert [each[0] for each in seen(drain(driver))] == ["srv.public.p", "srv.public.p1"]
+    run("INSERT INTO p VALUES (2, 12, 'b')")
+    assert [each[:2] for each in seen(drain(driver))] == [("srv.public.p2", "c")]
+
+
+def test_rows_and_changes_have_the_same_texts_whatever_the_type(started, caplog):
+    columns = {
+        "c": ("char(5)", "'ab'", "ab   "),
+        "ip": ("inet", "'10.0.0.1'", "10.0.0.1"),
+        "num": ("numeric", "0.123456789", {"scale": 9, "value": b"\x07\x5b\xcd\x15"}),
+        "far": ("timestamp", "'20000-01-01'", 568971820800000000),
+        "never": ("timestamptz", "'infinity'", "infinity"),
+        "bc": ("date", "'0044-03-15 BC'", -735160),
+        "iv": ("interval", "'1 mon 1 day'", 2716200000000),
+        "ta": ("text[]", "'{a,NULL,\"b,c\"}'", ["a", None, "b,c"]),
+        "na": ("numeric(5,1)[]", "'{1.5}'", None),
+        "dom": ("price", "1.5", None),
+        "m": ("mood", "'ok'", "ok"),
+        "b": ("bit(12)", "B'100000000001'", b"\x01\x08"),
+        "r": ("int4range", "'[1,5)'", "[1,5)"),
+    }
+    kinds = ", ".join(f"{name} {kind}" for name, (kind, _, _) in columns.items())
+    values = ", ".join(value for _, value, _ in columns.values())
+    driver, run = started(
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE TYPE comp AS (a int)",
+        "CREATE DOMAIN price AS numeric(8,3)",
+        f"CREATE TABLE t ({kinds}, odd comp, PRIMARY KEY (c, ip))",
+        f"INSERT INTO t VALUES ({values}, ROW(1))",
+    )
+    with caplog.at_level(logging.WARNING):
+        (first,) = drain(driver)
+    assert "the column public.t.odd is left out" in caplog.text
+    run("DELETE FROM t", f"INSERT INTO t VALUES ({values})")
+    last = drain(driver)[-1]
+    assert first.key == last.key
+    row = first.value["after"].to_dict()
+    assert row == last.value["after"].to_dict()
+    assert "odd" not in row
+    row["num"] = row["num"].to_dict()
+    expected = {name: value for name, (_, _, value) in columns.items() if value is not None}
+    assert {name: row[name] for name in expected} == expected
+    assert (str(row["na"][0]), str(row["dom"])) == ("1.5", "1.500")
+
+
+def test_a_number_of_ten_thousand_digits_is_exact(started):
+    digits = "7" * 10_000
+    driver, _ = started("CREATE TABLE t (id int PRIMARY KEY, n numeric)", f"INSERT INTO t VALUES (1, {digits})")
+    value = drain(driver)[0].value["after"]["n"]
+    assert int.from_bytes(value["value"], "big", signed=True) % 10**30 == int("7" * 30)
+    assert driver.read("srv.public.t")[0].value["after"]["n"]["value"] == value["value"]
+
+
+def test_operations_keys_and_statements_are_those_of_the_settings(started):
+    settings = {
+        "skipped.operations": "u",
+        "message.key.columns": "public.t:b,a",
+        "snapshot.select.statement.overrides": "public.t",
+        "snapshot.select.statement.overrides.public.t": "SELECT * FROM t WHERE id > 1 ORDER BY id DESC",
+        "snapshot.include.collection.list": "public.t",
+        "topic.delimiter": "-",
+        "schema.exclude.list": "hidden",
+    }
+    driver, run = started(
+        *TABLE,
+        "INSERT INTO t VALUES (2, 'p', 'q', 1), (3, 'r', 's', 1)",
+        "CREATE TABLE u (id int PRIMARY KEY)",
+        "INSERT INTO u VALUES (1)",
+        "CREATE SCHEMA hidden",
+        "CREATE TABLE hidden.h (id int PRIMARY KEY)",
+        **settings,
+    )
+    assert [each[:3] for each in seen(drain(driver))] == [
+        ("srv-public-t", "r", {"b": "s", "a": "r"}),
+        ("srv-public-t", "r", {"b": "q", "a": "p"}),
+    ]
+    run("INSERT INTO hidden.h VALUES (1)", "UPDATE t SET c = 0", "INSERT INTO u VALUES (2)", "TRUNCATE t")
+    assert [each[:3] for each in seen(drain(driver))] == [
+        ("srv-public-u", "c", {"id": 2}),
+        ("srv-public-t", "t", None),
+    ]
+
+
+def test_keys_come_of_a_unique_index_where_there_is_no_primary_key(started):
+    driver, _ = started(
+        "CREATE TABLE t (id int, v text, w int)",
+        "CREATE UNIQUE INDEX b_first ON t (v)",
+        "CREATE UNIQUE INDEX a_first ON t (w, id)",
+        "INSERT INTO t VALUES (1, 'x', 2)",
+        "CREATE TABLE u (id int, v text, PRIMARY KEY (id) INCLUDE (v))",
+        "INSERT INTO u VALUES (1, 'x')",
+    )
+    assert [each[2] for each in seen(drain(driver))] == [{"w": 2, "id": 1}, {"id": 1}]
+
+
+def test_snapshots_come_when_the_mode_says_so(started):
+    driver, run = started(*TABLE, **{"snapshot.mode": "always"})
+    drain(driver)
+    driver.restart()
+    assert [each[1] for each in seen(drain(driver))] == ["r"]
+    driver, run = started(*TABLE, **{"snapshot.mode": "when_needed"})
+    drain(driver)
+    driver.restart()
+    assert drain(driver) == []
+    driver.stop()
+    run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = current_database()")
+    run("INSERT INTO t VALUES (2, 'p', 'q', 1)")
+    driver._start()
+    assert [each[1] for each in seen(drain(driver))] == ["r", "r"]
+
+
+def test_a_slot_is_dropped_and_statements_are_run_as_the_settings_say(started):
+    statements = "SET search_path TO public;SET application_name TO 'a;;b'"
+    driver, run = started(*TABLE, **{"slot.drop.on.stop": "true", "database.initial.statements": statements})
+    drain(driver)
+    assert run("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'a;b'") == [(1,)]
+    driver.sources[0].task.stop()
+    assert run("SELECT count(*) FROM pg_replication_slots WHERE slot_name = current_database()") == [(0,)]
+
+
+def test_a_publication_gets_the_tables_that_are_listed_later(started):
+    more = {"publication.autocreate.mode": "filtered", "table.include.list": "public.t,public.u"}
+    driver, run = started(
+        *TABLE, "CREATE TABLE u (id int PRIMARY KEY)", "CREATE PUBLICATION dbz_publication FOR TABLE t", **more
+    )
+    drain(driver)
+    run("INSERT INTO u VALUES (1)")
+    assert [each[0] for each in seen(drain(driver))] == ["srv.public.u"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "text", "name", "value"),
+    [
+        ("timestamp", {"times": "adaptive"}, "2024-01-01 00:00:00.123456", "MicroTimestamp", 1704067200123456),
+        ("timestamp", {"times": "isostring"}, "2024-01-01 00:00:00.12", "IsoTimestamp", "2024-01-01T00:00:00.12Z"),
+        ("timestamp", {"times": "nanoseconds"}, "1970-01-01 00:00:01", "NanoTimestamp", 10**9),
+        ("time", {"times": "adaptive"}, "24:00:00", "MicroTime", 86_400_000_000),
+        ("time", {"times": "isostring"}, "01:02:03.5", "IsoTime", "01:02:03.5Z"),
+        ("timetz", {}, "24:00:00+00", "ZonedTime", "00:00:00Z"),
+        ("date", {"times": "isostring"}, "1970-01-02", "IsoDate", "1970-01-02Z"),
+        ("timestamptz", {}, "0044-03-15 12:00:00+00 BC", "ZonedTimestamp", "-0043-03-15T12:00:00.000000Z"),
+        ("interval", {"intervals": "string"}, "P1Y2M3DT4H5M6.7S", "Interval", "P1Y2M3DT4H5M6.7S"),
+        ("interval", {}, "PT-0.000001S", "MicroDuration", -1),
+    ],
+)
+def test_times_have_the_form_of_the_settings(kind, mode, text, name, value):
+    form = column_form(PgType(0, kind), -1, Handling(**mode), nullable=True)
+    assert (form.schema.name, form.value(text)) == (f"io.debezium.time.{name}", value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "text", "value"),
+    [
+        ("money", {"decimals": "string"}, "-$1,234.50", "-1234.50"),
+        ("numeric", {"decimals": "string"}, "NaN", "NAN"),
+        ("numeric", {"decimals": "string"}, "-Infinity", "NEGATIVE_INFINITY"),
+        ("bytea", {"binary": "hex"}, "\\x00ff", "00ff"),
+        ("bytea", {"binary": "base64-url-safe"}, "\\xfbef", "--8="),
+        ("hstore", {}, '"a"=>"1", "b"=>NULL', '{"a":"1","b":null}'),
+        ("hstore", {"hstore": "map"}, '"c d"=>"x\\"y"', {"c d": 'x"y'}),
+        ("varbit", {}, "", b""),
+        ("tsquery", {"unknown": True}, "'a'", b"'a'"),
+    ],
+)
+def test_values_have_the_form_of_the_settings(kind, mode, text, value):
+    assert column_form(PgType(0, kind), -1, Handling(**mode), nullable=True).value(text) == value
+
+
+def test_types_without_a_form_are_left_out_and_wrong_texts_are_named():
+    assert column_form(PgType(0, "tsquery"), -1, Handling(), nullable=True) is None
+    with pytest.raises(DataError, match="'soon' is no value of the type"):
+        column_form(PgType(0, "timestamp"), -1, Handling(), nullable=True).value("soon")
