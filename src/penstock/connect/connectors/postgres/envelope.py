@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -30,11 +29,12 @@ from penstock.connect.data import (
     with_default,
 )
 from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME
+from penstock.log_lines import own_logger
 from penstock.version import __version__
 
 __all__ = ["Capture", "Origin", "Row", "TableForm", "TableFacts"]
 
-_LOG = logging.getLogger(__name__)
+_LOG = own_logger(__name__)
 SNAPSHOTS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 SOURCE = struct(
     [
