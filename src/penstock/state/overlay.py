@@ -75,7 +75,12 @@ class OverlayMap:
         self._expired_below = None
 
     def __len__(self) -> int:
-        return len(self._base) + sum(1 if value is not None else -1 for value in self.changes.values())
+        changed = list(self.changes)
+        before = self._base.get_many(changed) if len(self._base) else [None] * len(changed)
+        now = self.changes.values()
+        return len(self._base) + sum(
+            (new is not None) - (old is not None) for new, old in zip(now, before, strict=True)
+        )
 
     def get(self, key: bytes) -> bytes | None:
         value = self.changes.get(key, _ABSENT)

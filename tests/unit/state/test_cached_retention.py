@@ -5,7 +5,8 @@ from __future__ import annotations
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
 from penstock.serde.windowed import Window, Windowed
-from penstock.state.memory import MemoryTaskState
+from penstock.state.memory import MemoryMap, MemoryTaskState
+from penstock.state.overlay import OverlayMap
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec
 
@@ -108,3 +109,17 @@ def test_held_sessions():
     view.hold(None)
     view.put(Windowed("b", Window(LATER, LATER + 1)), 1)
     assert list(view.find_ended(0, LATER - 1)) == []
+
+
+def test_the_rows_of_an_overlay_are_counted_by_what_changes():
+    overlay = OverlayMap(MemoryMap([(b"a", b"1"), (b"b", b"2")]))
+    overlay.put(b"a", b"3")  # replaced
+    overlay.put(b"c", b"4")
+    overlay.put(b"c", None)  # comes and goes
+    overlay.put(b"d", None)  # was never there
+    assert len(overlay) == 2
+    overlay.put(b"b", None)
+    assert len(overlay) == 1
+    empty = OverlayMap(MemoryMap())
+    empty.put(b"a", None)
+    assert len(empty) == 0
