@@ -27,6 +27,11 @@ def to_topic(handle: StreamHandle, topic: str | Callable[..., str], produced: Pr
     static = isinstance(topic, str)
     if isinstance(topic, str):
         check_name(topic, "topic")
+    elif not callable(topic):
+        raise TopologyError(
+            f"to() takes the name of a topic, or a function that returns one, not {type(topic).__name__} {topic!r}",
+            hint='Write to("name"), or to(lambda key, value: ...).',
+        )
     topic_fn = None if static else Function.wrap(topic, verb="to", allowed=(2, 3), passed=TOPIC_OF, expression=False)
     node = handle.builder.names.processor("KSTREAM-SINK-", produced.name or name)
     graph = SinkGraph(

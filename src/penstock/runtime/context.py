@@ -284,7 +284,8 @@ class TaskContext:
         def wrapped() -> ProcessingError:
             name, file, line = _origin(function, error)
             where = f" from {source.topic}-{source.partition} offset {source.offset}" if source.topic else ""
-            kind, said, shown_record = type(error).__name__, f": {error}", record
+            own = error if isinstance(error, PenstockError) else None
+            kind, said, shown_record = type(error).__name__, f": {error if own is None else own.message}", record
             if self._hides_records:
                 said, shown_record = "", None
             if record is None:
@@ -293,7 +294,8 @@ class TaskContext:
                 shown = f"the record {_shorten(shown_record)}{where}" if shown_record else f"the record{where}"
             return ProcessingError(
                 f"{node}: {name} ({file}:{line}) raised {kind}{said}, for {shown}",
-                hint='Repair the function, or set processing.exception.handler to "continue" to skip such records.',
+                hint=(own and own.hint)
+                or 'Repair the function, or set processing.exception.handler to "continue" to skip such records.',
                 node=node,
                 function=name,
                 file=file,
@@ -335,7 +337,7 @@ class TaskContext:
         def wrapped() -> SerializationError:
             return SerializationError(
                 f"{node}: a record for topic {topic!r} does not encode: {self._said_of(error)}",
-                hint="Give the serdes that fit, in to() or by default.key.serde and default.value.serde.",
+                hint=self._where_serdes_go(topic),
                 node=node,
                 kind=type(error).__name__,
                 task=self.task_id,
@@ -344,9 +346,21 @@ class TaskContext:
 
         self._decide("production", Failure(node, source, rows.place.take(np.array([row])), error), wrapped)
 
+    def _where_serdes_go(self, topic: str) -> str:
+        """Return where the serdes of a topic are given."""
+        if topic not in {*self.topology.internal_topics, *map(self.physical_name, self.topology.internal_topics)}:
+            return "Give the serdes that fit, in to() or by default.key.serde and default.value.serde."
+        return (
+            "This topic is an internal one, for records with new keys. Give the serdes that fit where they get them, "
+            "in Grouped(key_serde=..., value_serde=...) or Repartitioned(...), or by default.key.serde and "
+            "default.value.serde."
+        )
+
     def _said_of(self, error: Exception) -> str:
         """Return the text of an error; only its class where no text may quote a record."""
-        return type(error).__name__ if self._hides_records else str(error)
+        if self._hides_records:
+            return type(error).__name__
+        return error.message if isinstance(error, PenstockError) else str(error)
 
     def _decide(self, kind: str, failure: Failure, wrapped: Callable[[], Exception]) -> None:
         node, source, error = failure.node, failure.source, failure.error

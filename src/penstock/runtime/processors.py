@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -92,9 +93,16 @@ class NodeContext:
     def get_state_store(self, name: str) -> Any:
         spec = self._task.topology.stores.get(name)
         if spec is None or (name not in self._stores and not self._operator.is_global(name)):
+            near = difflib.get_close_matches(str(name), self._task.topology.stores, 1)
+            hint = f"Name it in process(..., stores=[{name!r}]), or use connect_processor_and_state_stores()."
+            if spec is None:
+                meant = f"Did you mean {near[0]!r}? " if near else ""
+                hint = f"{meant}Add it with builder.add_state_store(), and name it in process(..., stores=[{name!r}])."
             raise TopologyError(
-                f"{self._node.name} has no access to a state store {name!r}",
-                hint="Name it in process(..., stores=[...]), or use connect_processor_and_state_stores().",
+                f"{self._node.name} has no access to a state store {name!r}"
+                if spec is not None
+                else f"{self._node.name} asks for a state store {name!r}, which the topology does not have",
+                hint=hint,
                 node=self._node.name,
                 store=name,
             )

@@ -51,6 +51,12 @@ def aggregate_of(
     """Make an aggregation of an initializer and functions of (key, value, aggregate); built-in ones start from None."""
     if aggregator is None:
         if not isinstance(initializer, BuiltInAggregator):
+            if getattr(initializer, "__module__", None) == BuiltInAggregator.__module__ and callable(initializer):
+                name = getattr(initializer, "__name__", "sum")
+                raise TopologyError(
+                    f"aggregate() got the function agg.{name} itself",
+                    hint=f'Call it: agg.{name}("field"), or agg.{name}() for the value.',
+                )
             raise TopologyError(
                 "aggregate() takes an initializer and an aggregator; the aggregator is missing",
                 hint='Write aggregate(0, lambda key, value, total: ...), or aggregate(agg.sum("field")).',

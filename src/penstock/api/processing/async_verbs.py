@@ -135,7 +135,7 @@ class _Calls:
         Raises:
             TopologyError: One of the arguments is of no use.
         """
-        fn = Function.wrap(mapper, verb=self.verb, allowed=(1, 2), expression=False)
+        fn = Function.wrap(mapper, verb=self.verb, allowed=(1, 2), expression=False, awaits=True)
         check_whole(self.limit, f"{self.verb}(): limit", 1)
         if self.retry is not None and not isinstance(self.retry, Retry):
             raise TopologyError(

@@ -51,6 +51,11 @@ def processor_operation(
     """Check the supplier of a processor, and make the operation that runs it with these stores."""
     check_supplier(supplier, verb)
     check_method(supplier, "process", ("record",), verb)
+    if inspect.iscoroutinefunction(getattr(supplier, "process", None)):
+        raise TopologyError(
+            f"{verb}(): process() of {getattr(supplier, '__name__', supplier)} is an async def, which nobody awaits",
+            hint="Use map_values_async() or map_async() for what has to be awaited, and a plain process() behind it.",
+        )
     return Process(supplier, tuple(dict.fromkeys([*(store.name for store in own), *uses])), fixed_key)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from penstock.durations import DurationLike
 from penstock.errors import TopologyError
@@ -152,6 +152,15 @@ class Processor(Generic[K, V]):
     """
 
     context: ProcessorContext
+
+    if not TYPE_CHECKING:  # for type checkers it is there
+
+        def __getattr__(self, name: str) -> Any:
+            """Explain why there is no context."""
+            kind = type(self).__name__
+            if name == "context":
+                raise AttributeError(f"{kind} has no context: its init() has to call super().init(context)")
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
 
     @classmethod
     def stores(cls) -> Iterable[StoreSpec]:

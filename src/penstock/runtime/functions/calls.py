@@ -10,6 +10,7 @@ import numpy as np
 from penstock.errors import ProcessingError
 from penstock.runtime.functions.expressions import evaluate
 from penstock.serde.column import Column
+from penstock.topology.operations.functions import is_expression
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.runtime.rows import Rows
     from penstock.topology.operations.functions import Function
 
-__all__ = ["apply", "call", "evaluate_by_halves", "failures_removed", "gather", "part_of"]
+__all__ = ["apply", "call", "evaluate_by_halves", "failures_removed", "gather", "part_of", "returned_expression"]
 
 OnError = Callable[[int, Exception], None]
 
@@ -44,7 +45,20 @@ def apply(function: Function, rows: Rows, node: str, context: TaskContext) -> tu
     if column is not None:
         return column, None
     results, failed = call(function, rows, failed_at)
+    if results and is_expression(results[0]):
+        raise returned_expression(function, node)
     return Column.of_items(results), failures_removed(failed, len(rows))
+
+
+def returned_expression(function: Function, node: str) -> ProcessingError:
+    """Return the error for a function whose result is an expression, not a value."""
+    return ProcessingError(
+        f"{node}: {function.location} returned a Polars expression in place of a value",
+        hint='Pass the expression itself, without a function around it: filter(pl.col("a") > 1).',
+        node=node,
+        file=function.file,
+        line=function.line,
+    )
 
 
 def call(function: Function, rows: Rows, on_error: OnError) -> tuple[list[Any], list[int]]:

@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from penstock.errors import ProcessingError
-from penstock.runtime.functions.calls import evaluate_by_halves, failures_removed, gather, part_of
+from penstock.runtime.functions.calls import evaluate_by_halves, failures_removed, gather, part_of, returned_expression
 from penstock.runtime.functions.expressions import frame
 from penstock.runtime.rows import Rows
 from penstock.serde.column import Column
+from penstock.topology.operations.functions import is_expression
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,6 +62,8 @@ def join_values(
     values = iter(rows.values.items()), iter(right.items())
     calls = map(fn, iter(rows.keys.items()), *values) if joiner.arity == 3 else map(fn, *values)
     results, failed = gather(calls, len(rows), failed_at)
+    if results and is_expression(results[0]):
+        raise returned_expression(joiner, node)
     return Column.of_items(results), failures_removed(failed, len(rows))
 
 

@@ -19,6 +19,17 @@ __all__ = ["EXTRACTED", "MERGED", "TOPIC_OF", "ColumnFunction", "Function", "fun
 EXTRACTED = "(record) or (record, partition time)"  # arguments of a timestamp extractor
 TOPIC_OF = "(key, value) or (key, value, record context)"  # arguments of a function that names a topic
 MERGED = "(key, left, right)"  # arguments of a merger of two sessions
+_BY_NAME = {  # options of verbs, and the arguments that they go to
+    "Consumed": "consumed",
+    "Grouped": "grouped",
+    "Joined": "joined",
+    "Materialized": "materialized",
+    "Produced": "produced",
+    "Repartitioned": "repartitioned",
+    "StreamJoined": "joined",
+    "TableJoined": "joined",
+}
+_OF_VALUES = ("Series", "DataFrame", "LazyFrame", "ndarray")
 _PASSED = {  # arguments that most verbs pass, by their number
     (1,): "(value)",
     (1, 2): "(value) or (key, value)",
@@ -78,7 +89,14 @@ class Function:
 
     @classmethod
     def wrap(
-        cls, fn: object, *, verb: str, allowed: tuple[int, ...], passed: str = "", expression: bool = True
+        cls,
+        fn: object,
+        *,
+        verb: str,
+        allowed: tuple[int, ...],
+        passed: str = "",
+        expression: bool = True,
+        awaits: bool = False,
     ) -> Function:
         """Check and wrap a function that a user passed to a verb.
 
@@ -89,6 +107,7 @@ class Function:
                 signature cannot be read (a built-in) gets the first.
             passed: The arguments by name, for messages; by default those that most verbs pass.
             expression: Whether the verb takes expressions.
+            awaits: Whether the verb awaits what the function returns.
         """
         if is_expression(fn):
             if not expression:
@@ -109,8 +128,15 @@ class Function:
         if not callable(fn):
             kinds = "a Python function or a Polars expression" if expression else "a Python function"
             raise TopologyError(
-                f"{_calls(verb)} takes {kinds}, not {type(fn).__name__} {fn!r}",
-                hint="Pass the function itself, without calling it.",
+                f"{_calls(verb)} takes {kinds}, not {_shown(fn)}",
+                hint=_hint_for(fn, verb, expression=expression),
+            )
+        if not awaits and _is_async(fn):
+            name, file, line = _origin(fn)
+            raise TopologyError(
+                f"{_calls(verb)} calls plain functions; {name} ({file}:{line}) is an async def, which returns a "
+                "coroutine that nobody awaits",
+                hint="Use map_values_async() or map_async(), which await it, and go on with their results.",
             )
         return cls(fn, _arity(fn, _calls(verb), allowed, passed or _PASSED[allowed]), *_origin(fn))
 
@@ -125,6 +151,45 @@ def functions_of(value: object) -> Iterator[Function]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for one in dataclasses.fields(value):
             yield from functions_of(getattr(value, one.name))
+
+
+def _is_async(fn: Any) -> bool:
+    """Return whether a call returns something that has to be awaited."""
+    whole = [fn, getattr(fn, "func", None)]  # the second is of a partial
+    if not inspect.isroutine(fn):
+        whole.append(type(fn).__call__)
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in whole)
+
+
+def _shown(fn: object) -> str:
+    """Return what came in place of a function, cut short; of an option of a verb the name alone."""
+    kind = type(fn).__name__
+    return f"a {kind}" if kind in _BY_NAME or kind in _OF_VALUES else f"{kind} {fn!r:.80}"
+
+
+def _hint_for(fn: object, verb: str, *, expression: bool) -> str:
+    """Return what to pass in place of what came, which cannot be called."""
+    name = type(fn).__name__
+    if fn is None:
+        return "The function is missing: give one, for example a lambda."
+    if inspect.iscoroutine(fn):
+        fn.close()
+        return "An async def was called; pass the function itself, to map_values_async()."
+    if name in _BY_NAME:
+        option = _BY_NAME[name]
+        return f"{name} has another place: pass it by name, {verb.partition(':')[0]}(..., {option}={name}(...))."
+    if name in _OF_VALUES:
+        instead = "an expression such as pl.col('field') * 2, or a function" if expression else "a function"
+        return f"It holds values of its own, not of the records. Pass {instead}."
+    parts = fn.values() if isinstance(fn, dict) else fn if isinstance(fn, list | tuple) else ()
+    if any(map(is_expression, parts)):
+        return "Combine several expressions with pl.struct(...)."
+    if isinstance(fn, str):
+        field = f'pl.col("{fn}"), or ' if expression else ""
+        return f'Pass the function itself, not its name. For a field: {field}lambda value: value["{fn}"].'
+    if isinstance(fn, bool | int | float | bytes):
+        return "Pass the function itself, without calling it; for the same result each time, lambda value: ..."
+    return "Pass the function itself, without calling it."
 
 
 def _calls(verb: str) -> str:
@@ -161,6 +226,7 @@ def _counted(required: int, most: int) -> str:
 def _origin(fn: Callable[..., Any]) -> tuple[str, str, int]:
     if type(fn).__module__.split(".", 1)[0] == "penstock":  # a built-in aggregator: the caller's line counts
         return (type(fn).__name__, *_caller())
+    fn = getattr(fn, "func", fn)  # of a partial
     code = getattr(inspect.unwrap(fn), "__code__", None) or getattr(getattr(fn, "__call__", None), "__code__", None)  # noqa: B004
     name = getattr(fn, "__qualname__", type(fn).__name__)
     return (name, code.co_filename, code.co_firstlineno) if code else (name, "built-in", 0)
