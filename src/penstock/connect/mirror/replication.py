@@ -53,6 +53,8 @@ class MirrorSource:
         new = [place for place in places if place not in self._reader]
         for topic in sorted({place.topic for place in new}):  # fences an earlier mirror before its offsets are read
             self._target.prepare_transactions([self._transaction(topic)], None)
+        if new:
+            self._settle()
         for place in new:
             stored = self._stored_offset(place)
             self._written[place] = stored
@@ -111,8 +113,7 @@ class MirrorSource:
         Raises:
             FencedError: Another mirror has copied more.
         """
-        topic = self._stored.topic
-        self._target.settled_ends([TopicPartition(topic, each) for each in range(self._target.partitions(topic))])
+        self._settle()
         found = [self._stored_offset(piece.place) for piece in pieces]
         if found == [piece.last for piece in pieces]:
             return True
@@ -122,6 +123,11 @@ class MirrorSource:
         raise FencedError(
             f"another mirror copies {pieces[0].place.topic} of {flow} too", hint="Run one mirror for each flow."
         )
+
+    def _settle(self) -> None:
+        """Wait until all positions that are committed by now can be read."""
+        topic = self._stored.topic
+        self._target.settled_ends([TopicPartition(topic, each) for each in range(self._target.partitions(topic))])
 
     def _stored_offset(self, place: TopicPartition) -> int | None:
         stored = self._stored.offset(source_partition(self._flow, place))

@@ -66,16 +66,21 @@ class OwnProducer:
     written: dict[str, Entry] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def initialise(self, timeout_ms: int = 0) -> None:
-        """Fence all earlier producers of this id, unless that is done already; then the ledger must be read again.
+    def initialise(self, timeout_ms: int = 0) -> bool:
+        """Fence all earlier producers of this id, unless that is done already.
 
         Args:
             timeout_ms: The least time-out of its next transaction, as far as brokers allow.
+
+        Returns:
+            Whether it has: then the ledger, or what the caller compares, must be read again.
         """
+        is_new = False
         with self.lock:
             wanted = self.timeouts.allowed(max(timeout_ms, self.writer.timeout_ms))
             while not self.writer.ready or self.writer.timeout_ms < wanted:
                 self.written.clear()
+                is_new = True
                 try:
                     self.writer.init(wanted)
                 except KafkaException as error:
@@ -84,6 +89,7 @@ class OwnProducer:
                     if not self.timeouts.refused(wanted):
                         raise
                     wanted = self.timeouts.allowed(wanted)
+        return is_new
 
 
 class Producers:

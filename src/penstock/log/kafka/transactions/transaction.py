@@ -206,8 +206,7 @@ class KafkaTransaction:
 
     def _is_written(self, own: OwnProducer) -> bool:
         """Return whether the batch is written; reads the ledger only if another producer may have written since."""
-        is_new = not own.writer.ready
-        own.initialise(max(self._timeout_ms, self._log.clients.timeouts.needed(self._size_bytes)))
+        is_new = own.initialise(max(self._timeout_ms, self._log.clients.timeouts.needed(self._size_bytes)))
         if self._entry is None:  # whatever it compares, stays true until it is fenced
             return is_new and self._may_be_written is not None and self._may_be_written()
         application, task, wanted = self._entry
