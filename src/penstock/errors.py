@@ -17,7 +17,7 @@
     ├── LogError               the topic log
     │   ├── TopicExistsError
     │   ├── OffsetOutOfRangeError
-    │   ├── AuthenticationError    the broker does not believe who we are, or we not who it is
+    │   ├── AuthenticationError    the broker rejects our credentials, or we reject its certificate
     │   ├── AuthorizationError     the user lacks an ACL; names user, operation and resource
     │   ├── LogUnavailableError    no broker answers, or not in time: trying again later may work
     │   ├── ProductionError        records that the log refuses: too large, of a topic that is not there
@@ -297,7 +297,7 @@ class ProductionError(LogError):
 
 
 class AuthenticationError(LogError):
-    """The broker does not believe who we are, or we not who it is: password, mechanism, certificates.
+    """The broker rejects our credentials (password, mechanism, certificate), or we reject its certificate.
 
     Cause: A wrong user or password, another mechanism than the broker offers, or a certificate that is not
     trusted.

@@ -17,7 +17,7 @@ _HOUR_MS = 3_600_000
 _MOST = 200  # restarts, kinds of errors
 _MOST_CHARACTERS = 200
 LOST_PROCESS = "a process that ran tasks was lost"
-LOST_APPLICATION = "the application's own process ended without a word"
+LOST_APPLICATION = "the application's own process was killed or lost"
 
 Rows = dict[str, tuple[int, int]]  # store -> the number of its tasks, their rows
 
