@@ -133,8 +133,10 @@ def main() -> None:
     given = parser.parse_args()
     if given.worker:
         from penstock.spark import worker_process
+        from penstock.state.free_memory import keep_on_heap
 
-        worker_process._keep_memory()  # noqa: SLF001 - as prepare_worker() does, which needs Spark
+        # As prepare_worker() does, which needs Spark.
+        keep_on_heap(worker_process._KEPT_BYTES, worker_process._AT_ONCE_BYTES)  # noqa: SLF001
         what, root, *rest = given.worker
         print(json.dumps(restored(root, int(rest[0])) if what == "restored" else large(root)))
         return

@@ -8,22 +8,19 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import cache
 from typing import IO, Any
 
 from penstock.log_lines import follow_environment
 from penstock.spark.machine_limits import raise_file_limit
-from penstock.state.free_memory import c_library, release_memory
+from penstock.state.free_memory import keep_on_heap, release_memory
 
-__all__ = ["ENVIRONMENT", "map_large_blocks", "prepare_worker"]
+__all__ = ["ENVIRONMENT", "prepare_worker"]
 
 # A batch allocates and frees the same hundreds of megabytes as the one before. An allocator that returns them to the
 # operating system has them mapped and cleared again, page by page: a third of the CPU time of fetching from Kafka.
 _KEEP_MS = "10000"
-_MAPPED_ALONE_BYTES = 32 << 20  # the largest threshold that glibc accepts
-_BLOCK_BYTES = 256 << 10
 _KEPT_BYTES = 1 << 30
 _AT_ONCE_BYTES = 16 << 20
 _LOOK_S = 5.0
@@ -38,7 +35,6 @@ ENVIRONMENT = {
     "_RJEM_MALLOC_CONF": f"background_thread:true,dirty_decay_ms:{_KEEP_MS},muzzy_decay_ms:0",  # Polars
     "PYTHONWARNINGS": "ignore::FutureWarning",
 }
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
 
 @cache
@@ -56,7 +52,7 @@ def prepare_worker() -> None:
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     raise_file_limit()
-    _keep_memory()
+    keep_on_heap(_KEPT_BYTES, _AT_ONCE_BYTES)
     _release_when_idle()
     _end_with_connection()
 
@@ -79,26 +75,6 @@ def _end_with_connection() -> None:
             os._exit(0)
 
     worker.handle_worker_exception = send_or_exit
-
-
-@contextmanager
-def map_large_blocks() -> Iterator[None]:
-    """Map large blocks that are allocated inside separately, so that they take no memory until they are used.
-
-    LMDB reserves such a block for each file and hardly uses it. On the heap, which a worker keeps, the C library would
-    clear the block first: 2 MB for each open task.
-    """
-    _mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)
-    try:
-        yield
-    finally:
-        _mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_BYTES)
-
-
-def _keep_memory() -> None:
-    _mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_BYTES)
-    _mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-    _mallopt(_M_TOP_PAD, _AT_ONCE_BYTES)
 
 
 def _release_when_idle() -> None:
@@ -138,8 +114,3 @@ class _Keeper:
             return False
         self._has_worked = False
         return True
-
-
-def _mallopt(option: int, value: int) -> None:
-    with suppress(OSError, AttributeError, TypeError):  # another C library than glibc
-        c_library().mallopt(option, value)

@@ -62,16 +62,32 @@ def test_without_it_all_is_fetched(log: EmbeddedLog) -> None:
     assert 32 * MEGABYTE < pending <= 64 * MEGABYTE + 2 * FETCHED  # much output is committed before its time
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells what memory is a process's own")
-def test_a_worker_gives_back_what_a_restore_has_taken(tmp_path: Path) -> None:
-    program = Path(__file__).with_name("memory_after_restore.py")
+LINUX = pytest.mark.skipif(
+    not Path("/proc/self/smaps_rollup").exists(), reason="Linux tells what memory is a process's own"
+)
+
+
+def printed(program: str, folder: Path) -> list[int]:
+    """The numbers that a program beside this file prints."""
+    here = Path(__file__).parent
     done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path / "replica")],
+        [sys.executable, str(here / program), str(folder)],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *sys.path])},
     )
-    kept, left = map(int, done.stdout.split())
+    return list(map(int, done.stdout.split()))
+
+
+@LINUX
+def test_a_worker_gives_back_what_a_restore_has_taken(tmp_path: Path) -> None:
+    kept, left = printed("memory_after_restore.py", tmp_path / "replica")
     assert kept > 30 * MEGABYTE  # as long as LMDB's file stays open
     assert left < 10 * MEGABYTE
+
+
+@LINUX
+def test_an_open_task_takes_no_megabytes(tmp_path: Path) -> None:
+    (of_each,) = printed("memory_of_tasks.py", tmp_path)
+    assert of_each < MEGABYTE

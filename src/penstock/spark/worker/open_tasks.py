@@ -20,7 +20,6 @@ from penstock.errors import PenstockError
 from penstock.log.client_counts import CLOSED_TASKS, count
 from penstock.log_lines import own_logger
 from penstock.spark.machine_limits import open_task_limit
-from penstock.spark.worker_process import map_large_blocks
 from penstock.state.memory import MemoryTaskState
 from penstock.state.replicas.unused import remove_unused
 from penstock.state.snapshots import SnapshotPolicy
@@ -129,9 +128,7 @@ def acquire_task(job: SparkJob, run: TaskRun, stores: Iterable[str], *, keeps_st
     _close([other for other in _open_tasks if other[0] == application and other[1:3] != key[1:3]])  # of earlier starts
     if not keeps_state:
         return OpenTask(key, None)
-    with map_large_blocks():
-        store = _opened(job, run, stores)
-    return OpenTask(key, store)
+    return OpenTask(key, _opened(job, run, stores))
 
 
 def _opened(job: SparkJob, run: TaskRun, stores: Iterable[str]) -> TaskStore:

@@ -8,6 +8,7 @@ from typing import Any
 
 import lmdb
 
+from penstock.state.free_memory import map_large_blocks
 from penstock.state.own_folder import folder_mode
 
 __all__ = ["MAP_BYTES", "open_environment"]
@@ -30,17 +31,18 @@ def open_environment(directory: Path, map_bytes: int, stores: int, *, flushes: b
     """
     while True:
         try:
-            return lmdb.open(
-                str(directory),
-                map_size=map_bytes,
-                mode=folder_mode(directory),
-                max_dbs=stores + _OTHER_STORES,
-                max_readers=_MAX_READERS,
-                sync=flushes,
-                metasync=False,
-                readahead=False,
-                lock=True,
-            )
+            with map_large_blocks():
+                return lmdb.open(
+                    str(directory),
+                    map_size=map_bytes,
+                    mode=folder_mode(directory),
+                    max_dbs=stores + _OTHER_STORES,
+                    max_readers=_MAX_READERS,
+                    sync=flushes,
+                    metasync=False,
+                    readahead=False,
+                    lock=True,
+                )
         except (lmdb.MemoryError, OSError) as error:
             is_too_large = isinstance(error, lmdb.MemoryError) or error.errno == errno.ENOMEM
             if not is_too_large or map_bytes <= _LEAST_MAP_BYTES:
