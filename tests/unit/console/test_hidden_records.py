@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -356,14 +357,30 @@ def test_an_error_that_ends_such_an_application_does_not_quote_the_record(
 
 
 def test_what_an_application_records_and_posts_holds_no_text_of_an_error_if_it_hides_records(tmp_path: Path) -> None:
-    posted: list[dict[str, Any]] = []
-    recorder = Recorder("a", lambda: "ERROR", exposure=Exposure.of(masked=["value.card"]))
-    recorder.begin(Watched(str(tmp_path), tuple, dict, {}, dict))
+    posted: list[str] = []
+
+    class Webhook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(self.rfile.read(int(self.headers["content-length"])).decode())
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *said: object) -> None:
+            pass
+
+    hook = HTTPServer(("127.0.0.1", 0), Webhook)
+    hook.timeout = 20
+    url = f"http://127.0.0.1:{hook.server_port}/"
+    recorder = Recorder("a", lambda: "ERROR", url, exposure=Exposure.of(masked=["value.card"]))
     recorder.failure = failure()
+    recorder.begin(Watched(str(tmp_path), tuple, dict, {}, dict))
     recorder.close()
+    hook.handle_request()
+    hook.server_close()
+    assert "app.py:3" in posted[0]
     written = "".join(path.read_text() for path in tmp_path.rglob("*.json"))
     assert "app.py:3" in written
-    assert SECRET not in written + json.dumps(posted)
+    assert SECRET not in written + posted[0]
 
 
 def test_filters_see_what_is_shown(tmp_path: Path) -> None:
