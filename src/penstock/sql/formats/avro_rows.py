@@ -8,8 +8,11 @@ from typing import Any
 
 from penstock.errors import SerializationError
 from penstock.serde.schemas.avro import AvroSerde
+from penstock.serde.schemas.avro_types import Parsed
 from penstock.serde.schemas.base import SchemaSerde
-from penstock.sql.formats.avro_schema import avro_schema, parsed_avro, resolved
+from penstock.serde.schemas.client import Registered, SchemaText
+from penstock.sql.formats.avro_reading import schema_for
+from penstock.sql.formats.avro_schema import avro_schema, member_name, parsed_avro, resolved
 from penstock.sql.formats.foreign import foreign_reader
 from penstock.sql.formats.interface import Columns, FormatInfo, FormatProperties, RowSerde, writing_settings
 from penstock.sql.formats.json_values import pick
@@ -21,6 +24,17 @@ Write = Callable[[Any], Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class _Reading(AvroSerde):
+    """Reads values as the columns of a type need them."""
+
+    def __init__(self, kind: SqlType, registry: Any) -> None:
+        super().__init__(None, registry=registry)
+        self._kind = kind
+
+    def _planned(self, registered: Registered | None, parsed: Callable[[SchemaText], Parsed]) -> Any:
+        return super()._planned(registered, lambda text: schema_for(parsed(text), self._kind))
+
+
 class AvroRows(RowSerde):
     """Rows in Avro: written with the schema of the columns, or that of an id; read with the schema of the writer."""
 
@@ -29,7 +43,8 @@ class AvroRows(RowSerde):
         text = properties.schema or avro_schema(columns, properties.schema_full_name, unwrapped=self.unwrapped)
         self._text = None if properties.schema_id is not None and properties.schema is None else text
         self.writing = AvroSerde(text, registry=writing_settings(properties))
-        self.reading = AvroSerde(None, registry=properties.registry)
+        kind = columns[0][1] if self.unwrapped else StructType.of(columns)
+        self.reading = _Reading(kind, registry=properties.registry)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -53,9 +68,10 @@ class AvroRows(RowSerde):
 
     def _writer(self) -> Write:
         """The conversion to the schema, which may be known only to the registry, hence not before the first row."""
-        text = self._text or self.writing.target().schema.text
+        schema = self.writing.target().schema if self._text is None else SchemaText(self._text)
         kind = self.columns[0][1] if self.unwrapped else StructType.of(self.columns)
-        self._write = avro_writer(kind, *parsed_avro(text))
+        parsed = parsed_avro(schema)
+        self._write = avro_writer(kind, parsed.schema, parsed)
         return self._write
 
     def deserialize(self, data: bytes | None) -> Any:
@@ -82,13 +98,15 @@ class AvroRows(RowSerde):
         self._prepare()
 
 
-def avro_writer(kind: SqlType, schema: Any, named: dict[str, Any]) -> Write:
+def avro_writer(kind: SqlType, schema: Any, parsed: Parsed) -> Write:
     """The function that makes of values of a type what fastavro writes with a schema."""
-    write = _writer(kind, resolved(schema, named)[0], named)
+    write = _writer(kind, resolved(schema, parsed), parsed)
     return lambda value: None if value is None else write(value)
 
 
-def _writer(kind: SqlType, schema: Any, named: dict[str, Any]) -> Write:
+def _writer(kind: SqlType, schema: Any, parsed: Parsed) -> Write:
+    if isinstance(schema, list):
+        return _member_writer(kind, schema, parsed) if isinstance(kind, StructType) else _same
     if not isinstance(schema, dict):
         return _same
     match kind:
@@ -98,25 +116,53 @@ def _writer(kind: SqlType, schema: Any, named: dict[str, Any]) -> Write:
                 for field in schema["fields"]
             ]
             steps = [
-                (name, known[0], avro_writer(known[1], inner, named), has_default)
+                (name, known[0], avro_writer(known[1], inner, parsed), has_default)
                 for name, known, inner, has_default in fields
                 if known is not None
             ]
             return lambda row: _record(row, steps)
         case ArrayType(element) if schema["type"] == "array":
-            item = avro_writer(element, schema["items"], named)
+            item = avro_writer(element, schema["items"], parsed)
             return lambda values: [item(value) for value in values]
         case MapType(_, inner) if schema["type"] == "map":
-            each = avro_writer(inner, schema["values"], named)
+            each = avro_writer(inner, schema["values"], parsed)
             return lambda entries: {key: each(value) for key, value in entries.items()}
         case MapType(key, inner) if schema["type"] == "array":
-            first, second = resolved(schema["items"], named)[0]["fields"]
-            left, right = avro_writer(key, first["type"], named), avro_writer(inner, second["type"], named)
+            first, second = resolved(schema["items"], parsed)["fields"]
+            left, right = avro_writer(key, first["type"], parsed), avro_writer(inner, second["type"], parsed)
             names = first["name"], second["name"]
             return lambda entries: [{names[0]: left(k), names[1]: right(v)} for k, v in entries.items()]
-    if kind == TIMESTAMP and schema.get("logicalType", "").startswith("timestamp"):
+    return _timestamp_writer(schema.get("logicalType", "")) if kind == TIMESTAMP else _same
+
+
+def _timestamp_writer(logical: str) -> Write:
+    """The function that makes a logical type of milliseconds; without one they are written as they are."""
+    if logical.endswith("timestamp-nanos"):
+        return lambda value: value * 1_000_000
+    if logical.startswith("timestamp"):
         return lambda value: EPOCH + timedelta(milliseconds=value)
+    if logical.startswith("local-timestamp"):
+        return lambda value: EPOCH.replace(tzinfo=None) + timedelta(milliseconds=value)
     return _same
+
+
+def _member_writer(kind: StructType, branches: list[Any], parsed: Parsed) -> Write:
+    """The function that writes the one field of a struct that is not null, as a member of a union of several types."""
+    writers = {}
+    for branch in branches:
+        word, given = parsed.type_of(branch)
+        known = None if word == "null" else _column(kind, member_name(branch, parsed))
+        if known is not None:
+            writers[known[0]] = (avro_writer(known[1], branch, parsed), given["name"] if word == "record" else None)
+
+    def write(row: dict[str, Any]) -> Any:
+        there = [name for name, value in row.items() if value is not None and name in writers]
+        if len(there) != 1:
+            raise SqlValueError(f"a union has one of {', '.join(writers)}, not {len(there)} of them")
+        made, name = writers[there[0]]
+        return made(row[there[0]]) if name is None else (name, made(row[there[0]]))
+
+    return write
 
 
 def _record(row: dict[str, Any], steps: list[tuple[str, str, Write, bool]]) -> dict[str, Any]:

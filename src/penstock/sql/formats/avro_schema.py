@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from penstock.serde.schemas.avro_types import Parsed, parse
+from penstock.serde.schemas.client import SchemaText
 from penstock.sql.formats.interface import Columns
+from penstock.sql.formats.walks import SchemaWalk, schema_document
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -23,7 +26,7 @@ from penstock.sql.types import (
     StructType,
 )
 
-__all__ = ["DEFAULT_NAME", "avro_columns", "avro_schema", "parsed_avro"]
+__all__ = ["DEFAULT_NAME", "avro_columns", "avro_schema", "is_entries", "member_name", "parsed_avro", "resolved"]
 
 DEFAULT_NAME = "io.confluent.ksql.avro_schemas.KsqlDataSourceSchema"
 PLAIN: dict[SqlType, Any] = {
@@ -103,63 +106,91 @@ def _type(kind: SqlType, name: str) -> Any:
     return PLAIN[kind]
 
 
-def parsed_avro(text: str) -> tuple[Any, dict[str, Any]]:
-    """A schema with all references by full name, and its named types."""
-    from fastavro.schema import parse_schema
+def parsed_avro(schema: SchemaText) -> Parsed:
+    """A schema with all references by full name, and its named types.
 
-    named: dict[str, Any] = {}
-    return parse_schema(json.loads(text), named), named
+    Raises:
+        ValueError: It is no Avro schema.
+    """
+    for _, text in (*schema.referred, ("", schema.text)):
+        schema_document(text)
+    try:
+        return parse(schema)
+    except RecursionError as error:
+        raise ValueError("its types are nested too deep") from error
 
 
-def avro_columns(text: str, *, unwrapped: bool, single: str) -> Columns:
+def avro_columns(schema: SchemaText, *, unwrapped: bool, single: str) -> Columns:
     """The columns that a schema says: those of a record, or a single one of the name ``single``.
 
     Fields of types that SQL lacks are left out.
+
+    Raises:
+        ValueError: It is no Avro schema, or a type of it holds itself.
     """
-    schema, named = parsed_avro(text)
-    schema, _ = resolved(schema, named)
-    is_record = isinstance(schema, dict) and schema.get("type") == "record"
-    if not is_record or unwrapped:
-        kind = avro_kind(schema, named)
+    parsed = parsed_avro(schema)
+    root = resolved(parsed.schema, parsed)
+    word, given = parsed.type_of(root)
+    if word != "record" or unwrapped:
+        kind = _kind(root, parsed, SchemaWalk())
         return () if kind is None else ((single, kind),)
-    found = [(field["name"], avro_kind(field["type"], named)) for field in schema["fields"]]
+    walk = SchemaWalk()
+    with walk.inside(given["name"]):
+        found = [(field["name"], _kind(field["type"], parsed, walk)) for field in given["fields"]]
     return tuple((name, kind) for name, kind in found if kind is not None)
 
 
-def resolved(schema: Any, named: dict[str, Any]) -> tuple[Any, bool]:
-    """The schema behind a name or in a union with null, and whether null is allowed."""
-    if isinstance(schema, list):
-        others = [branch for branch in schema if branch != "null"]
-        nullable = len(others) < len(schema)
-        return (resolved(others[0], named)[0], nullable) if len(others) == 1 else (schema, nullable)
-    if isinstance(schema, str) and schema in named:
-        return named[schema], False
-    if isinstance(schema, dict) and isinstance(schema["type"], dict | list):
-        return resolved(schema["type"], named)
-    return schema, False
+def resolved(schema: Any, parsed: Parsed) -> Any:
+    """The schema behind a name, and that beside null in a union of the two."""
+    word, given = parsed.type_of(schema)
+    if word != "union":
+        return given if word in ("record", "array", "map", "enum", "fixed") or len(given) > 1 else word
+    others = [branch for branch in given if parsed.type_of(branch)[0] != "null"]
+    return resolved(others[0], parsed) if len(others) == 1 else given
 
 
-def avro_kind(schema: Any, named: dict[str, Any]) -> SqlType | None:
+def is_entries(items: Any, parsed: Parsed) -> bool:
+    """Whether the items of an array are the entries of a map, as Kafka Connect writes maps of other keys than texts."""
+    word, entry = parsed.type_of(items)
+    return word == "record" and entry.get("connect.internal.type") == "MapEntry" and len(entry["fields"]) == 2
+
+
+def member_name(branch: Any, parsed: Parsed) -> str:
+    """The name that Kafka Connect gives a member of a union of several types: that of its type, without a namespace."""
+    word, given = parsed.type_of(branch)
+    name: str = given["name"].rpartition(".")[2] if word in ("record", "enum", "fixed") else word
+    return name
+
+
+def _kind(schema: Any, parsed: Parsed, walk: SchemaWalk) -> SqlType | None:
     """The SQL type of a schema; ``None`` if there is none."""
-    schema, _ = resolved(schema, named)
-    if isinstance(schema, list):
-        return None
-    name = schema if isinstance(schema, str) else schema["type"]
-    given: dict[str, Any] = schema if isinstance(schema, dict) else {}
-    if name == "record":
-        found = [(field["name"], avro_kind(field["type"], named)) for field in given["fields"]]
-        return StructType.of([(field, kind) for field, kind in found if kind is not None])
-    if name == "array":
-        entry, _ = resolved(given["items"], named)
-        if isinstance(entry, dict) and entry["type"] == "record" and entry.get("connect.internal.type") == "MapEntry":
-            return _map(avro_kind(entry["fields"][1]["type"], named))
-        kind = avro_kind(given["items"], named)
-        return None if kind is None else ArrayType(kind)
-    if name == "map":
-        return _map(avro_kind(given["values"], named))
-    if given.get("logicalType") == "decimal":
+    walk.field()
+    schema = resolved(schema, parsed)
+    word, given = parsed.type_of(schema)
+    if word in ("union", "record", "array", "map"):
+        with walk.inside(given["name"] if word == "record" else ""):
+            return _nested(word, given, parsed, walk)
+    logical = given.get("logicalType", "")
+    if logical == "decimal" and isinstance(given.get("precision"), int):
         return DecimalType(given["precision"], given.get("scale", 0))
-    return LOGICAL.get((name, given.get("logicalType", ""))) or FROM_PLAIN.get(name)
+    return LOGICAL.get((word, logical)) or FROM_PLAIN.get(word)
+
+
+def _nested(word: str, given: Any, parsed: Parsed, walk: SchemaWalk) -> SqlType | None:
+    if word == "union":
+        branches = [branch for branch in given if parsed.type_of(branch)[0] != "null"]
+        pairs = [(member_name(branch, parsed), _kind(branch, parsed, walk)) for branch in branches]
+    elif word == "record":
+        pairs = [(field["name"], _kind(field["type"], parsed, walk)) for field in given["fields"]]
+    elif word == "map":
+        return _map(_kind(given["values"], parsed, walk))
+    elif is_entries(given["items"], parsed):
+        return _map(_kind(parsed.type_of(given["items"])[1]["fields"][1]["type"], parsed, walk))
+    else:
+        kind = _kind(given["items"], parsed, walk)
+        return None if kind is None else ArrayType(kind)
+    fields = [(name, kind) for name, kind in pairs if kind is not None]
+    return StructType.of(fields) if fields else None
 
 
 def _map(value: SqlType | None) -> SqlType | None:

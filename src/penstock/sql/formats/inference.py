@@ -55,7 +55,7 @@ def inferred_columns(name: str, topic: str, properties: FormatProperties) -> Col
     try:
         columns = _columns(info.name, found, properties)
         return columns if properties.schema_id is not None or columns is None else _upper(columns)
-    except (ValueError, LookupError, SqlTypeError) as error:
+    except (ValueError, LookupError, SqlTypeError, TypeError, AttributeError, RecursionError) as error:
         raise SqlError(f"The schema of the {properties.part}s of topic '{topic}' has no columns: {error}") from error
 
 
@@ -64,7 +64,7 @@ def _columns(name: str, found: SchemaText, properties: FormatProperties) -> Colu
     if name == "AVRO":
         from penstock.sql.formats.avro_schema import avro_columns
 
-        return avro_columns(found.text, unwrapped=not properties.wrapped, single=single)
+        return avro_columns(found, unwrapped=not properties.wrapped, single=single)
     if name == "JSON_SR":
         from penstock.sql.formats.json_schema import json_columns
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from penstock.sql.formats.interface import Columns
+from penstock.sql.formats.walks import SchemaWalk, schema_document
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -39,7 +40,6 @@ PLAIN: dict[SqlType, dict[str, Any]] = {
 }
 TITLES: dict[str, SqlType] = {f"{CONNECT}.Date": DATE, f"{CONNECT}.Time": TIME, f"{CONNECT}.Timestamp": TIMESTAMP}
 WHOLE: dict[str, SqlType] = {"int8": INTEGER, "int16": INTEGER, "int32": INTEGER, "int64": BIGINT}
-DEPTH = 100  # of references and schemas in each other
 
 
 def json_schema(columns: Columns, *, unwrapped: bool) -> str:
@@ -75,32 +75,42 @@ def json_columns(text: str, *, unwrapped: bool, single: str) -> Columns:
     """The columns that a schema says: those of an object, or a single one of the name ``single``.
 
     Properties of types that SQL lacks are left out.
+
+    Raises:
+        ValueError: It is no JSON, or a type of it holds itself.
     """
-    document = json.loads(text)
-    kind = _kind(document, document, 0)
+    document = schema_document(text)
+    kind = _kind(document, document, SchemaWalk())
     if isinstance(kind, StructType) and not unwrapped:
         return tuple((field.name, field.type) for field in kind.fields)
     return () if kind is None else ((single, kind),)
 
 
-def _kind(schema: Any, root: Any, depth: int) -> SqlType | None:
-    if not isinstance(schema, dict) or depth > DEPTH:
+def _kind(schema: Any, root: Any, walk: SchemaWalk) -> SqlType | None:
+    if not isinstance(schema, dict):
         return None
+    walk.field()
     if isinstance(reference := schema.get("$ref"), str):
-        return _kind(_found(reference, root), root, depth + 1)
+        with walk.inside(reference):
+            return _kind(_found(reference, root), root, walk)
+    with walk.inside("#" if schema is root else ""):
+        return _without_reference(schema, root, walk)
+
+
+def _without_reference(schema: dict[str, Any], root: Any, walk: SchemaWalk) -> SqlType | None:
     for word in ("oneOf", "anyOf"):
         others = [branch for branch in schema.get(word, ()) if branch != {"type": "null"}]
         if others:
-            return _kind(others[0], root, depth + 1) if len(others) == 1 else None
+            return _kind(others[0], root, walk) if len(others) == 1 else None
     if schema.get("title") == f"{CONNECT}.Decimal":
         given = schema.get("connect.parameters", {})
         return DecimalType(int(given.get("connect.decimal.precision", 64)), int(given.get("scale", 0)))
     if (titled := TITLES.get(schema.get("title", ""))) is not None:
         return titled
-    return _typed(schema, root, depth)
+    return _typed(schema, root, walk)
 
 
-def _typed(schema: dict[str, Any], root: Any, depth: int) -> SqlType | None:
+def _typed(schema: dict[str, Any], root: Any, walk: SchemaWalk) -> SqlType | None:
     name = schema.get("type")
     if isinstance(name, list):
         name = next((each for each in name if each != "null"), None)
@@ -110,15 +120,15 @@ def _typed(schema: dict[str, Any], root: Any, depth: int) -> SqlType | None:
     if name == "string":
         return BYTES if connect == "bytes" else STRING
     if name == "array":
-        element = _kind(schema.get("items"), root, depth + 1)
+        element = _kind(schema.get("items"), root, walk)
         return None if element is None else ArrayType(element)
     if name == "object" and "properties" not in schema and "additionalProperties" in schema:
-        value = _kind(schema["additionalProperties"], root, depth + 1)
+        value = _kind(schema["additionalProperties"], root, walk)
         return None if value is None else MapType(STRING, value)
     if name == "object":
         properties = list(schema.get("properties", {}).items())
         properties.sort(key=lambda pair: pair[1].get("connect.index", 0) if isinstance(pair[1], dict) else 0)
-        found = [(key, _kind(inner, root, depth + 1)) for key, inner in properties]
+        found = [(key, _kind(inner, root, walk)) for key, inner in properties]
         return StructType.of([(key, kind) for key, kind in found if kind is not None])
     return {"boolean": BOOLEAN, "number": DOUBLE}.get(str(name))
 

@@ -30,9 +30,12 @@ __all__ = ["ProtobufRows"]
 class _Messages(SchemaSerde):
     """Dicts as messages: written with its own schema or the registry's, read with that they were written with."""
 
-    def __init__(self, schema: SchemaText, message: str | None, framing: str | None, registry: Any) -> None:
+    def __init__(
+        self, schema: SchemaText, message: str | None, framing: str | None, registry: Any, columns: Columns
+    ) -> None:
         super().__init__(framing, registry)
         self._schema, self._message = schema, message
+        self._wanted = frozenset(name.upper() for name, _ in columns)
 
     @property
     def name(self) -> str:
@@ -69,7 +72,7 @@ class _Messages(SchemaSerde):
                     self.reject(data, "the path of a message in its file")
                 made = _at(registered.schema, read_indexes(data[start:end]))
                 start = end
-            return message_values(made.FromString(data[start:]))
+            return message_values(made.FromString(data[start:]), self._wanted)
         except (DecodeError, RuntimeError, ValueError, LookupError) as error:
             if isinstance(error, SerializationError):
                 raise
@@ -99,7 +102,7 @@ class ProtobufRows(RowSerde):
         name = properties.schema_full_name
         text = properties.schema or proto_schema(columns, name, properties.nullable)
         framing = None if info.infers else "none"
-        self.messages = _Messages(SchemaText(text, "PROTOBUF"), name, framing, writing_settings(properties))
+        self.messages = _Messages(SchemaText(text, "PROTOBUF"), name, framing, writing_settings(properties), columns)
         self._prepare()
 
     def _prepare(self) -> None:

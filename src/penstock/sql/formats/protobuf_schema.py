@@ -8,6 +8,7 @@ from penstock.serde.schemas.client import SchemaText
 from penstock.serde.schemas.proto_classes import message_class
 from penstock.sql.formats.interface import Columns
 from penstock.sql.formats.protobuf_boxes import BOX
+from penstock.sql.formats.walks import SchemaWalk
 from penstock.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -27,6 +28,7 @@ from penstock.sql.types import (
 
 __all__ = ["DEFAULT_MESSAGE", "WRAPPERS", "message_columns", "proto_schema"]
 
+Parameters = dict[tuple[str, str], dict[str, str]]
 DEFAULT_MESSAGE = "ConnectDefault1"
 BOX_MESSAGE = "Collection"
 PLAIN: dict[SqlType, str] = {
@@ -81,7 +83,6 @@ SCALARS: dict[int, SqlType] = {
     12: BYTES,
     14: STRING,
 }
-DEPTH = 50  # of messages in each other; one that holds itself has no columns
 
 
 def proto_schema(columns: Columns, full_name: str | None, nullable: str) -> str:
@@ -160,22 +161,26 @@ class _Writer:
 
 
 def message_columns(schema: SchemaText, name: str | None) -> Columns:
-    """The columns of a message; fields of types that SQL lacks are left out."""
+    """The columns of a message; fields of types that SQL lacks are left out.
+
+    Raises:
+        ValueError: There is no such message, or it holds itself.
+    """
     message, parameters = message_class(schema, name)
-    return _columns(message.DESCRIPTOR, parameters, 0)
+    return _columns(message.DESCRIPTOR, parameters, SchemaWalk())
 
 
-def _columns(descriptor: Any, parameters: dict[tuple[str, str], dict[str, str]], depth: int) -> Columns:
-    if depth > DEPTH:
-        return ()
-    found = [(field.name, _kind(field, parameters, depth)) for field in descriptor.fields]
+def _columns(descriptor: Any, parameters: Parameters, walk: SchemaWalk) -> Columns:
+    with walk.inside(descriptor.full_name):
+        found = [(field.name, _kind(field, parameters, walk)) for field in descriptor.fields]
     return tuple((name, kind) for name, kind in found if kind is not None)
 
 
-def _kind(field: Any, parameters: dict[tuple[str, str], dict[str, str]], depth: int) -> SqlType | None:
+def _kind(field: Any, parameters: Parameters, walk: SchemaWalk) -> SqlType | None:
+    walk.field()
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
-        value = _kind(message.fields_by_name["value"], parameters, depth + 1)
+        value = _kind(message.fields_by_name["value"], parameters, walk)
         return None if value is None else MapType(STRING, value)
     if message is None:
         kind: SqlType = SCALARS[field.type]
@@ -185,13 +190,13 @@ def _kind(field: Any, parameters: dict[tuple[str, str], dict[str, str]], depth: 
         kind = DecimalType(int(given.get("precision", 64)), int(given.get("scale", 0)))
     else:
         known = WRAPPERS.get(message.full_name) or MESSAGES.get(message.full_name)
-        kind = known or _message(message, parameters, depth + 1)
+        kind = known or _message(message, parameters, walk)
     return ArrayType(kind) if field.is_repeated else kind
 
 
-def _message(message: Any, parameters: dict[tuple[str, str], dict[str, str]], depth: int) -> SqlType:
+def _message(message: Any, parameters: Parameters, walk: SchemaWalk) -> SqlType:
     """The struct of a message, or the array or map that it holds as a box."""
-    columns = _columns(message, parameters, depth)
+    columns = _columns(message, parameters, walk)
     if message.name.startswith(BOX_MESSAGE) and [name for name, _ in columns] == [BOX]:
         return columns[0][1]
     return StructType.of(columns)

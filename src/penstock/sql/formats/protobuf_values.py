@@ -79,9 +79,15 @@ def _fill(message: Any, name: str, value: Any) -> None:
         fill_message(message, value)
 
 
-def message_values(message: Any) -> dict[str, Any]:
-    """The values of a message's fields: null for those with presence that are not set, and for empty bytes."""
-    return {field.name: _value(message, field) for field in message.DESCRIPTOR.fields}
+def message_values(message: Any, wanted: frozenset[str] | None = None) -> dict[str, Any]:
+    """The values of a message's fields: null for those with presence that are not set, and for empty bytes.
+
+    Args:
+        message: The message.
+        wanted: The names of fields in upper case; None takes all.
+    """
+    fields = message.DESCRIPTOR.fields
+    return {field.name: _value(message, field) for field in fields if wanted is None or field.name.upper() in wanted}
 
 
 def _value(message: Any, field: Any) -> Any:
