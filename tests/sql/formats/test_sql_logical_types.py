@@ -158,7 +158,12 @@ def test_a_record_that_is_used_twice_is_read_by_the_columns_of_each_place(regist
 WRITTEN = [
     (logical("long", "timestamp-micros"), "TIMESTAMP", AT_MICROS // 1000, AT.replace(microsecond=123_000)),
     (logical("long", "timestamp-micros"), "BIGINT", AT_MICROS, AT),
-    (logical("long", "local-timestamp-micros"), "TIMESTAMP", 1500, datetime(1970, 1, 1, 0, 0, 1, 500_000)),
+    (
+        logical("long", "local-timestamp-micros"),
+        "TIMESTAMP",
+        1500,
+        datetime.fromtimestamp(1.5, UTC).replace(tzinfo=None),
+    ),
     (logical("long", "timestamp-nanos"), "TIMESTAMP", 1500, 1_500_000_000),
     (logical("long", "time-micros"), "TIME", time(0, 0, 1), time(0, 0, 1)),
     (logical("string", "uuid"), "STRING", str(uuid.UUID(int=7)), uuid.UUID(int=7)),
