@@ -18,7 +18,7 @@ from penstock.sql.types import TIME, TIMESTAMP, ArrayType, DecimalType, MapType,
 __all__ = ["schema_for"]
 
 NANOS, MICROS = "penstock-nanos", "penstock-micros"
-UNITS = {
+UNITS: dict[tuple[SqlType, str], str] = {
     (TIMESTAMP, "timestamp-micros"): MICROS,
     (TIMESTAMP, "local-timestamp-micros"): MICROS,
     (TIMESTAMP, "timestamp-nanos"): NANOS,
