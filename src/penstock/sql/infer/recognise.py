@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ FRAME = 5  # bytes before a value with a schema: a zero and the number of the sc
 DELIMITERS = {",": ",", "\t": "TAB", ";": ";", "|": "|"}
 MAX_LEVELS = 200  # of JSON
 SIZES = {4: INTEGER, 8: BIGINT}
+WHOLE = re.compile("-?(?:0|[1-9][0-9]{0,17})")  # surely within 64 bits
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 KINDS = {"AVRO": "AVRO", "JSON": "JSON_SR", "PROTOBUF": "PROTOBUF"}
 Columns = tuple[tuple[str, SqlType], ...]
 
@@ -132,6 +135,8 @@ def _json(texts: Sequence[str], part: str) -> Recognised | None:
         for name, item in (pair for value in values for pair in value.items()):
             fields[name] = merged(fields.get(name, NULL), type_of(item))
         columns, notes = _columns(StructType.of(list(fields.items())))
+        if part == "key" and len(columns) == 1:  # a single column of a key is the whole key
+            return Recognised("JSON", ((_single(part), StructType.of(columns)),), single=True, notes=notes)
         return Recognised("JSON", columns, notes=notes)
     kind: SqlType = NULL
     for value in values:
@@ -192,14 +197,9 @@ def _delimited(texts: Sequence[str]) -> Recognised | None:
 
 
 def _field_type(texts: Sequence[str]) -> SqlType:
+    """The type of the fields of a column; digits behind a zero are no number, as the zero says something."""
     given = [text for text in texts if text]
-    tests: tuple[tuple[SqlType, Callable[[str], object]], ...] = ((BIGINT, int), (DOUBLE, float))
-    for kind, read in tests:
-        try:
-            for text in given:
-                read(text)
-        except ValueError:
-            continue
-        if given:
+    for kind, form in ((BIGINT, WHOLE), (DOUBLE, NUMBER)):
+        if given and all(form.fullmatch(text) for text in given):
             return kind
     return STRING

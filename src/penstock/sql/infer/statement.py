@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from penstock.sql.infer.checking import read_whole
 from penstock.sql.infer.recognise import Recognised, recognise
 from penstock.sql.infer.sample import Sample
 from penstock.sql.parse import format_statement, parse_statement
@@ -50,14 +51,17 @@ def infer_statement(
     >>> print(infer_statement(sample).text)
     CREATE STREAM CLICKS (ID STRING KEY, URL STRING, MS BIGINT) WITH (KAFKA_TOPIC = 'clicks', VALUE_FORMAT = 'JSON');
     """
-    key = recognise(sample.keys, sample.topic, "key", registry or {})
-    value = recognise(sample.values, sample.topic, "value", registry or {})
-    taken: dict[str, None] = {}
+    found = registry or {}
+    key = recognise(sample.keys, sample.topic, "key", found)
+    value = recognise(sample.values, sample.topic, "value", found)
+    key, value = _apart(
+        read_whole(key, sample.keys, sample.topic, "key", found),
+        read_whole(value, sample.values, sample.topic, "value", found),
+    )
     role = "PRIMARY KEY" if kind == "TABLE" else "KEY"
     columns = []
     for part, suffix in ((key, f" {role}"), (value, "")):
-        for column, sql_type in part.columns:
-            columns.append(f"{quoted(_free(column, taken))} {sql_type}{suffix}")
+        columns += [f"{quoted(column)} {sql_type}{suffix}" for column, sql_type in part.columns]
     properties = _properties(sample.topic, key, value)
     stream = name or re.sub(r"\W", "_", sample.topic).upper()
     written = ", ".join(f"{item}={text}" for item, text in properties.items())
@@ -70,12 +74,35 @@ def infer_statement(
     return Inferred(f"{format_statement(parse_statement(text))};", tuple(notes))
 
 
-def _free(name: str, taken: dict[str, None]) -> str:
+def _apart(key: Recognised, value: Recognised) -> tuple[Recognised, Recognised]:
+    """Key and value with different names: what is found by its name keeps it, so the other one is renamed."""
+    taken = {name for name, _ in value.columns}
+    same = [name for name, _ in key.columns if name in taken]
+    if not same:
+        return key, value
+    if _is_free(key):
+        columns = tuple((_free(f"{name}_KEY", taken) if name in same else name, kind) for name, kind in key.columns)
+        return replace(key, columns=columns), value
+    taken = {name for name, _ in key.columns}
+    if _is_free(value):
+        columns = tuple((_free(name, taken) if name in same else name, kind) for name, kind in value.columns)
+        return key, replace(value, columns=columns)
+    left = tuple((name, kind) for name, kind in value.columns if name not in same)
+    note = f"{', '.join(same)} of the value is left out: the key has fields of the same name, by which they are found."
+    return key, replace(value, columns=left, notes=(*value.notes, note))
+
+
+def _is_free(part: Recognised) -> bool:
+    """Whether columns may have any names: fields of objects and records are found by theirs."""
+    return part.single or part.form in ("DELIMITED", "KAFKA", "NONE")
+
+
+def _free(name: str, taken: set[str]) -> str:
     found, number = name, 1
     while found in taken:
         number += 1
         found = f"{name}_{number}"
-    taken[found] = None
+    taken.add(found)
     return found
 
 
