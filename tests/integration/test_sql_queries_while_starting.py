@@ -73,3 +73,16 @@ def test_a_session_that_is_closed_while_its_queries_start_leaves_none_behind(
         queries = list(session.queries.values())
     assert [query.state for query in queries] == ["CREATED"] * 5
     assert [query for query in queries if query.app is not None] == []
+
+
+def test_an_empty_answer_says_that_the_query_of_its_table_is_still_starting(spark: Any, config: dict[str, Any]) -> None:
+    pages_ = "CREATE TABLE pages AS SELECT page, COUNT(*) AS n FROM clicks GROUP BY page;"
+    with SqlSession(config, spark=spark) as session:
+        *_, first = session.execute(CLICKS + "INSERT INTO clicks VALUES ('/a');" + pages_ + "SELECT * FROM pages;")
+        assert first.rows in ((), (("/a", 1),))
+        assert first.note == ("" if first.rows else "CTAS_PAGES_0 is still starting")
+        eventually(lambda: session.table("pages").rows == (("/a", 1),), 120)
+        assert session.table("pages").note == ""
+        session.execute("PAUSE CTAS_PAGES_0;")
+        (found,) = session.execute("SELECT * FROM pages WHERE page = '/b';")
+        assert (found.rows, found.note) == ((), "CTAS_PAGES_0 is paused")

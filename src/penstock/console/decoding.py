@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from penstock.log.formats import format_of
 from penstock.serde import Serdes
-from penstock.serde.windowed import Windowed
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
 
-__all__ = ["plain", "serdes_of", "text_of"]
+__all__ = ["serdes_of"]
 
 _TEXT = "string"
 
@@ -33,25 +31,3 @@ def serdes_of(log: TopicLog, topic: str, key_format: str | None, value_format: s
 
     names = (key_format or (noted.key if noted else _TEXT), value_format or (noted.value if noted else _TEXT))
     return serde(names[0]), serde(names[1])
-
-
-def plain(value: Any) -> Any:
-    """Convert a value to JSON's types.
-
-    >>> plain(b"ab"), plain({"a": 1})
-    ('ab', {'a': 1})
-    """
-    if isinstance(value, bytes):
-        return text_of(value)
-    if isinstance(value, Windowed):
-        return {"key": plain(value.key), "start": value.window.start, "end": value.window.end}
-    try:
-        json.dumps(value)
-    except TypeError:
-        return str(value)
-    return value
-
-
-def text_of(data: bytes) -> str:
-    """Decode bytes as UTF-8, what is none as escapes."""
-    return data.decode("utf-8", "backslashreplace")

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from penstock.console.decoding import plain
 from penstock.console.filter_syntax import All, Any_, Compare, Filter, Has, Literal, Not, Path, parse_filter
 from penstock.console.prefilter import Columns, candidates
+from penstock.serde.plain import plain, text_of
 
 __all__ = ["Selection", "matches"]
 
@@ -48,7 +48,7 @@ def _found(path: Path, message: Mapping[str, Any]) -> list[Any]:
         headers = message.get("headers") or ()
         if not path.steps:
             return [name for name, _ in headers]
-        return [_text(value) for name, value in headers if name == path.steps[0]]
+        return [None if value is None else text_of(value) for name, value in headers if name == path.steps[0]]
     found: Any = message.get(path.root)
     for step in path.steps:
         if isinstance(step, str) and isinstance(found, Mapping):
@@ -83,7 +83,7 @@ def _fits(found: Any, wanted: Compare) -> bool:
 
 def _same(found: Any, literal: Literal) -> bool:
     if isinstance(found, bytes):
-        found = _text(found)
+        found = text_of(found)
     return bool(isinstance(found, bool) == isinstance(literal, bool) and found == literal)
 
 
@@ -95,12 +95,8 @@ def _words(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
-        return _text(value) or ""
+        return text_of(value)
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class Rows(StatementResult):
         columns: The names of the columns.
         types: Their SQL types as text; empty where they have none, as in lists.
         rows: The values, as Python has them.
+        note: Why there are no rows, if it is known: the query that keeps a table is still starting.
 
     >>> Rows(("ID", "N"), ("INTEGER", "BIGINT"), ((1, 10),)).to_dicts()
     [{'ID': 1, 'N': 10}]
@@ -62,6 +63,7 @@ class Rows(StatementResult):
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: tuple[Row, ...]
+    note: str = ""
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Each row as a dictionary by column."""

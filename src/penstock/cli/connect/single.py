@@ -197,20 +197,11 @@ def _plugins(file: Path | None) -> Plugins:
 
 def shown_record(made: ConnectRecord | Encoded | str | None) -> Any:
     """A record, or what a converter makes of it, as JSON has it; texts and None stay."""
-    from penstock.connect.data import Struct
     from penstock.connect.delivery import Encoded
+    from penstock.serde.plain import plain
 
     if made is None or isinstance(made, str):
         return made
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Struct):
-            return {name: plain(each) for name, each in value.to_dict().items()}
-        if isinstance(value, bytes):
-            return value.decode("utf-8", "backslashreplace")
-        if isinstance(value, dict):
-            return {str(key): plain(each) for key, each in value.items()}
-        return [plain(each) for each in value] if isinstance(value, list) else value
 
     if isinstance(made, Encoded):
         headers: dict[str, Any] = {name: plain(value) for name, value in made.headers}

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.console.decoding import plain, serdes_of, text_of
+from penstock.console.decoding import serdes_of
 from penstock.console.filtering import Selection
 from penstock.console.prefilter import Columns
 from penstock.errors import ConfigError, LogError, SerializationError
 from penstock.escapes import json_text, one_line
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.serde.plain import plain, text_of
 from penstock.serde.windowed import Windowed
 from penstock.terminal.words import span_of, time_of, with_article
 
@@ -126,7 +127,7 @@ def line_of(record: dict[str, Any], *, headers: bool, as_json: bool) -> str:
     if as_json:
         shown = {**record, "key": plain(record["key"]), "value": plain(record["value"])}
         shown["headers"] = [[name, None if value is None else text_of(value)] for name, value in record["headers"]]
-        return json_text(shown, default=str)
+        return json_text(shown)
     parts = [
         f"{record['partition']}@{record['offset']}",
         time_of(record["timestamp"]),
@@ -145,6 +146,5 @@ def _shown(value: Any) -> str:
         return one_line(text_of(value))
     if isinstance(value, Windowed):
         return f"{_shown(value.key)} {span_of(value.window.start, value.window.end)}"
-    if isinstance(value, dict | list):
-        return json_text(value, default=str)
-    return one_line(str(value))
+    shown = plain(value)
+    return json_text(shown) if isinstance(shown, dict | list) else one_line(str(shown))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 
 from penstock.cli.output import console, print_error
 from penstock.cli.sql.completing import SqlCompleter
+from penstock.cli.sql.echo import unechoed
 from penstock.cli.sql.highlighting import SqlLexer
 from penstock.cli.sql.render import Renderer
 from penstock.errors import PenstockError
@@ -116,7 +118,7 @@ class Prompt:
         thread = threading.Thread(target=work, name="penstock-sql-statement", daemon=True)
         thread.start()
         try:
-            with self._console.status("running"):
+            with unechoed(sys.stdin), self._console.status("running"):
                 while thread.is_alive():
                     thread.join(LOOK_S)
         except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from penstock.cli.output import print_json_line
 from penstock.escapes import json_text, one_line
+from penstock.serde.plain import plain
 from penstock.sql.results import Described, Explained, Rows, StatementResult, Status, Stream
 from penstock.sql.types.times import timestamp_text
 
@@ -46,7 +48,7 @@ class Renderer:
             case Status():
                 self._console.print(Text(result.text))
             case Rows():
-                self._rows(result.columns, result.rows, result.types)
+                self._rows(result.columns, result.rows, result.types, result.note)
             case Described():
                 self._described(result)
             case Explained():
@@ -56,7 +58,7 @@ class Renderer:
         match result:
             case Rows():
                 for row in result.to_dicts():
-                    print_json_line(row, _plain)
+                    print_json_line(plain(row, _base64))
             case Status():
                 print_json_line({"status": result.text})
             case Explained():
@@ -67,9 +69,12 @@ class Renderer:
                 facts = [list(fact) for fact in result.facts]
                 print_json_line({"name": result.name, "kind": result.kind, "columns": columns, "facts": facts})
 
-    def _rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[str] = ()) -> None:
+    def _rows(
+        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], types: Sequence[str] = (), note: str = ""
+    ) -> None:
         if not rows:
-            self._console.print(Text(f"no rows ({', '.join(columns)})", style="dim"))
+            why = f": {note}" if note else ""
+            self._console.print(Text(f"no rows ({', '.join(columns)}){why}", style="dim"))
             return
         types = types or [""] * len(columns)
         cells = [list(map(cell_text, columns, row, types)) for row in rows]
@@ -98,7 +103,7 @@ class Renderer:
         if self._as_json:
             for row in result:
                 record = dict(zip(result.columns, row, strict=True))
-                print_json_line(record, _plain, flush=True)
+                print_json_line(plain(record, _base64), flush=True)
             return
         width = max(self._console.width // max(len(result.columns), 1) - 2, LEAST_WIDTH)
         fits = self._console.is_terminal
@@ -146,11 +151,8 @@ def cell_text(name: str, value: Any, kind: str = "") -> str:
         return f"{dt.datetime.fromtimestamp(value / 1000, dt.UTC):%Y-%m-%d %H:%M:%S}.{value % 1000:03d}"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, dict | list):
-        return json_text(value, default=_plain)
-    if isinstance(value, bytes):
-        return f"0x{value.hex()}"
-    return one_line(str(value))
+    shown = plain(value, _base64)
+    return json_text(shown) if isinstance(shown, dict | list) else one_line(str(shown))
 
 
 def _line(texts: Sequence[str], width: int, *, fits: bool) -> str:
@@ -160,6 +162,6 @@ def _line(texts: Sequence[str], width: int, *, fits: bool) -> str:
     return "  ".join(f"{text:<{width}}" for text in short).rstrip()
 
 
-def _plain(value: Any) -> Any:
-    """What JSON has no form for, as text."""
-    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+def _base64(data: bytes) -> str:
+    """Bytes as the JSON formats of SQL have them."""
+    return base64.b64encode(data).decode()

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.query.http.codec import Encoding, plain
+from penstock.query.http.codec import Encoding
 from penstock.query.placement import LagInfo
 from penstock.query.position import PositionBound
 from penstock.query.source import StoreInfo
 from penstock.serde.base import Serde
+from penstock.serde.plain import base64_of, plain
 from penstock.state.views import ValueAndTimestamp, VersionedRecord
 
 __all__ = [
@@ -84,16 +85,16 @@ def described(info: StoreInfo) -> dict[str, Any]:
 def value_of(value: Any) -> dict[str, Any]:
     """Convert a value to plain data, with its times if it has any."""
     if isinstance(value, ValueAndTimestamp):
-        return {"value": plain(value.value), "timestamp": value.timestamp}
+        return {"value": plain(value.value, base64_of), "timestamp": value.timestamp}
     if isinstance(value, VersionedRecord):
-        return {"value": plain(value.value), "timestamp": value.timestamp, "valid_to": value.valid_to}
-    return {"value": plain(value)}
+        return {"value": plain(value.value, base64_of), "timestamp": value.timestamp, "valid_to": value.valid_to}
+    return {"value": plain(value, base64_of)}
 
 
 def windowed(entry: tuple[Any, Any]) -> dict[str, Any]:
     """Convert an entry of a window or session store to plain data."""
     key, value = entry
-    return {"key": plain(key.key), "start": key.window.start, "end": key.window.end, **value_of(value)}
+    return {"key": plain(key.key, base64_of), "start": key.window.start, "end": key.window.end, **value_of(value)}
 
 
 def to_cursor(data: bytes | None) -> str:

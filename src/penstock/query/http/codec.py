@@ -1,20 +1,16 @@
-"""Parsing of keys in URLs and commands, and conversion of answers to JSON."""
+"""Parsing of keys in URLs and commands."""
 
 from __future__ import annotations
 
 import base64
-import binascii
-import dataclasses
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from penstock.errors import StateError
 from penstock.serde.base import Serde
-from penstock.serde.windowed import Windowed
 
-__all__ = ["ENCODINGS", "Encoding", "parse", "plain"]
+__all__ = ["ENCODINGS", "Encoding", "parse"]
 
 Encoding: TypeAlias = Literal["auto", "string", "long", "double", "json", "hex", "base64"]
 ENCODINGS: tuple[Encoding, ...] = ("auto", "string", "long", "double", "json", "hex", "base64")
@@ -74,32 +70,6 @@ def _by_serde(serde: Serde[Any], text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def plain(value: Any) -> Any:
-    """Convert a value to JSON's types; bytes become an object with their base64.
-
-    >>> from penstock.serde.windowed import Window
-    >>> plain({"window": Windowed("a", Window(0, 5)), "raw": b"hi"})
-    {'window': {'key': 'a', 'start': 0, 'end': 5}, 'raw': {'base64': 'aGk='}}
-    """
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return {"base64": binascii.b2a_base64(value, newline=False).decode()}
-    if isinstance(value, Windowed):
-        return {"key": plain(value.key), "start": value.window.start, "end": value.window.end}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _first_line(error: Exception) -> str:

@@ -24,11 +24,12 @@ from penstock.query.http.answers import (
     value_of,
     windowed,
 )
-from penstock.query.http.codec import Encoding, parse, plain
+from penstock.query.http.codec import Encoding, parse
 from penstock.query.http.paging import Page, in_time, page_of
 from penstock.query.metadata import HostInfo, Instances, KeyQueryMetadata, key_metadata
 from penstock.query.source import CommittedStores, StoreInfo, StoreSnapshot
 from penstock.query.stores import lookup, merged_entries
+from penstock.serde.plain import base64_of, plain
 from penstock.state.views import SessionView, VersionedView, WindowView
 from penstock.state.views.keys import key_bytes
 
@@ -172,9 +173,9 @@ class QueryService:
                 "Check the encoding of the key, and the position: the record may not be in the state yet.",
                 "KEY_NOT_FOUND",
                 404,
-                answer={"store": store, "key": plain(wanted), **about},
+                answer={"store": store, "key": plain(wanted, base64_of), **about},
             )
-        return {"store": store, "key": plain(wanted), **value_of(found.value), **about}
+        return {"store": store, "key": plain(wanted, base64_of), **value_of(found.value), **about}
 
     def versions(
         self, store: str, key: str, low: int | None, high: int | None, paging: Paging = _FIRST_PAGE
@@ -307,7 +308,7 @@ class QueryService:
             entries: Iterator[Any] = in_time(merged_entries(reading, read, sort, reverse=reverse))
             if after is not None:
                 entries = (e for e in entries if (sort(e) < after if reverse else sort(e) > after))
-            page = page_of(entries, lambda e: {"key": plain(e[0]), **value_of(e[1])}, limit)
+            page = page_of(entries, lambda e: {"key": plain(e[0], base64_of), **value_of(e[1])}, limit)
         following = to_cursor(serde.serialize(page.last[0])) if page.has_more else None
         return {"store": info.spec.name, "entries": page.shown, "next": following, **self._about(reading, None, info)}
 
@@ -345,7 +346,7 @@ class QueryService:
         page: Page = found.value or Page([], None, has_more=False)
         return {
             "store": info.spec.name,
-            "key": plain(wanted),
+            "key": plain(wanted, base64_of),
             "entries": page.shown,
             "next": str(skipped + len(page.shown)) if page.has_more else None,
             **self._about(found.reading, found.partition, info),

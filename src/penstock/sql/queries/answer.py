@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from penstock.sql.analyse import refusal
+from penstock.sql.analyse import QueryPlan, refusal
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.parse.tokens import Position
@@ -35,12 +35,23 @@ class Answer:
     """
 
     def __init__(
-        self, plan: PullPlan | PushPlan, results: Results, rows: Iterator[ResultRow | None], stop: Callable[[], None]
+        self,
+        plan: PullPlan | PushPlan,
+        results: Results,
+        rows: Iterator[ResultRow | None],
+        stop: Callable[[], None],
+        stores: QueriedStores | None = None,
     ) -> None:
         self.plan = plan
         self.results = results
         self._rows = rows
         self._stop = stop
+        self._stores = stores
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether its table had no committed state when its rows were read."""
+        return self._stores is not None and self._stores.unwritten
 
     @property
     def query_id(self) -> str:
@@ -81,20 +92,26 @@ def answer(query: Query, text: str, host: QueryHost, settings: Mapping[str, str]
     if isinstance(plan, PushPlan):
         return _followed(plan, host, query.at)
     errors = EvaluationErrors()
-    results = pulled(plan, _table_rows(plan, host, errors, query.at), f"query_{time.time_ns()}", errors)
-    return Answer(plan, results, results.rows, lambda: None)
+    stores = None if plan.writer is None else _stores(plan.writer, host)
+    if plan.writer is None or stores is None:
+        rows = _topic_rows(plan, host, query.at)
+    else:
+        rows = TableRows(plan.writer, stores, errors=errors).rows(plan.lookup, plan.starts)
+    results = pulled(plan, rows, f"query_{time.time_ns()}", errors)
+    return Answer(plan, results, results.rows, lambda: None, stores)
 
 
-def _table_rows(plan: PullPlan, host: QueryHost, errors: EvaluationErrors, at: Position) -> Iterator[StoredRow]:
-    if plan.writer is None:
-        _check_topics((plan.source.topic,), host, at)
-        records = LogRecords(host.log, (plan.source.topic,), "earliest", "now").records()
-        settings = _settings(host, plan.source.name, {})
-        return source_rows(plan.source, (record for record in records if record is not None), settings)
-    running = host.queries.get(plan.writer.id)
+def _stores(writer: QueryPlan, host: QueryHost) -> QueriedStores:
+    running = host.queries.get(writer.id)
     app = None if running is None else running.app
-    query = app.query if app is not None else partial(host.committed.query, plan.writer)
-    return TableRows(plan.writer, QueriedStores(query), errors=errors).rows(plan.lookup, plan.starts)
+    return QueriedStores(app.query if app is not None else partial(host.committed.query, writer))
+
+
+def _topic_rows(plan: PullPlan, host: QueryHost, at: Position) -> Iterator[StoredRow]:
+    _check_topics((plan.source.topic,), host, at)
+    records = LogRecords(host.log, (plan.source.topic,), "earliest", "now").records()
+    settings = _settings(host, plan.source.name, {})
+    return source_rows(plan.source, (record for record in records if record is not None), settings)
 
 
 def _followed(plan: PushPlan, host: QueryHost, at: Position) -> Answer:

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.sql.parse.query_nodes import Query
 from penstock.sql.queries.answer import Answer, answer
 from penstock.sql.queries.host import QueryHost
+from penstock.sql.queries.plans import PullPlan
 from penstock.sql.results import Rows, StatementResult, Stream
 
 __all__ = ["select"]
@@ -30,7 +31,21 @@ def select(query: Query, text: str, host: QueryHost) -> StatementResult:
     types = tuple(str(column.type) for column in found.results.columns)
     if found.runs_on:
         return Stream(columns, types, _values(found), found.stop, statement=text)
-    return Rows(columns, types, tuple(row.values for row in found.rows() if row is not None), statement=text)
+    rows = tuple(row.values for row in found.rows() if row is not None)
+    return Rows(columns, types, rows, "" if rows else _why_none(found, host), statement=text)
+
+
+def _why_none(found: Answer, host: QueryHost) -> str:
+    """Why a table has no rows: the query that keeps it has none yet; empty if it runs, or the table is a topic."""
+    writer = found.plan.writer if isinstance(found.plan, PullPlan) else None
+    running = None if writer is None else host.queries.get(writer.id)
+    if writer is None or running is None:
+        return ""
+    if running.state == "PAUSED":
+        return f"{writer.id} is paused"
+    if running.state == "ERROR":
+        return f"{writer.id} has failed: EXPLAIN {writer.id}; shows why"
+    return f"{writer.id} is still starting" if found.unwritten or running.state == "REBALANCING" else ""
 
 
 def _values(found: Answer) -> Iterator[tuple[Any, ...] | None]:

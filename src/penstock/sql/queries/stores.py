@@ -59,10 +59,14 @@ class QueriedStores:
 
     Args:
         query: ``KafkaStreams.query`` or ``TopologyTestDriver.query``.
+
+    Attributes:
+        unwritten: Whether a store has been asked that has no committed state yet.
     """
 
     def __init__(self, query: Callable[[StateQueryRequest], StateQueryResult]) -> None:
         self._query = query
+        self.unwritten = False
 
     def get(self, store: str, key: Any) -> Iterator[StoredRow]:
         for found in self._results(store, TimestampedKeyQuery(key)):
@@ -96,7 +100,8 @@ class QueriedStores:
             results.append(answer.global_result)
         for result in results:
             if result.failure_reason is not None and result.failure_reason.value == "NOT_PRESENT":
-                continue  # no batch has been committed yet
+                self.unwritten = True  # no batch has been committed yet
+                continue
             if result.failure_reason is not None:
                 raise StateError(
                     f"store {store!r} cannot be read: {result.failure_message}",

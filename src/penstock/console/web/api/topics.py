@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 
-from penstock.console.decoding import text_of
 from penstock.console.limits import fit_for_file
 from penstock.console.messages import one_message, read_messages, record_at
 from penstock.console.web.page import NotThereError, Visit
@@ -17,6 +16,7 @@ from penstock.console.web.pages import log_pages
 from penstock.console.web.pages.log_pages import group_rows, log_of, message_query, place_of
 from penstock.errors import PenstockError
 from penstock.escapes import json_text
+from penstock.serde.plain import text_of
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog

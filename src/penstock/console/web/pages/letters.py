@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.console.decoding import text_of
 from penstock.console.exposure import HIDDEN, LETTER_HEADERS
 from penstock.console.messages import MessageQuery, original_of, read_messages
 from penstock.console.web.page import Visit
+from penstock.serde.plain import text_of
 
 __all__ = ["newest_letters"]
 
