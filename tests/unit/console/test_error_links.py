@@ -87,3 +87,17 @@ def test_the_page_of_errors_links_records_and_dead_letters(http: httpx.Client, d
     assert found["original"] == {"topic": "orders", "partition": 1, "offset": 7}
     drops = http.get(f"/api/v1/apps/{APPLICATION}/errors").json()["drops"]
     assert {"topic": "orders", "partition": 1, "offset": 7} in [each["place"] for each in drops]
+
+
+def test_links_lead_only_to_topics_that_are_there(http: httpx.Client, data: Recorded) -> None:
+    """The repartition topic of micro-batches is in no log."""
+    import html
+    import json
+    import re
+
+    data.log.delete_topic("os-check-os-counts-repartition")
+    page = http.get("/topology").text
+    graph = json.loads(html.unescape(re.search(r'data-graph="([^"]*)"', page)[1]))  # type: ignore[index]
+    targets = {box["name"]: box["target"] for box in graph["boxes"] if box["kind"] == "topic"}
+    assert targets["access_log"] == "access_log"
+    assert {target for name, target in targets.items() if "repartition" in name} == {""}

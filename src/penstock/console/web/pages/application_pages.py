@@ -7,7 +7,7 @@ from typing import Any
 from penstock.console.picture import Picture
 from penstock.console.web.page import Visit
 
-__all__ = ["application_stamp", "head_of"]
+__all__ = ["application_stamp", "head_of", "linked_topics"]
 
 
 def application_stamp(visit: Visit) -> object:
@@ -21,3 +21,9 @@ def head_of(visit: Visit) -> tuple[Picture, dict[str, Any]]:
     application = visit.application
     picture = Picture({}) if application is None else application.picture()
     return picture, {"picture": picture, "application": visit.application_name, "alerts": picture.get("alerts", [])}
+
+
+def linked_topics(visit: Visit) -> frozenset[str]:
+    """Return the topics that a page may link to: repartition topics of micro-batches, for example, are in no log."""
+    log = visit.site.log
+    return frozenset() if log is None else frozenset(topic.name for topic in log.topics())

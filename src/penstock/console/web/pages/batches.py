@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.console.batch_line import STEPS, UNKNOWN, step_of
 from penstock.console.picture import Picture
 from penstock.console.web.page import Visit, whole
-from penstock.console.web.pages.application_pages import head_of
+from penstock.console.web.pages.application_pages import head_of, linked_topics
 from penstock.console.web.pages.letters import newest_letters
 from penstock.escapes import json_text
 from penstock.metrics.batches import busy_seconds, times_the_median
@@ -133,10 +134,15 @@ def errors(visit: Visit) -> Mapping[str, Any]:
     """Return the reasons for dropped records, the most frequent first, and the newest dead letters."""
     picture, facts = head_of(visit)
     settings = picture.get("facts", {}).get("settings", {})
+    there = linked_topics(visit)
+    letters = settings.get("errors.dead.letter.queue.topic.name")
     return {
-        "newest": newest_letters(visit, settings.get("errors.dead.letter.queue.topic.name")),
+        "newest": newest_letters(visit, letters),
         **facts,
-        "reasons": picture.drops,
-        "letters": settings.get("errors.dead.letter.queue.topic.name"),
+        "reasons": [
+            each if each.place is None or each.place[0] in there else replace(each, place=None)
+            for each in picture.drops
+        ],
+        "letters": letters if letters in there else None,
         "lost": picture.get("lost", {}),
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.console.web.page import Visit
-from penstock.console.web.pages.application_pages import head_of
+from penstock.console.web.pages.application_pages import head_of, linked_topics
 from penstock.escapes import json_text
 
 __all__ = ["topology"]
@@ -48,7 +48,14 @@ def topology(visit: Visit) -> Mapping[str, Any]:
         "stores": picture.store_rows,
         "lag": lag,
     }
-    graph = {name: drawing[name] for name in ("groups", "boxes", "arrows", "touches")}
+    there = linked_topics(visit)
+    boxes = [
+        {**box, "target": name if (name := box.get("topic", box["name"])) in there else ""}
+        if box["kind"] == "topic"
+        else box
+        for box in drawing["boxes"]
+    ]
+    graph = {"boxes": boxes, **{name: drawing[name] for name in ("groups", "arrows", "touches")}}
     chosen = next((row for row in rows if row["name"] == visit.get("node")), None)
     return {
         **facts,

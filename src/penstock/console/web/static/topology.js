@@ -101,7 +101,7 @@ function draw(figure, graph, places) {
     const each = byId.get(place.id);
     const x = place.x - place.width / 2;
     const y = place.y - place.height / 2;
-    const group = element("g", { class: `box ${each.kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, tabindex: 0, role: "button", "data-id": each.id, "data-name": each.name }, svg);
+    const group = element("g", { class: `box ${each.kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, tabindex: 0, role: "button", "data-id": each.id, "data-name": each.name, "data-target": each.target ?? "" }, svg);
     element("title", {}, group, each.name);
     element("rect", { width: place.width, height: place.height, rx: each.kind === "topic" ? 18 : each.kind === "store" ? 10 : 5 }, group);
     if (each.kind === "node") {
@@ -138,7 +138,7 @@ function choose(event) {
   }
   if (group.classList.contains("node")) { parameters.set("node", group.dataset.name); location.search = parameters; }
   const app = parameters.get("app") ? `?app=${encodeURIComponent(parameters.get("app"))}` : "";
-  if (group.classList.contains("topic")) location.href = `${root}/topics/${encodeURIComponent(group.dataset.name)}${app}`;
+  if (group.dataset.target) location.href = `${root}/topics/${encodeURIComponent(group.dataset.target)}${app}`;
   if (group.classList.contains("store")) location.href = `${root}/stores/${encodeURIComponent(group.dataset.name)}${app}`;
 }
 
