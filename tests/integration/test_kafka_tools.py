@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.broker.jars import KAFKA_VERSION, broker_jars, fetch_jars, java_command
+from penstock.config import StreamsConfig
 from penstock.errors import FencedError, LogError
 from penstock.groups.admin import GroupAdmin
+from penstock.groups.application import ApplicationReset
+from penstock.groups.resets import Target
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 
@@ -170,9 +174,30 @@ def test_offsets_of_repartition_topics_stay_while_the_application_runs(kafka_ben
         app.close()
 
 
-@pytest.mark.parametrize("mode", ["continuous", "micro_batch"])
-def test_a_forced_reset_of_a_running_application_is_whole(kafka_bench: Bench, mode: str) -> None:
-    bench, group = kafka_bench, f"forced-{mode.replace('_', '-')}"
+def reset_by_kafka(bench: Bench, topology: Any, settings: dict[str, Any], topic: str) -> None:
+    done = tool(bench, RESET, "--application-id", settings["application.id"], "--input-topics", topic, "--force")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def reset_by_penstock(bench: Bench, topology: Any, settings: dict[str, Any], topic: str) -> None:
+    config = StreamsConfig(bench.config(**settings))
+    with open_log(bench.url) as log:
+        reset = ApplicationReset(log, config, topology, without_checkpoint=True)
+        reset.run(reset.plan(Target.earliest(), [topic]), force=True)
+
+
+@pytest.mark.parametrize(
+    ("reset", "mode", "message"),
+    [
+        (reset_by_kafka, "continuous", r"removed application .* from its group"),
+        (reset_by_kafka, "micro_batch", r"removed application .* from its group"),
+        (reset_by_penstock, "continuous", r"taken over"),
+    ],
+)
+def test_a_forced_reset_of_a_running_application_is_whole(
+    kafka_bench: Bench, reset: Callable[..., None], mode: str, message: str
+) -> None:
+    bench, group = kafka_bench, f"forced-{mode.replace('_', '-')}-{reset.__name__.rpartition('_')[2]}"
     topology, settings = counting(bench, group), {"application.id": group, "processing.mode": mode}
     rows = [("k", word, number) for number, word in enumerate("aabac")]
     bench.write(f"{group}-in", rows, 0)
@@ -191,9 +216,8 @@ def test_a_forced_reset_of_a_running_application_is_whole(kafka_bench: Bench, mo
         eventually(lambda: dict(bench.read(f"{group}-out", long)).get("a") == 3)
         writer.start()
         eventually(lambda: dict(bench.read(f"{group}-out", long)).get("more", 0) > 3)
-        done = tool(bench, RESET, "--application-id", group, "--input-topics", f"{group}-in", "--force")
-        assert done.returncode == 0, done.stdout + done.stderr
-        with pytest.raises(FencedError, match=r"removed application .* from its group"):
+        reset(bench, topology, settings, f"{group}-in")
+        with pytest.raises(FencedError, match=message):
             app.wait(120_000)
     finally:
         writes.set()
