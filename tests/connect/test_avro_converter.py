@@ -1,6 +1,7 @@
 """The Avro converter over a registry in this process: its schemas are Confluent's, what it writes it reads again."""
 
 import json
+from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from penstock.connect.data import (
     OPTIONAL_STRING,
     STRING,
     DataError,
+    Moment,
     Schema,
     SettingError,
     Struct,
@@ -128,6 +130,160 @@ def test_foreign_avro_is_read_with_enums_fixed_and_unions(registry):
     assert (found.value["state"], found.value["hash"], found.value["at"]) == ("OLD", b"ab", 5)
     assert found.value["any"]["long"] == 7
     assert found.schema.field("state").schema.parameters["io.confluent.connect.avro.Enum"] == "shop.State"
+
+
+def foreign(registry, topic, text, value, **more):
+    """What the converter reads of a value that another program has written."""
+    from io import BytesIO
+
+    from fastavro import parse_schema, schemaless_writer
+
+    number = registry.register(f"{topic}-value", text)
+    out = BytesIO()
+    schemaless_writer(out, parse_schema(text), value)
+    return converter(registry, **more).to_connect(topic, b"\0" + number.to_bytes(4, "big") + out.getvalue())
+
+
+def record(name, *fields):
+    return {"type": "record", "name": name, "namespace": "n", "fields": list(fields)}
+
+
+def test_the_default_of_a_field_counts_before_that_of_its_type():
+    kind = {"type": "bytes", "logicalType": "decimal", "scale": 4, "precision": 10, "connect.default": "AA=="}
+    own = {**kind, "connect.name": "org.apache.kafka.connect.data.Decimal"}
+    made = from_avro(record("A", {"name": "d", "type": own, "default": "\u0000"}, {"name": "e", "type": own}))
+    assert made.field("d").schema.default == Decimal("0.0000")
+    assert made.field("e").schema.default == Decimal("109479.4557")  # its letters are its bytes, as Confluent reads it
+    nothing = from_avro(record("B", {"name": "d", "type": ["null", own], "default": None}))
+    assert nothing.field("d").schema.default is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "read"),
+    [
+        ("float", 1, 1.0),
+        ("bytes", "\u00ff", b"\xff"),
+        ({"type": "int", "logicalType": "date"}, 2, Moment(172_800_000)),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 5, Moment(5)),
+        ({"type": "array", "items": "bytes"}, ["a"], [b"a"]),
+        ({"type": "map", "values": {"type": "bytes", "logicalType": "decimal", "scale": 1}}, {"k": "\n"},
+         {"k": Decimal("1.0")}),
+        ({"type": "enum", "name": "E", "symbols": ["X", "Y"]}, "Y", "Y"),
+        (["int", "null"], 3, 3),
+        ({"type": "fixed", "name": "F", "size": 2}, "ab", b"ab"),
+    ],
+)  # fmt: skip
+def test_defaults_of_all_kinds_are_read_and_written(kind, default, read):
+    made = from_avro(record("A", {"name": "f", "type": kind, "default": default}))
+    assert made.field("f").schema.default == read
+    again = to_avro(made, enhanced=True)
+    assert again["fields"][0]["default"] == default
+    assert from_avro(again) == made
+
+
+def test_defaults_of_records_and_unions_are_those_of_the_first_branch():
+    inner = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "string"}]}
+    text = record("A", {"name": "r", "type": inner, "default": {"a": 1, "b": "x"}},
+                  {"name": "u", "type": ["string", "int"], "default": "s"})  # fmt: skip
+    made = from_avro(text)
+    assert made.field("r").schema.default.to_dict() == {"a": 1, "b": "x"}
+    assert made.field("u").schema.default.to_dict() == {"string": "s", "int": None}
+    assert [field["default"] for field in to_avro(made)["fields"]] == [{"a": 1, "b": "x"}, "s"]
+
+
+def test_a_default_that_does_not_fit_is_left_out_with_a_note(caplog):
+    made = from_avro(record("A", {"name": "f", "type": "int", "default": "x"}))
+    assert made.field("f").schema.default is None
+    assert "does not fit" in caplog.text
+
+
+UNIONS = [
+    (["null", "int", "string"], 5),
+    (["null", "int", "string"], "x"),
+    (["null", "int", "string"], None),
+    (["int", "string"], "x"),
+    (["null", "long", "bytes", {"type": "array", "items": "int"}], b"x"),
+    (["null", {"type": "map", "values": "int"}, {"type": "fixed", "name": "n.F", "size": 1}], b"x"),
+    ([{"type": "enum", "name": "n.E", "symbols": ["X"]}, "string"], ("n.E", "X")),
+    ([{"type": "enum", "name": "n.E", "symbols": ["X"]}, "string"], "X"),
+    ([record("R", {"name": "a", "type": "int"}), record("S", {"name": "a", "type": "int"})], ("n.S", {"a": 1})),
+]
+
+
+@pytest.mark.parametrize(("union", "value"), UNIONS)
+@pytest.mark.parametrize("place", ["value", "field"])
+def test_a_union_comes_back_as_the_same_union_with_the_same_branch(registry, union, value, place):
+    topic = f"union-{abs(hash(str((union, value, place))))}"
+    text = union if place == "value" else record("A", {"name": "u", "type": union})
+    enhanced = {"enhanced.avro.schema.support": "true"}
+    whole = value if place == "value" else {"u": value}
+    found = foreign(registry, topic, text, whole, **enhanced)
+    made = converter(registry, **enhanced)
+    data = made.from_connect(f"{topic}-again", found.schema, found.value)
+    if data is None:
+        assert found.value is None
+        return
+    written = json.loads(registry.registry.schema(int.from_bytes(data[1:5], "big")).text)
+    kinds = written if place == "value" else written["fields"][0]["type"]
+    assert [_plain(branch) for branch in kinds] == [_plain(branch) for branch in union]
+    assert made.to_connect(f"{topic}-again", data) == found
+
+
+def _plain(branch):
+    return branch if isinstance(branch, str) else branch["type"]
+
+
+def test_enums_are_strings_unless_they_are_asked_for(registry):
+    text = record("A", {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}})
+    found = foreign(registry, "enums", text, {"e": "Y"})
+    assert found.schema.field("e").schema.name == "n.E"
+    for more, kind in (({}, "string"), ({"enhanced.avro.schema.support": "true"}, "enum")):
+        topic = f"enums-{kind}"
+        data = converter(registry, **more).from_connect(topic, found.schema, found.value)
+        written = json.loads(registry.registry.schema(int.from_bytes(data[1:5], "big")).text)
+        assert written["fields"][0]["type"]["type"] == kind
+        assert converter(registry, **more).to_connect(topic, data).value["e"] == "Y"
+
+
+def test_a_decimal_in_a_fixed_keeps_its_size(registry):
+    kind = {"type": "fixed", "name": "D", "size": 4, "logicalType": "decimal", "precision": 9, "scale": 2}
+    found = foreign(registry, "fixed", record("A", {"name": "d", "type": kind}), {"d": b"\xff\xff\xff\x9c"})
+    assert found.value["d"] == Decimal("-1.00")
+    made = converter(registry)
+    data = made.from_connect("fixed-again", found.schema, found.value)
+    assert made.to_connect("fixed-again", data) == found
+    assert data[-4:] == b"\xff\xff\xff\x9c"
+
+
+def test_logical_types_count_for_their_own_types_only():
+    assert str(from_avro({"type": "string", "logicalType": "date"})) == "Schema{STRING}"
+    assert str(from_avro({"type": "long", "logicalType": "local-timestamp-millis"})) == "Schema{INT64}"
+    assert str(from_avro({"type": "long", "logicalType": "time-micros"})) == "Schema{INT64}"
+
+
+def test_names_are_scrubbed_if_that_is_asked_for(registry):
+    schema = struct({"bad name": INT32, "1st": STRING}, name="a-b.C d")
+    made = converter(registry, **{"scrub.invalid.names": "true"})
+    data = made.from_connect("scrubbed", schema, Struct(schema, {"bad name": 1, "1st": "x"}))
+    found = made.to_connect("scrubbed", data).value
+    assert found.to_dict() == {"bad_name": 1, "x1st": "x"}
+
+
+def test_null_stays_null_where_there_is_a_default_if_that_is_asked_for(registry):
+    schema = struct({"n": with_default(INT32, 3).as_optional()})
+    for more, read in (({}, 3), ({"ignore.default.for.nullables": "true"}, None)):
+        made = converter(registry, **more)
+        data = made.from_connect("nulls", schema, Struct(schema, {"n": None}))
+        assert made.to_connect("nulls", data).value.raw("n") == read
+
+
+def test_unions_that_cannot_be_told_apart_are_refused():
+    twins = [{"type": "record", "name": f"{space}.R", "fields": []} for space in ("a", "b")]
+    with pytest.raises(DataError, match="Multiple union schemas"):
+        from_avro(twins)
+    assert [part.name for part in from_avro(twins, enhanced=True).fields] == ["a.R", "b.R"]
+    with pytest.raises(DataError, match="Standalone null"):
+        from_avro("null")
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\x05abc", b"\0\0\0\0\xff", b"\0\0\0\0\x01"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from io import BytesIO
 from typing import Any, ClassVar
 
 from penstock.connect.config import ConfigDef
+from penstock.connect.converters.converter import Role
 from penstock.connect.data import DataError, Moment, Schema, Struct, Type
 from penstock.connect.data.logical import (
     DATE_NAME,
@@ -22,7 +24,17 @@ from penstock.connect.data.logical import (
     millis_of_day,
     time_from_millis,
 )
-from penstock.connect.registry_converters.avro_schemas import UNION, from_avro, named, to_avro
+from penstock.connect.registry_converters.avro_schemas import (
+    UNION,
+    avro_branch,
+    from_avro,
+    is_enum,
+    is_fixed,
+    named,
+    padded,
+    scrubbed,
+    to_avro,
+)
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
 from penstock.serde.schemas.avro_types import Parsed, parse
@@ -49,12 +61,24 @@ class AvroConverter(RegistryConverter):
         [
             *REGISTRY_SETTINGS,
             flag_setting("connect.meta.data", "true", "Write what Connect knows of a schema into it."),
-            flag_setting("enhanced.schema.support", "false", "Keep enums and packages of records."),
+            flag_setting("enhanced.avro.schema.support", "false", "Keep enums, and packages in the names of unions."),
+            flag_setting("scrub.invalid.names", "false", "Replace characters that names cannot have."),
+            flag_setting("ignore.default.for.nullables", "false", "Null stays null where there is a default."),
         ]
     )
 
+    def configure(self, settings: Mapping[str, Any], role: Role = "value") -> None:
+        super().configure(settings, role)
+        self._form = _Form(
+            enhanced=self.options["enhanced.avro.schema.support"],
+            scrubs=self.options["scrub.invalid.names"],
+            keeps_null=self.options["ignore.default.for.nullables"],
+        )
+
     def writing(self, schema: Schema) -> tuple[str, Any, str]:
-        made = to_avro(schema, metadata=self.options["connect.meta.data"])
+        form = self._form
+        metadata = self.options["connect.meta.data"]
+        made = to_avro(schema, metadata=metadata, enhanced=form.enhanced, scrubs=form.scrubs)
         text = json.dumps(made, ensure_ascii=False)
         return text, _plan(SchemaText(text)), schema.name or ""
 
@@ -62,7 +86,7 @@ class AvroConverter(RegistryConverter):
         from fastavro import schemaless_writer
 
         out = BytesIO()
-        form = _to_avro(schema, value)
+        form = self._form.written(schema, value)
         if plan.is_bytes:
             return bytes(form)
         try:
@@ -78,9 +102,9 @@ class AvroConverter(RegistryConverter):
             document = registered.schema.text
         known: dict[str, Any] = {}
         for _, text in registered.schema.referred:
-            from_avro(named(json.loads(text)), known)
+            from_avro(named(json.loads(text)), known, enhanced=self._form.enhanced)
         plain = SchemaText(json.dumps(_without_logical(document)), "AVRO", registered.schema.referred)
-        return _plan(plain), from_avro(document, known)
+        return _plan(plain), from_avro(document, known, enhanced=self._form.enhanced)
 
     def read(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> Any:
         from fastavro import schemaless_reader
@@ -88,16 +112,16 @@ class AvroConverter(RegistryConverter):
         if schema is None:
             return None
         if plan.is_bytes:
-            return _from_avro(schema, data[start:])
+            return _from_avro(schema, data[start:], self._form)
         stream = BytesIO(data)
         stream.seek(start)
         try:
             if not plan.is_bounded:
                 check_value(data, start, plan.parsed)
-            form = schemaless_reader(stream, plan.parsed.schema, None, return_record_name=True)
+            form = schemaless_reader(stream, plan.parsed.schema, None, return_named_type=True)
         except (ValueError, TypeError, KeyError, EOFError, IndexError, OverflowError) as error:
             raise DataError(f"the bytes are not of their Avro schema ({type(error).__name__}: {error})") from error
-        return _from_avro(schema, form)
+        return _from_avro(schema, form, self._form)
 
 
 def _plan(text: SchemaText) -> _Plan:
@@ -123,44 +147,62 @@ def _without_logical(schema: Any) -> Any:
     return schema
 
 
-def _to_avro(schema: Schema, value: Any) -> Any:
-    if value is None:
-        if schema.default is not None:
-            return _to_avro(schema, schema.default)
-        if schema.optional:
-            return None
-        raise DataError(f"Found null value for non-optional schema {schema}")
-    if isinstance(value, Decimal) and schema.name == DECIMAL_NAME:
-        return decimal_to_bytes(schema, value)
-    if isinstance(value, Moment):
-        if schema.name == DATE_NAME:
-            return days_of(value)
-        return millis_of_day(value) if schema.name == TIME_NAME else value.ms
-    if schema.type is Type.STRUCT:
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How values are written and read."""
+
+    enhanced: bool = False
+    scrubs: bool = False
+    keeps_null: bool = False
+
+    def written(self, schema: Schema, value: Any) -> Any:
+        """A value as Avro's writer takes it."""
+        if value is None:
+            if schema.optional and (self.keeps_null or schema.default is None):
+                return None
+            if schema.default is not None:
+                return self.written(schema, schema.default)
+            raise DataError(f"Found null value for non-optional schema {schema}")
+        if isinstance(value, Decimal) and schema.name == DECIMAL_NAME:
+            return padded(schema, decimal_to_bytes(schema, value))
+        if isinstance(value, Moment):
+            if schema.name == DATE_NAME:
+                return days_of(value)
+            return millis_of_day(value) if schema.name == TIME_NAME else value.ms
+        if schema.type is Type.STRUCT:
+            return self._struct(schema, value)
+        if schema.type is Type.ARRAY and schema.values is not None:
+            return [self.written(schema.values, each) for each in value]
+        if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
+            keys, values = schema.keys, schema.values
+            if keys.type is Type.STRING and not keys.optional:
+                return {key: self.written(values, each) for key, each in value.items()}
+            return [{"key": self.written(keys, key), "value": self.written(values, e)} for key, e in value.items()]
+        return value
+
+    def _struct(self, schema: Schema, value: Any) -> Any:
         if not isinstance(value, Struct):
             raise DataError(f"a value of type {type(value).__name__} for {schema}")
         if schema.name == UNION:
             chosen = [part for part in schema.fields if value.raw(part.name) is not None]
             if len(chosen) != 1:
                 raise DataError(f"a union of which {len(chosen)} branches are set, not one")
-            return _to_avro(chosen[0].schema.as_optional(optional=False), value.raw(chosen[0].name))
-        return {part.name: _to_avro(part.schema, value.raw(part.name)) for part in schema.fields}
-    if schema.type is Type.ARRAY and schema.values is not None:
-        return [_to_avro(schema.values, each) for each in value]
-    if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
-        keys, values = schema.keys, schema.values
-        if keys.type is Type.STRING and not keys.optional:
-            return {key: _to_avro(values, each) for key, each in value.items()}
-        return [{"key": _to_avro(keys, key), "value": _to_avro(values, each)} for key, each in value.items()]
-    return value
+            branch = chosen[0].schema.as_optional(optional=False)
+            made = self.written(branch, value.raw(chosen[0].name))
+            return avro_branch(branch, enhanced=self.enhanced, scrubs=self.scrubs), made
+        return {self.name(part.name): self.written(part.schema, value.raw(part.name)) for part in schema.fields}
+
+    def name(self, name: str) -> str:
+        """The name of a field in Avro."""
+        return scrubbed(name) if self.scrubs else name
 
 
-def _from_avro(schema: Schema, form: Any) -> Any:
+def _from_avro(schema: Schema, form: Any, how: _Form) -> Any:
     if form is None:
         return None
     if schema.type is Type.STRUCT and schema.name == UNION:
-        return _chosen(schema, form)
-    if isinstance(form, tuple):  # a record of a union, with its name
+        return _chosen(schema, form, how)
+    if isinstance(form, tuple):  # of a union, with the name of its type
         form = form[1]
     if schema.name == DECIMAL_NAME:
         return decimal_from_bytes(schema, form)
@@ -170,23 +212,31 @@ def _from_avro(schema: Schema, form: Any) -> Any:
         return time_from_millis(form) if schema.name == TIME_NAME else Moment(form)
     if schema.type is Type.STRUCT:
         parts = ((part, form.get(part.name)) for part in schema.fields)
-        return Struct(schema, {part.name: _from_avro(part.schema, each) for part, each in parts if each is not None})
+        read = {part.name: _from_avro(part.schema, each, how) for part, each in parts if each is not None}
+        return Struct(schema, read)
     if schema.type is Type.ARRAY and schema.values is not None:
-        return [_from_avro(schema.values, each) for each in form]
+        return [_from_avro(schema.values, each, how) for each in form]
     if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
         if isinstance(form, dict):
-            return {key: _from_avro(schema.values, each) for key, each in form.items()}
-        return {_from_avro(schema.keys, each["key"]): _from_avro(schema.values, each["value"]) for each in form}
+            return {key: _from_avro(schema.values, each, how) for key, each in form.items()}
+        entries = (each[1] if isinstance(each, tuple) else each for each in form)
+        return {_from_avro(schema.keys, e["key"], how): _from_avro(schema.values, e["value"], how) for e in entries}
     return form
 
 
-def _chosen(schema: Schema, form: Any) -> Struct:
+def _chosen(schema: Schema, form: Any, how: _Form) -> Struct:
     """The struct of a union, with the field of the branch that a value is of."""
-    name, value = (form[0].rpartition(".")[2], form[1]) if isinstance(form, tuple) else (None, form)
+    name, value = (form[0], form[1]) if isinstance(form, tuple) else (None, form)
+    if name is not None and not how.enhanced:
+        name = name.rpartition(".")[2]
     for part in schema.fields:
-        if part.name == name or (name is None and _is_of(part.schema, value)):
-            return Struct(schema, {part.name: _from_avro(part.schema, value)})
+        if part.name == name or (name is None and not _is_named(part.schema) and _is_of(part.schema, value)):
+            return Struct(schema, {part.name: _from_avro(part.schema, value, how)})
     raise DataError(f"a value of type {type(value).__name__} is of no branch of its union")
+
+
+def _is_named(schema: Schema) -> bool:
+    return schema.type is Type.STRUCT or is_enum(schema) or is_fixed(schema)
 
 
 def _is_of(schema: Schema, value: Any) -> bool:
@@ -200,4 +250,6 @@ def _is_of(schema: Schema, value: Any) -> bool:
         Type.FLOAT64: float,
     }
     wanted = kinds.get(schema.type, int)
+    if schema.type is Type.INT32 and isinstance(value, int) and not -(1 << 31) <= value < 1 << 31:
+        return False
     return isinstance(value, wanted) and isinstance(value, bool) == (schema.type is Type.BOOLEAN)

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote_plus
 
 from penstock.connect.data import DATE, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type, map_of, struct
 from penstock.connect.data import array as array_of
 from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
 
-__all__ = ["ENUM", "UNION", "branch_name", "from_avro", "is_entry_list", "named", "to_avro"]
+__all__ = [
+    "ENUM",
+    "UNION",
+    "avro_branch",
+    "branch_name",
+    "from_avro",
+    "is_entry_list",
+    "is_enum",
+    "is_fixed",
+    "named",
+    "padded",
+    "scrubbed",
+    "to_avro",
+]
 
-NAMESPACE, DEFAULT_NAME = "io.confluent.connect.avro", "ConnectDefault"
+NAMESPACE, DEFAULT_NAME, ENTRY = "io.confluent.connect.avro", "ConnectDefault", "MapEntry"
 ENUM, UNION = f"{NAMESPACE}.Enum", f"{NAMESPACE}.Union"
 FIXED = "connect.fixed.size"
 PRECISION = "connect.decimal.precision"
@@ -36,61 +52,104 @@ LOGICAL = {
 READ = {"int": Type.INT32, "long": Type.INT64, "float": Type.FLOAT32, "double": Type.FLOAT64}
 READ |= {"boolean": Type.BOOLEAN, "string": Type.STRING, "bytes": Type.BYTES}
 SMALL = {"int8": Type.INT8, "int16": Type.INT16}
+COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
+_log = logging.getLogger(__name__)
 
 
-def to_avro(schema: Schema, *, metadata: bool = True, seen: set[str] | None = None) -> Any:
+@dataclass(slots=True)
+class _Writing:
+    """What one schema is written with, and the names that it has used."""
+
+    metadata: bool = True
+    enhanced: bool = False
+    scrubs: bool = False
+    names: set[str] = field(default_factory=set)
+    unnamed: int = 0
+
+    def full_name(self, schema: Schema) -> str:
+        """The full name of a record, an enum or a fixed."""
+        if schema.name is None:
+            self.unnamed += 1
+            return f"{NAMESPACE}.{DEFAULT_NAME}{self.unnamed if self.unnamed > 1 else ''}"
+        return scrubbed_full_name(schema.name) if self.scrubs else schema.name
+
+    def named(self, full: str, kind: str) -> dict[str, Any]:
+        """The beginning of a named type."""
+        self.names.add(full)
+        namespace, _, name = full.rpartition(".")
+        return {"type": kind, "name": name, **({"namespace": namespace} if namespace else {})}
+
+
+def to_avro(schema: Schema, *, metadata: bool = True, enhanced: bool = False, scrubs: bool = False) -> Any:
     """Avro's schema of Connect's, as JSON.
 
     Args:
         schema: Connect's schema.
         metadata: Keep what Avro has no place for as ``connect.*`` properties.
-        seen: The names of records that were written already; a second time, the name stands for the record.
+        enhanced: Texts that were enums are enums again; else they are strings.
+        scrubs: Replace characters that names cannot have.
 
     Example:
         >>> from penstock.connect.data import INT8, OPTIONAL_STRING
         >>> to_avro(INT8), to_avro(OPTIONAL_STRING)
         ({'type': 'int', 'connect.type': 'int8'}, ['null', 'string'])
     """
-    known = set() if seen is None else seen
-    made = _base(schema, known, metadata=metadata)
+    return _written(schema, _Writing(metadata, enhanced, scrubs))
+
+
+def _written(schema: Schema, how: _Writing) -> Any:
+    made = _base(schema, how)
+    if _union(schema):
+        return ["null", *made] if schema.optional else made
     if not schema.optional:
         return made
     return ["null", made] if schema.default is None else [made, "null"]
 
 
-def _base(schema: Schema, seen: set[str], *, metadata: bool) -> Any:
+def _base(schema: Schema, how: _Writing) -> Any:
     made: dict[str, Any]
     if _union(schema):
-        return [_base(part.schema, seen, metadata=metadata) for part in schema.fields]
+        return [_base(part.schema, how) for part in schema.fields]
     match schema.type:
         case Type.STRUCT:
-            full = schema.name or f"{NAMESPACE}.{DEFAULT_NAME}{len(seen) or ''}"
-            if full in seen:
+            full = how.full_name(schema)
+            if full in how.names:
                 return full
-            seen.add(full)
-            namespace, _, name = full.rpartition(".")
-            made = {"type": "record", "name": name, **({"namespace": namespace} if namespace else {})}
-            made["fields"] = [_field(part.name, part.schema, seen, metadata=metadata) for part in schema.fields]
+            made = how.named(full, "record")
+            made["fields"] = [_field(part.name, part.schema, how) for part in schema.fields]
         case Type.ARRAY:
-            made = {"type": "array", "items": to_avro(_known(schema.values), metadata=metadata, seen=seen)}
+            made = {"type": "array", "items": _written(_known(schema.values), how)}
         case Type.MAP:
-            keys, values = _known(schema.keys), to_avro(_known(schema.values), metadata=metadata, seen=seen)
+            keys = _known(schema.keys)
             if keys.type is Type.STRING and not keys.optional:
-                made = {"type": "map", "values": values}
+                made = {"type": "map", "values": _written(_known(schema.values), how)}
             else:
-                made = {"type": "array", "items": _entry(to_avro(keys, metadata=metadata, seen=seen), values, seen)}
+                made = {"type": "array", "items": _entry(keys, _known(schema.values), schema.name, how)}
         case _:
-            made = _simple(schema)
-    return _with_metadata(made, schema) if metadata else made
+            simple = _simple(schema, how)
+            if isinstance(simple, str):
+                return simple
+            made = simple
+    return _with_metadata(made, schema, how) if how.metadata else made
 
 
-def _simple(schema: Schema) -> dict[str, Any]:
+def _simple(schema: Schema, how: _Writing) -> dict[str, Any] | str:
     parameters = schema.parameters or {}
-    if schema.type is Type.STRING and ENUM in parameters:
-        namespace, _, name = parameters[ENUM].rpartition(".")
-        symbols = [value for key, value in parameters.items() if key.startswith(f"{ENUM}.")]
-        return {"type": "enum", "name": name, **({"namespace": namespace} if namespace else {}), "symbols": symbols}
-    made: dict[str, Any] = {"type": SIMPLE[schema.type]}
+    made: dict[str, Any]
+    if how.enhanced and is_enum(schema):
+        full = parameters[ENUM]
+        if full in how.names:
+            return full
+        made = how.named(full, "enum")
+        made["symbols"] = [key.removeprefix(f"{ENUM}.") for key in parameters if key.startswith(f"{ENUM}.")]
+        return made
+    if is_fixed(schema):
+        full = how.full_name(schema)
+        if full in how.names:
+            return full
+        made = {**how.named(full, "fixed"), "size": int(parameters[FIXED])}
+    else:
+        made = {"type": SIMPLE[schema.type]}
     if schema.name == DECIMAL_NAME:
         made |= {"scale": int(parameters["scale"]), "precision": int(parameters.get(PRECISION, 64))}
     if schema.type in (Type.INT8, Type.INT16):
@@ -100,112 +159,203 @@ def _simple(schema: Schema) -> dict[str, Any]:
     return made
 
 
-def _with_metadata(made: dict[str, Any], schema: Schema) -> Any:
+def _with_metadata(made: dict[str, Any], schema: Schema, how: _Writing) -> Any:
     if schema.doc is not None:
         made["connect.doc"] = schema.doc
     if schema.version is not None:
         made["connect.version"] = schema.version
-    if schema.parameters and made["type"] != "enum":
+    if schema.parameters:
         made["connect.parameters"] = dict(schema.parameters)
     if schema.default is not None:
-        made["connect.default"] = _default(schema, schema.default)
+        made["connect.default"] = _default(schema, schema.default, how)
     if schema.name is not None:
         made["connect.name"] = schema.name
     return made["type"] if set(made) == {"type"} else made
 
 
-def _field(name: str, schema: Schema, seen: set[str], *, metadata: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": name, "type": to_avro(schema, metadata=metadata, seen=seen)}
+def _field(name: str, schema: Schema, how: _Writing) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": scrubbed(name) if how.scrubs else name, "type": _written(schema, how)}
     if schema.doc is not None:
         made["doc"] = schema.doc
     if schema.default is not None:
-        made["default"] = _default(schema, schema.default)
+        if not _union(schema):
+            made["default"] = _default(schema, schema.default, how)
+        elif not schema.optional and schema.default.raw(schema.fields[0].name) is not None:
+            first = schema.fields[0]  # the default of a union is one of its first branch
+            made["default"] = _default(first.schema, schema.default.raw(first.name), how)
     elif schema.optional:
         made["default"] = None
     return made
 
 
-def _entry(key: Any, value: Any, seen: set[str]) -> Any:
-    full = f"{NAMESPACE}.MapEntry"
-    while full in seen:
+def _entry(keys: Schema, values: Schema, name: str | None, how: _Writing) -> Any:
+    full = name or f"{NAMESPACE}.{ENTRY}"
+    while full in how.names:
         full += "_"
-    seen.add(full)
-    fields = [{"name": "key", "type": key}, {"name": "value", "type": value}]
-    return {"type": "record", "name": full.rpartition(".")[2], "namespace": NAMESPACE, "fields": fields}
+    made = how.named(full, "record")
+    if full != f"{NAMESPACE}.{ENTRY}":
+        made["connect.internal.type"] = ENTRY
+    made["fields"] = [_field("key", keys, how), _field("value", values, how)]
+    return made
 
 
-def _default(schema: Schema, value: Any) -> Any:
+def _default(schema: Schema, value: Any, how: _Writing) -> Any:
+    if value is None:
+        return None
     if isinstance(value, Struct):
-        return {part.name: _default(part.schema, value[part.name]) for part in value.schema.fields}
+        names = ((part.name, scrubbed(part.name) if how.scrubs else part.name) for part in value.schema.fields)
+        return {own: _default(value.schema.field(name).schema, value[name], how) for name, own in names}
     if schema.name == DECIMAL_NAME:
-        return decimal_to_bytes(schema, value).decode("latin-1")
+        return padded(schema, decimal_to_bytes(schema, value)).decode("latin-1")
     if isinstance(value, Moment):
         return value.ms // 86_400_000 if schema.name == DATE_NAME else value.ms
+    if schema.type is Type.ARRAY and schema.values is not None:
+        return [_default(schema.values, each, how) for each in value]
+    if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
+        if schema.keys.type is Type.STRING and not schema.keys.optional:
+            return {key: _default(schema.values, each, how) for key, each in value.items()}
+        pairs = ((_default(schema.keys, key, how), _default(schema.values, each, how)) for key, each in value.items())
+        return [{"key": key, "value": each} for key, each in pairs]
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
-def from_avro(schema: Any, named: dict[str, Any] | None = None) -> Schema:
+def padded(schema: Schema, data: bytes) -> bytes:
+    """The bytes of a decimal, as many as a fixed has.
+
+    Raises:
+        DataError: There are more.
+    """
+    if not is_fixed(schema):
+        return data
+    size = int((schema.parameters or {})[FIXED])
+    if len(data) > size:
+        raise DataError(f"Unscaled value byte array length {len(data)} is greater than fixed size {size}")
+    return data.rjust(size, b"\xff" if data[:1] >= b"\x80" else b"\0")
+
+
+def is_enum(schema: Schema) -> bool:
+    """Whether a text was an enum."""
+    return schema.type is Type.STRING and ENUM in (schema.parameters or {})
+
+
+def is_fixed(schema: Schema) -> bool:
+    """Whether bytes are those of a fixed."""
+    return schema.type is Type.BYTES and schema.name is not None and FIXED in (schema.parameters or {})
+
+
+def scrubbed(name: str) -> str:
+    """A name of letters, digits and underscores, as Confluent makes it of any other.
+
+    >>> scrubbed("bad name"), scrubbed("1st"), scrubbed("ü")
+    ('bad_name', 'x1st', '_C3_BC')
+    """
+    if not name or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return name
+    encoded = quote_plus(name, safe="*")
+    return re.sub(r"[^A-Za-z0-9_]", "_", f"x{encoded}" if encoded[0].isdigit() else encoded)
+
+
+def scrubbed_full_name(name: str) -> str:
+    """A full name of which the last part is scrubbed; the namespace too, part by part."""
+    return ".".join(map(scrubbed, name.split(".")))
+
+
+def avro_branch(schema: Schema, *, enhanced: bool, scrubs: bool) -> str:
+    """The name by which a union's branch is chosen when a value is written."""
+    if is_enum(schema) and enhanced:
+        return (schema.parameters or {})[ENUM]
+    if schema.type is Type.STRUCT or is_fixed(schema):
+        full = schema.name or f"{NAMESPACE}.{DEFAULT_NAME}"
+        return scrubbed_full_name(full) if scrubs else full
+    if schema.type is Type.MAP:
+        texts = schema.keys is not None and schema.keys.type is Type.STRING and not schema.keys.optional
+        return "map" if texts else "array"
+    return "array" if schema.type is Type.ARRAY else SIMPLE[schema.type]
+
+
+def from_avro(schema: Any, named: dict[str, Any] | None = None, *, enhanced: bool = False) -> Schema:
     """Connect's schema of Avro's JSON.
 
     Raises:
-        DataError: It refers to itself, or to a name that is not defined.
+        DataError: It refers to itself, or to a name that is not defined, or has two branches of one name in a union.
 
     Example:
         >>> str(from_avro(["null", {"type": "int", "logicalType": "date"}]))
         'Schema{org.apache.kafka.connect.data.Date:INT32}'
     """
-    known = {} if named is None else named
+    return _read(schema, _Reading(enhanced, {} if named is None else named))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What a schema is read with: the named types that were read before."""
+
+    enhanced: bool
+    names: dict[str, Schema]
+
+
+def _read(schema: Any, how: _Reading) -> Schema:
+    known = how.names
     if isinstance(schema, list):
-        return _from_union(schema, known)
+        return _from_union(schema, how)
     if isinstance(schema, str):
         if schema in READ:
             return Schema(READ[schema])
+        if schema == "null":
+            raise DataError("Standalone null schemas are not supported by this converter")
         if schema not in known:
             raise DataError(f"the Avro schema refers to {schema}, which is not defined before, or to itself")
         found: Schema = known[schema]
         return found
     kind = schema["type"]
     if isinstance(kind, list | dict):
-        return from_avro(kind, known)
-    return _restored(_read_kind(kind, schema, known), schema)
+        return _restored(_read(kind, how), schema)
+    if kind not in READ and kind not in COMPLEX:
+        return _read(kind, how)
+    return _restored(_read_kind(kind, schema, how), schema)
 
 
-def _read_kind(kind: str, schema: Mapping[str, Any], known: dict[str, Any]) -> Schema:
+def _read_kind(kind: str, schema: Mapping[str, Any], how: _Reading) -> Schema:
+    known, logical = how.names, str(schema.get("logicalType", "")).lower()
     if kind in ("record", "error"):
-        fields = [(field["name"], _read_field(field, known)) for field in schema["fields"]]
         full = _full_name(schema)
+        fields = [(part["name"], _read_field(part, how)) for part in schema["fields"]]
         made = struct(fields, name=None if full.startswith(f"{NAMESPACE}.{DEFAULT_NAME}") else full)
         known[full] = known[schema["name"]] = made
         return made
     if kind == "enum":
         full = _full_name(schema)
         parameters = {ENUM: full, **{f"{ENUM}.{symbol}": symbol for symbol in schema["symbols"]}}
-        made = Schema(Type.STRING, parameters=parameters)
+        made = Schema(Type.STRING, name=full, parameters=parameters)
         known[full] = known[schema["name"]] = made
-        return made
-    if kind == "fixed":
-        made = Schema(Type.BYTES, name=_full_name(schema), parameters={FIXED: str(schema["size"])})
-        known[_full_name(schema)] = known[schema["name"]] = made
         return made
     if kind == "array":
         if is_entry_list(schema):
-            key, value = (from_avro(field["type"], known) for field in schema["items"]["fields"])
-            return map_of(key, value)
-        return array_of(from_avro(schema["items"], known))
+            key, value = (_read_field(part, how) for part in schema["items"]["fields"])
+            own = _full_name(schema["items"])
+            return replace(map_of(key, value), name=None if own.startswith(f"{NAMESPACE}.{ENTRY}") else own)
+        return array_of(_read(schema["items"], how))
     if kind == "map":
-        return map_of(Schema(Type.STRING), from_avro(schema["values"], known))
-    if schema.get("logicalType") == "decimal":
-        parameters = {"scale": str(schema.get("scale", 0))}
-        if schema.get("precision", 64) != 64:
-            parameters[PRECISION] = str(schema["precision"])
-        return Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters=parameters)
-    logical = {"date": DATE, "time-millis": TIME, "timestamp-millis": TIMESTAMP}.get(schema.get("logicalType", ""))
-    return logical or from_avro(kind, known)
+        return map_of(Schema(Type.STRING), _read(schema["values"], how))
+    if kind in ("bytes", "fixed"):
+        made = Schema(Type.BYTES)
+        if logical == "decimal":
+            parameters = {"scale": str(schema.get("scale", 0))}
+            if schema.get("precision", 64) != 64:
+                parameters[PRECISION] = str(schema["precision"])
+            made = Schema(Type.BYTES, name=DECIMAL_NAME, version=1, parameters=parameters)
+        if kind == "fixed":
+            own_parameters = {**(made.parameters or {}), FIXED: str(schema["size"])}
+            made = replace(made, name=made.name or _full_name(schema), parameters=own_parameters)
+            known[_full_name(schema)] = known[schema["name"]] = made
+        return made
+    found = {("int", "date"): DATE, ("int", "time-millis"): TIME, ("long", "timestamp-millis"): TIMESTAMP}
+    return found.get((kind, logical)) or Schema(READ[kind])
 
 
 def _restored(made: Schema, schema: Mapping[str, Any]) -> Schema:
     changes: dict[str, Any] = {}
-    if schema.get("connect.type") in SMALL:
+    if schema.get("connect.type") in SMALL and made.type is Type.INT32 and made.name is None:
         changes["type"] = SMALL[schema["connect.type"]]
     for name in ("doc", "version", "name"):
         if f"connect.{name}" in schema:
@@ -218,44 +368,83 @@ def _restored(made: Schema, schema: Mapping[str, Any]) -> Schema:
     return made
 
 
-def _read_field(field: Mapping[str, Any], known: dict[str, Any]) -> Schema:
-    made = from_avro(field["type"], known)
-    if made.default is None and field.get("default") is not None:
-        made = replace(made, default=_read_default(made, field["default"]))
-    if made.doc is None and field.get("doc") is not None:
-        made = replace(made, doc=field["doc"])
+def _read_field(part: Mapping[str, Any], how: _Reading) -> Schema:
+    """The schema of a field, whose own default counts before one of its type."""
+    made = _read(part["type"], how)
+    if "default" in part:
+        made = replace(made, default=_read_default(made, part["default"]))
+    if made.doc is None and part.get("doc") is not None:
+        made = replace(made, doc=part["doc"])
     return made
 
 
 def _read_default(schema: Schema, value: Any) -> Any:
+    """A default in Connect's form; None, with a note in the log, if it does not fit its type."""
+    try:
+        return _read_value(schema, value)
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, DataError) as error:
+        _log.warning("the default %r does not fit %s and is left out: %s", value, schema, error)
+        return None
+
+
+def _read_value(schema: Schema, value: Any) -> Any:
+    if value is None:
+        if not schema.optional:
+            raise ValueError("null is none of its values")
+        return None
+    if _union(schema):  # defaults are of the first branch
+        first = schema.fields[0]
+        return Struct(schema, {first.name: _read_value(first.schema, value)})
     if schema.type is Type.BYTES:
         from penstock.connect.data.logical import decimal_from_bytes
 
         data = value.encode("latin-1")
         return decimal_from_bytes(schema, data) if schema.name == DECIMAL_NAME else data
-    if schema.type is Type.STRUCT and isinstance(value, dict):
-        known = {part.name: part.schema for part in schema.fields}
-        return Struct(schema, {key: _read_default(known[key], each) for key, each in value.items() if each is not None})
+    if schema.type is Type.STRUCT:
+        made = Struct(schema)
+        for part in schema.fields:
+            if part.name in value:
+                made[part.name] = _read_value(part.schema, value[part.name])
+        return made
+    if schema.type is Type.ARRAY and schema.values is not None:
+        return [_read_value(schema.values, each) for each in value]
+    if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
+        if isinstance(value, list):
+            return {_read_value(schema.keys, e["key"]): _read_value(schema.values, e["value"]) for e in value}
+        return {key: _read_value(schema.values, each) for key, each in value.items()}
     if schema.name == DATE_NAME:
         return Moment(value * 86_400_000)
-    return Moment(value) if schema.name in (TIME_NAME, TIMESTAMP_NAME) else value
+    if schema.name in (TIME_NAME, TIMESTAMP_NAME):
+        return Moment(value)
+    if schema.type in (Type.FLOAT32, Type.FLOAT64):
+        return float(value)
+    kinds = {Type.BOOLEAN: bool, Type.STRING: str}
+    if not isinstance(value, kinds.get(schema.type, int)) or isinstance(value, bool) != (schema.type is Type.BOOLEAN):
+        raise TypeError(f"it is {type(value).__name__}")
+    return value
 
 
-def _from_union(branches: list[Any], known: dict[str, Any]) -> Schema:
+def _from_union(branches: list[Any], how: _Reading) -> Schema:
     real = [branch for branch in branches if branch != "null"]
     optional = len(real) != len(branches)
+    if not real:
+        raise DataError("Standalone null schemas are not supported by this converter")
     if len(real) == 1:
-        return from_avro(real[0], known).as_optional(optional)
-    fields = [(branch_name(branch), from_avro(branch, known).as_optional()) for branch in real]
+        return _read(real[0], how).as_optional(optional)
+    fields = [(branch_name(branch, enhanced=how.enhanced), _read(branch, how).as_optional()) for branch in real]
+    if len({name for name, _ in fields}) < len(fields):
+        raise DataError("Multiple union schemas map to the Connect union field name")
     return struct(fields, name=UNION, optional=optional)
 
 
-def branch_name(branch: Any) -> str:
-    """The name of a union's branch: that of its type, or of its record without namespace."""
+def branch_name(branch: Any, *, enhanced: bool = False) -> str:
+    """The name of a union's branch: that of its type, or of its record, without namespace unless enhanced."""
     if isinstance(branch, str):
-        return branch.rpartition(".")[2]
-    named = branch["type"] in ("record", "enum", "fixed")
-    return str(branch["name"] if named else branch["type"]).rpartition(".")[2]
+        return branch if enhanced else branch.rpartition(".")[2]
+    if branch["type"] not in ("record", "enum", "fixed"):
+        return branch_name(branch["type"], enhanced=enhanced)
+    full = _full_name(branch)
+    return full if enhanced else full.rpartition(".")[2]
 
 
 def is_entry_list(schema: Mapping[str, Any]) -> bool:
@@ -263,8 +452,9 @@ def is_entry_list(schema: Mapping[str, Any]) -> bool:
     items = schema["items"]
     if not isinstance(items, dict) or items.get("type") != "record":
         return False
-    names = [field["name"] for field in items["fields"]]
-    return names == ["key", "value"] and _full_name(items).startswith(f"{NAMESPACE}.MapEntry")
+    if [part["name"] for part in items["fields"]] != ["key", "value"]:
+        return False
+    return items.get("connect.internal.type") == ENTRY or _full_name(items).rstrip("_") == f"{NAMESPACE}.{ENTRY}"
 
 
 def named(schema: Any, namespace: str = "") -> Any:
