@@ -44,6 +44,15 @@ class AvroSchema:
             raise ValueError(str(error) or type(error).__name__) from error
         return cls(root, names)
 
+    @classmethod
+    def names_of(cls, texts: Sequence[str]) -> dict[str, Any]:
+        """The named types of schema texts, each of which may refer to those before it.
+
+        Raises:
+            ValueError: A text is no Avro schema.
+        """
+        return cls.of('"null"', texts).names
+
     def type_of(self, schema: Any) -> tuple[str, Any]:
         """See the function `type_of`."""
         return type_of(schema, self.names)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.registry.avro_rules import AvroSchema, avro_differences
+from penstock.registry.avro_validity import check_avro
 from penstock.registry.documents import parse_json
 from penstock.registry.json_rules import json_differences
 from penstock.registry.model import Reference, Schema, refused
 from penstock.registry.protobuf_rules import ProtobufSchema, protobuf_differences
 
-__all__ = ["Resolve", "differences", "parsed"]
+__all__ = ["Resolve", "check_new", "differences"]
 
 Resolve = Callable[[Reference], Schema]
 _MOST_REFERENCES = 100
@@ -27,8 +28,7 @@ def parsed(schema: Schema, resolve: Resolve) -> Any:
     """
     try:
         if schema.kind == "AVRO":
-            texts = [found.text for found in _referred(schema, resolve).values()]
-            return AvroSchema.of(schema.text, list(dict.fromkeys(texts)))
+            return AvroSchema.of(schema.text, _texts_referred(schema, resolve))
         if schema.kind == "JSON":
             return _json(schema, resolve)
         if schema.kind == "PROTOBUF":
@@ -37,6 +37,21 @@ def parsed(schema: Schema, resolve: Resolve) -> Any:
         details = str(error)[:500] or type(error).__name__
         raise refused(422, 42201, f"Invalid schema {schema.text[:200]}, details: {details}") from error
     raise refused(422, 42201, f"Invalid schema type {schema.kind}")
+
+
+def check_new(schema: Schema, resolve: Resolve) -> None:
+    """Refuse a schema that breaks a rule of its kind; those that were registered before are taken as they are.
+
+    Raises:
+        SchemaRegistryError: 42201, it does.
+    """
+    try:
+        if schema.kind == "AVRO":
+            check_avro(parse_json(schema.text), AvroSchema.names_of(_texts_referred(schema, resolve)))
+    except _UNFIT as error:
+        details = str(error)[:500] or type(error).__name__
+        raise refused(422, 42201, f"Invalid schema {schema.text[:200]}, details: {details}") from error
+    parsed(schema, resolve)
 
 
 def differences(reader: Schema, writer: Schema, resolve: Resolve) -> list[str]:
@@ -52,6 +67,10 @@ def differences(reader: Schema, writer: Schema, resolve: Resolve) -> list[str]:
     except _UNFIT as error:
         details = str(error)[:500] or type(error).__name__
         raise refused(422, 42201, f"The schemas cannot be compared, details: {details}") from error
+
+
+def _texts_referred(schema: Schema, resolve: Resolve) -> list[str]:
+    return list(dict.fromkeys(found.text for found in _referred(schema, resolve).values()))
 
 
 def _referred(schema: Schema, resolve: Resolve) -> dict[Reference, Schema]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.registry.compatibility import differences, parsed
+from penstock.registry.compatibility import check_new, differences
 from penstock.registry.model import Reference, Schema, SubjectVersion, refused
 from penstock.registry.store import SchemaStore
 
@@ -100,7 +100,7 @@ class Registry:
             SchemaRegistryError: 42201, the text is no schema; 409, it is not compatible; 42205, the mode forbids it.
         """
         mode = self.mode(subject)
-        parsed(schema, self._resolve)
+        check_new(schema, self._resolve)
         with self._store.transaction():
             everything = self._store.versions(subject)
             live = [version for version in everything if not version.deleted]
@@ -202,7 +202,7 @@ class Registry:
             schema: The new schema.
             number: The one version to compare with; None compares with those that the compatibility level asks for.
         """
-        parsed(schema, self._resolve)
+        check_new(schema, self._resolve)
         if number is not None:
             return self._problems(subject, schema, [self.version(subject, number)])
         return self._problems(subject, schema, [v for v in self._store.versions(subject) if not v.deleted])
