@@ -96,9 +96,12 @@ def read_json(data: bytes) -> Any:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, DecimalException, RecursionError) as error:
         raise BytesError(f"the text is not JSON: {error}") from error
-    if text[end : end + 1] not in BLANKS and not isinstance(value, str | list | dict):
+    following = text[end : end + 1]
+    if following in BLANKS or isinstance(value, str | list | dict):
+        return value
+    if (isinstance(value, int | Decimal) and not isinstance(value, bool)) or following.isalnum() or following in "_$":
         raise BytesError(f"the text is not JSON: unexpected character {text[end]!r} after the first value")
-    return value
+    return value  # a word that ends at a sign
 
 
 def _integer(text: str) -> int:

@@ -34,7 +34,7 @@ from penstock.connect.data.numbers import (
 from penstock.connect.data.records import NO_VALUE, ConnectRecord, SchemaAndValue, SinkRecord, SourceRecord
 from penstock.connect.data.schema import Field, Schema, Type, array, copy_basics, map_of, struct
 from penstock.connect.data.struct import Struct
-from penstock.connect.data.validation import validate_value, with_default
+from penstock.connect.data.validation import validate_value, with_default, with_struct_default
 from penstock.connect.data.values import fits, java_class, type_of, wrapped
 
 __all__ = [
@@ -98,6 +98,7 @@ __all__ = [
     "type_of",
     "validate_value",
     "with_default",
+    "with_struct_default",
     "wrapped",
 ]
 

@@ -9,7 +9,7 @@ from penstock.connect.data.errors import DataError, SchemaBuilderError
 from penstock.connect.data.schema import Schema, Type
 from penstock.connect.data.values import fits, java_class
 
-__all__ = ["validate_value", "with_default"]
+__all__ = ["validate_value", "with_default", "with_struct_default"]
 
 
 def validate_value(schema: Schema, value: Any, field: str | None = None) -> None:
@@ -40,6 +40,19 @@ def with_default(schema: Schema, value: Any) -> Schema:
     """
     if schema.type is Type.STRUCT and value is not None:
         raise SchemaBuilderError("Invalid default value") from DataError("Struct schemas do not match.")
+    try:
+        validate_value(schema, value)
+    except DataError as error:
+        raise SchemaBuilderError("Invalid default value") from error
+    return replace(schema, default=value)
+
+
+def with_struct_default(schema: Schema, value: Any) -> Schema:
+    """The schema of a struct with a default that was made for it.
+
+    Raises:
+        SchemaBuilderError: The default lacks a field, or is of another schema.
+    """
     try:
         validate_value(schema, value)
     except DataError as error:

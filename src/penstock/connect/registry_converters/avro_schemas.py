@@ -203,8 +203,8 @@ def _default(schema: Schema, value: Any, how: _Writing) -> Any:
     if value is None:
         return None
     if isinstance(value, Struct):
-        names = ((part.name, scrubbed(part.name) if how.scrubs else part.name) for part in value.schema.fields)
-        return {own: _default(value.schema.field(name).schema, value[name], how) for name, own in names}
+        parts = ((scrubbed(part.name) if how.scrubs else part.name, part) for part in value.schema.fields)
+        return {name: _default(part.schema, value[part.name], how) for name, part in parts}
     if schema.name == DECIMAL_NAME:
         return padded(schema, decimal_to_bytes(schema, value)).decode("latin-1")
     if isinstance(value, Moment):

@@ -23,7 +23,7 @@ from penstock.connect.data import (
     copy_basics,
     java_class,
     type_of,
-    with_default,
+    with_struct_default,
     wrapped,
 )
 from penstock.connect.data.numbers import DAY_MS
@@ -147,7 +147,9 @@ class TimestampConverter(SidedTransformation):
             for part in schema.struct_fields()
         ]
         made = replace(copy_basics(schema, Type.STRUCT, fields), optional=schema.optional)
-        return made if schema.default is None else with_default(made, self._struct(schema.default, made))
+        if schema.default is None:
+            return made
+        return with_struct_default(made, self._struct(schema.default, made))
 
     def _converted(self, value: Any, schema: Schema | None) -> Any:
         kind = None if schema is None else _kind_of(schema)
