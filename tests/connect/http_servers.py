@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
@@ -67,7 +68,7 @@ class BulkServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Bulk)
         self.documents, self.versions = {}, {}
         self.busy, self.busy_items, self.requests = 0, 0, []
-        self.is_other, self.most_bytes = False, 1 << 30
+        self.is_other, self.most_bytes, self.delay_s = False, 1 << 30, 0
 
     @property
     def url(self):
@@ -98,6 +99,7 @@ class _Bulk(_Quiet):
     def do_POST(self):
         server = self.server
         data = self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(server.delay_s)
         server.requests.append((self.path, self.headers.get("Authorization"), len(data)))
         if len(data) > server.most_bytes:
             self.answer(413, b"too large")

@@ -197,7 +197,13 @@ class TopicLog(Protocol):
     # Topics
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic; raises TopicExistsError if there is one of that name."""
+        """Create a topic; raises TopicExistsError if there is one of that name.
+
+        Args:
+            name: The topic.
+            partitions: The number of its partitions.
+            config: Its settings; ``replication.factor`` among them is the number of its copies, where a log has some.
+        """
         ...
 
     def create_partitions(self, name: str, total: int) -> None: ...

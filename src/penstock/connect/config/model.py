@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from penstock.config.near import mistyped
+
 __all__ = ["NO_MODEL", "Model", "Refused", "near_names"]
 
 T = TypeVar("T")
-_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,13 @@ NO_MODEL = Model()
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
-    """A question about names that are like an unknown one, with a blank behind it; empty if there are none.
+    """A question about the name that an unknown one may stand for, with a blank behind it; empty if there is none.
 
     >>> near_names("batch.sise", ["batch.size", "file"]), near_names("colour", ["batch.size"])
     ('Did you mean batch.size? ', '')
     """
-    names = list(known)
-    plain = name.lower().replace("_", ".").replace("-", ".")
-    near = [plain] if plain in names else difflib.get_close_matches(plain, names, _MOST_NAMES, 0.75)
-    return f"Did you mean {' or '.join(near)}? " if near else ""
+    near = mistyped(name, known)
+    return f"Did you mean {near}? " if near else ""
 
 
 def _of(table: Mapping[str, T], name: str) -> T | None:

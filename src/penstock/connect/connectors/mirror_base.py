@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.connect.api import SourceConnector, SourceTask
-from penstock.connect.config import ConfigValue, java_class, validate
+from penstock.connect.config import ConfigValue, Model, java_class, validate
 from penstock.connect.mirror.flows import Cluster, Flow, connector_flow
 from penstock.connect.plugins.registry import KAFKA_VERSION
 from penstock.errors import ConnectError, PenstockError
@@ -18,9 +18,30 @@ from penstock.log_lines import own_logger
 __all__ = ["PACKAGE", "ClusterLogs", "MirrorConnector", "MirrorTask", "report_error"]
 
 PACKAGE = "org.apache.kafka.connect.mirror"
+CLIENTS = ("security.", "sasl.", "ssl.")
 _LEAST_S = 0.1
 _STOP_S = 10.0
 _log = own_logger(__name__)
+
+
+_CLUSTERS = "write it behind source.cluster. and target.cluster.: each cluster has its own."
+_TIMES = "the clients' own times count."
+_METRICS = "the figures of a worker are at /penstock/metrics, for Prometheus."
+MIRROR_MODEL = Model(
+    "Kafka's MirrorMaker",
+    idle={
+        "consumer.poll.timeout.ms": _TIMES,
+        "admin.timeout.ms": _TIMES,
+        "forwarding.admin.class": "topics are created by the connector itself.",
+        "metric.": _METRICS,
+        "sync.topic.configs.interval.seconds": "settings are copied when the topics are looked at: "
+        "refresh.topics.interval.seconds.",
+        "security.": _CLUSTERS,
+        "ssl.": _CLUSTERS,
+        "sasl.": _CLUSTERS,
+    },
+    own=tuple(f"{side}.cluster.{part}" for side in ("source", "target") for part in ("bootstrap.", *CLIENTS)),
+)
 
 
 class ClusterLogs:
@@ -56,6 +77,7 @@ class MirrorConnector(SourceConnector):
     """
 
     version: ClassVar[str] = KAFKA_VERSION
+    model: ClassVar[Model] = MIRROR_MODEL
     partition_texts: ClassVar[tuple[str, ...]]
     has_partition: ClassVar[bool] = True
     only_zero: ClassVar[bool] = True

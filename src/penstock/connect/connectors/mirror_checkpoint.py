@@ -88,7 +88,8 @@ class MirrorCheckpointConnector(MirrorConnector):
 
     def begin(self, flow: Flow, logs: ClusterLogs) -> None:
         """Create the topic of checkpoints, and find the groups."""
-        ensure_topic(logs.target, flow.policy.checkpoints_topic(flow.source.alias), 1, COMPACTED)
+        settings = COMPACTED | flow.copies("checkpoints.topic.replication.factor")
+        ensure_topic(logs.target, flow.policy.checkpoints_topic(flow.source.alias), 1, settings)
 
         def look() -> bool:
             before, self._groups = self._groups, tuple(mirrored_groups(flow, logs.source))

@@ -62,7 +62,8 @@ class MirrorHeartbeatConnector(MirrorConnector):
 
     def begin(self, flow: Flow, logs: ClusterLogs) -> None:
         """Create the topic of heartbeats."""
-        ensure_topic(logs.target, flow.policy.heartbeats, 1, COMPACTED)
+        settings = COMPACTED | flow.copies("heartbeats.topic.replication.factor")
+        ensure_topic(logs.target, flow.policy.heartbeats, 1, settings)
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str]]:  # noqa: ARG002 - one heart
         """The config of the only task; none if heartbeats are switched off."""

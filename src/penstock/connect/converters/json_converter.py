@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, Setting, Width
+from penstock.connect.config import AnyCase, ConfigDef, Importance, Kind, Model, Setting, Width
 from penstock.connect.converters.converter import CONVERTER_TYPE, Converter, Role
 from penstock.connect.converters.json_schemas import schema_from_json, schema_to_json
 from penstock.connect.converters.json_text import read_json
@@ -41,6 +41,9 @@ class JsonConverter(Converter):
     """
 
     java_class: ClassVar[str] = "org.apache.kafka.connect.json.JsonConverter"
+    model: ClassVar[Model] = Model(
+        "Kafka's JsonConverter", idle={"schemas.cache.size": "schemas that are in use are kept."}
+    )
     config: ClassVar[ConfigDef] = ConfigDef(
         [
             CONVERTER_TYPE,

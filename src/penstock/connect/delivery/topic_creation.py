@@ -50,7 +50,8 @@ class TopicCreation:
         group = next((name for name in self._groups if self._includes(name, topic)), _DEFAULT)
         partitions = max(int(self._value(group, "partitions") or 1), 1)
         settings = {**self._topic_settings(_DEFAULT), **self._topic_settings(group)}
-        return partitions, settings
+        copies = self._value(group, "replication.factor")
+        return partitions, settings if copies is None else {**settings, "replication.factor": copies.strip()}
 
     def _includes(self, group: str, topic: str) -> bool:
         def matches(name: str) -> bool:

@@ -45,7 +45,7 @@ def installed_plugins(folders: Iterable[Path | str] = (), on_problem: Callable[[
     allowed = tuple(Path(folder).expanduser().resolve() for folder in folders)
     plugins = standard_plugins()
     for made in REGISTRY_CONVERTERS:
-        plugins.add(Plugin(made.java_class, (PluginKind.CONVERTER,), made, made.config))
+        plugins.add(Plugin(made.java_class, (PluginKind.CONVERTER,), made, made.config, model=made.model))
     for entry in _announced(tuple(sys.path)):
         try:
             plugins.add(plugin_of(entry.load(), entry.name))

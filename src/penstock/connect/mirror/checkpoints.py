@@ -39,8 +39,9 @@ class MirrorCheckpoint:
         self._syncs_log, self._syncs_topic = syncs_topic(flow, source, target)
         self._policy, self._topics = flow.policy, flow.topics
         self.topic = self._policy.checkpoints_topic(flow.source.alias)
-        ensure_topic(target, self.topic, 1, COMPACTED)
-        ensure_topic(self._syncs_log, self._syncs_topic, 1, COMPACTED)
+        ensure_topic(target, self.topic, 1, COMPACTED | flow.copies("checkpoints.topic.replication.factor"))
+        settings = COMPACTED | flow.copies("offset-syncs.topic.replication.factor")
+        ensure_topic(self._syncs_log, self._syncs_topic, 1, settings)
         self._last = self._written()
         self._store = OffsetSyncStore(
             must_read_to_end=False

@@ -105,6 +105,11 @@ class Flow:
         """The replication policy."""
         return policy_of({**self.given, "source.cluster.alias": self.source.alias})
 
+    def copies(self, name: str) -> dict[str, str]:
+        """The setting of a new topic by one of ``replication.factor``; without it the brokers' default counts."""
+        found = str(self.given.get(name) or "").strip()
+        return {"replication.factor": found} if found else {}
+
     @property
     def topics(self) -> MirroredTopics:
         """The topics that are mirrored."""

@@ -48,7 +48,7 @@ class RemoteTopics:
         config = {name: value for name, value in settings.items() if self._properties.takes(name)}
         if there is None:
             with contextlib.suppress(TopicExistsError):  # another mirror was faster
-                self._target.create_topic(remote, info.partitions, config)
+                self._target.create_topic(remote, info.partitions, config | self._flow.copies("replication.factor"))
             return
         if there.partitions < info.partitions:
             self._target.create_partitions(remote, info.partitions)

@@ -153,7 +153,7 @@ class MirrorHeartbeat:
 
     def __init__(self, flow: Flow, target: TopicLog) -> None:
         self._flow, self._target, self._topic = flow, target, flow.policy.heartbeats
-        ensure_topic(target, self._topic, 1, COMPACTED)
+        ensure_topic(target, self._topic, 1, COMPACTED | flow.copies("heartbeats.topic.replication.factor"))
 
     def beat(self) -> Heartbeat:
         """Write one heartbeat."""

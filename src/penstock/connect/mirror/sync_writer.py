@@ -38,7 +38,7 @@ class SyncWriter:
         self._due: list[OffsetSync] = []
         self._last: dict[TopicPartition, OffsetSync] = {}
         if self._enabled:
-            ensure_topic(self._log, self._topic, 1, COMPACTED)
+            ensure_topic(self._log, self._topic, 1, COMPACTED | flow.copies("offset-syncs.topic.replication.factor"))
 
     def note(self, place: TopicPartition, upstream: int, downstream: int) -> None:
         """Note a record of a partition of the source, with its offset there and that of its copy."""

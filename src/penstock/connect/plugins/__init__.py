@@ -11,17 +11,19 @@ from penstock.connect.plugins.registry import (
     connector_plugin,
     standard_plugins,
 )
-from penstock.connect.plugins.setting_names import check_names, start_notes
+from penstock.connect.plugins.setting_names import NameCheck, check_converter, check_names, start_notes
 from penstock.connect.plugins.validating import plugin_settings, validate_connector
 
 __all__ = [
     "KAFKA_VERSION",
+    "NameCheck",
     "Plugin",
     "PluginKind",
     "Plugins",
     "Stage",
     "TransformationChain",
     "WorkerSettings",
+    "check_converter",
     "check_names",
     "connector_plugin",
     "enriched",

@@ -17,7 +17,7 @@ from penstock.connect.plugins.kind_settings import SINK
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
 from penstock.errors import ConfigError
 
-__all__ = ["NameCheck", "check_names", "start_notes"]
+__all__ = ["NameCheck", "check_converter", "check_names", "start_notes"]
 
 CLIENTS = ("producer", "consumer", "admin")
 TOPIC_CREATION = "topic.creation."
@@ -72,6 +72,14 @@ def check_names(config: Mapping[str, str | None], plugins: Plugins, worker: Work
     for prefix, part, own, what in _parts(config, plugins):
         _check_part(found, behind_prefix(config, prefix), (prefix, part, own, what))
     return found
+
+
+def check_converter(found: NameCheck, config: Mapping[str, str | None], name: str, plugins: Plugins) -> None:
+    """Look at the names of a converter's settings, which stand behind its own: ``key.converter`` and so on."""
+    plugin = _found(config.get(name), plugins)
+    if plugin is not None:
+        prefix = f"{name}."
+        _check_part(found, behind_prefix(config, prefix), (prefix, plugin, ("plugin.version",), "converter"))
 
 
 def start_notes(config: Mapping[str, str | None], plugins: Plugins, worker: WorkerSettings | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from io import BytesIO
 from typing import Any, ClassVar
 
-from penstock.connect.config import ConfigDef
+from penstock.connect.config import ConfigDef, Model
 from penstock.connect.converters.converter import Role
 from penstock.connect.data import DataError, Moment, Schema, Struct, Type
 from penstock.connect.data.logical import (
@@ -35,6 +35,7 @@ from penstock.connect.registry_converters.avro_schemas import (
     scrubbed,
     to_avro,
 )
+from penstock.connect.registry_converters.models import AVRO_MODEL
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
 from penstock.serde.schemas.avro_limits import check_value, is_bounded
 from penstock.serde.schemas.avro_types import Parsed, parse
@@ -57,6 +58,7 @@ class AvroConverter(RegistryConverter):
 
     java_class: ClassVar[str] = "io.confluent.connect.avro.AvroConverter"
     kind: ClassVar[str] = "AVRO"
+    model: ClassVar[Model] = AVRO_MODEL
     config: ClassVar[ConfigDef] = ConfigDef(
         [
             *REGISTRY_SETTINGS,

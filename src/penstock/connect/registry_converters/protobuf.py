@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from penstock.connect.config import ConfigDef
+from penstock.connect.config import ConfigDef, Model
 from penstock.connect.converters.converter import Role
 from penstock.connect.data import DataError, Moment, Schema, SchemaAndValue, Struct, Type
 from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
+from penstock.connect.registry_converters.models import PROTOBUF_MODEL
 from penstock.connect.registry_converters.protobuf_reading import ProtobufReading, message_schema, message_value
 from penstock.connect.registry_converters.protobuf_schemas import ENUM, UNION, ProtobufNaming, field_name, protobuf_file
 from penstock.connect.registry_converters.registry_converter import REGISTRY_SETTINGS, RegistryConverter, flag_setting
@@ -34,6 +35,7 @@ class ProtobufConverter(RegistryConverter):
 
     java_class: ClassVar[str] = "io.confluent.connect.protobuf.ProtobufConverter"
     kind: ClassVar[str] = "PROTOBUF"
+    model: ClassVar[Model] = PROTOBUF_MODEL
     config: ClassVar[ConfigDef] = ConfigDef(
         [
             *REGISTRY_SETTINGS,

@@ -11,9 +11,11 @@ from urllib.parse import urlsplit
 
 from penstock.config.client_names import CLIENT_NAMES, check_client_name
 from penstock.config.near import mistyped
+from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef, Kind, OneOf, Range, Setting
 from penstock.connect.data import SettingError
-from penstock.connect.plugins import WorkerSettings
+from penstock.connect.plugins import NameCheck, Plugins, WorkerSettings, check_converter
+from penstock.connect.settings.worker_model import WORKER_MODEL
 from penstock.errors import ConfigError
 from penstock.log_lines import own_logger
 
@@ -86,35 +88,10 @@ _DISTRIBUTED = (
     _text("inter.worker.key.ttl.ms", "3600000", kind=Kind.INT),
 )
 _STANDALONE = (_required("offset.storage.file.filename"),)
-# Kafka's workers have them; Penstock's pass them over.
-_OF_KAFKA = frozenset(
-    [
-        "auto.include.jmx.reporter",
-        "connect.protocol",
-        "inter.worker.key.generation.algorithm",
-        "inter.worker.key.size",
-        "inter.worker.signature.algorithm",
-        "inter.worker.verification.algorithms",
-        "internal.key.converter",
-        "internal.value.converter",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "plugin.discovery",
-        "receive.buffer.bytes",
-        "rest.extension.classes",
-        "send.buffer.bytes",
-        "socket.connection.setup.timeout.max.ms",
-        "ssl.client.auth",
-        "worker.sync.timeout.ms",
-        "worker.unsync.backoff.ms",
-    ]
-)
 # What stands behind them is for converters, providers, listeners, topics and reporters to know.
 _OPEN_ENDED = (
-    "key.converter.", "value.converter.", "header.converter.", "config.providers.", "listeners.https.",
-    "admin.listeners.", "config.storage.", "offset.storage.", "status.storage.", "metrics.context.",
+    "key.converter.", "value.converter.", "header.converter.", "config.providers.", "config.storage.",
+    "offset.storage.", "status.storage.",
 )  # fmt: skip
 
 
@@ -140,7 +117,12 @@ def known_client_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _worker_names() -> set[str]:
-    return {each.name for each in (*_COMMON, *_DISTRIBUTED, *_STANDALONE)} | _OF_KAFKA
+    return {each.name for each in (*_COMMON, *_DISTRIBUTED, *_STANDALONE)} | _of_kafka()
+
+
+def _of_kafka() -> set[str]:
+    """The names of settings that Kafka's workers have and Penstock's do not."""
+    return {name for name in (*WORKER_MODEL.refused, *WORKER_MODEL.idle) if not name.endswith(".")}
 
 
 def _all_names() -> set[str]:
@@ -158,7 +140,7 @@ def _unknown_names(given: Mapping[str, str]) -> list[str]:
     known = _worker_names() | CLIENT_NAMES.keys()
 
     def is_known(name: str) -> bool:
-        return name in known or _is_settled(name) or name.startswith(_OPEN_ENDED)
+        return name in known or _is_settled(name) or name.startswith(_OPEN_ENDED) or WORKER_MODEL.has(name)
 
     return [name for name in given if not is_known(name)]
 
@@ -209,6 +191,9 @@ class WorkerConfig:
                 )
         if unknown:
             _log.warning("these settings are not known to a Connect worker, and have no effect: %s", ", ".join(unknown))
+        for name, value in given.items():
+            if sentence := WORKER_MODEL.refusal(name, value, "worker"):
+                raise ConfigError(f"the worker's settings: {sentence}", setting=name)
         try:
             values = worker_definition(mode).parse(given)
         except SettingError as error:
@@ -229,6 +214,29 @@ class WorkerConfig:
     def log_url(self) -> str:
         """The log: brokers, or the URL of an embedded log."""
         return str(self.values["bootstrap.servers"])
+
+    def topic_settings(self, store: str) -> dict[str, str]:
+        """The settings of a topic that the worker creates: of ``config``, ``offset`` or ``status``.
+
+        ``replication.factor`` counts if it is set; else the brokers' default does.
+        """
+        own = behind_prefix(self.given, f"{store}.storage.")
+        return {name: value for name, value in own.items() if name not in ("topic", "partitions", "cleanup.policy")}
+
+    def notes(self, plugins: Plugins) -> list[str]:
+        """What a worker says when it starts: which of its settings have no effect, and why."""
+        found = [note for name in self.given if (note := WORKER_MODEL.idleness(name))]
+        clients = ("producer.", "consumer.", "admin.", "security.", "sasl.", "ssl.")
+        own = _worker_names() - CLIENT_NAMES.keys()
+        found += [
+            f"{name} has no effect: write it as producer.{name}, consumer.{name} or admin.{name}"
+            for name in self.given
+            if name in CLIENT_NAMES and name not in {*own, *self.values} and not name.startswith(clients)
+        ]
+        check = NameCheck()
+        for converter in ("key.converter", "value.converter", "header.converter"):
+            check_converter(check, self.given, converter, plugins)
+        return [*found, *check.refused.values(), *check.notes]
 
     @property
     def client_settings(self) -> dict[str, str]:

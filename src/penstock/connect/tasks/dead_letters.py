@@ -27,13 +27,22 @@ class DeadLetters:
         topic: The topic, which is created if there is none.
         task: The connector's name and the number of the task, for the headers.
         headers: Whether headers say what failed.
+        settings: The settings of the topic, if it is created.
     """
 
-    def __init__(self, log: TopicLog, topic: str, task: tuple[str, int], *, headers: bool) -> None:
+    def __init__(
+        self,
+        log: TopicLog,
+        topic: str,
+        task: tuple[str, int],
+        *,
+        headers: bool,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self._topic = topic
         self._task = task
         self._headers = headers
-        ensure_topic(log, topic, 1, {})
+        ensure_topic(log, topic, 1, settings or {})
         self._producer = Producer(log, linger_ms=0)
 
     def report(self, failed: FailedRecord) -> None:
@@ -96,4 +105,6 @@ def dead_letters(parts: TaskParts) -> DeadLetters | None:
     if not topic:
         return None
     headers = (config.get(f"{_DLQ}context.headers.enable") or "").strip().lower() == "true"
-    return DeadLetters(parts.open_log("producer"), topic, parts.spec.task, headers=headers)
+    copies = (config.get(f"{_DLQ}topic.replication.factor") or "").strip()
+    settings = {"replication.factor": copies} if copies else {}
+    return DeadLetters(parts.open_log("producer"), topic, parts.spec.task, headers=headers, settings=settings)

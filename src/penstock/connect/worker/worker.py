@@ -64,6 +64,8 @@ class Worker:
         Raises:
             LogError: The log cannot be reached.
         """
+        for note in self.config.notes(self.herder.plugins):
+            _log.warning("%s", note)
         self.herder.start()
 
     def stop(self) -> None:
@@ -93,9 +95,24 @@ def _stores(config: WorkerConfig, log: TopicLog, pool: Executor) -> Stores:
     topic = config["offset.storage.topic"]
     writer = f"connect-cluster-{config['group.id']}"
     tables = [
-        pool.submit(TopicTable, log, config["config.storage.topic"], 1, transactional_id=writer),
-        pool.submit(TopicTable, log, config["status.storage.topic"], config["status.storage.partitions"]),
-        pool.submit(TopicTable, log, topic, config["offset.storage.partitions"]),
+        pool.submit(
+            TopicTable,
+            log,
+            config["config.storage.topic"],
+            1,
+            transactional_id=writer,
+            settings=config.topic_settings("config"),
+        ),
+        pool.submit(
+            TopicTable,
+            log,
+            config["status.storage.topic"],
+            config["status.storage.partitions"],
+            settings=config.topic_settings("status"),
+        ),
+        pool.submit(
+            TopicTable, log, topic, config["offset.storage.partitions"], settings=config.topic_settings("offset")
+        ),
     ]
     of_configs, of_statuses, of_offsets = (table.result() for table in tables)
     return Stores(ConfigStore(of_configs), StatusStore(of_statuses), OffsetStore(of_offsets), topic)

@@ -67,8 +67,9 @@ class EmbeddedLog(Coordination, ConsumerGroups, Upkeep):
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic; raises TopicExistsError if there is one of that name."""
+        own = {key: value for key, value in (config or {}).items() if key != "replication.factor"}  # there is one copy
         with self._database.writing() as connection:
-            catalog.create(connection, name, partitions, config, unix_ms())
+            catalog.create(connection, name, partitions, own, unix_ms())
 
     def create_partitions(self, name: str, total: int) -> None:
         """Add partitions until the topic has ``total``."""

@@ -75,7 +75,9 @@ class KafkaLog(KafkaCore):
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic; raises TopicExistsError if there is one of that name."""
-        self._topics.create(name, partitions, config or {}, self.replication)
+        own = dict(config or {})
+        replication = int(own.pop("replication.factor", self.replication))
+        self._topics.create(name, partitions, own, replication)
 
     def create_partitions(self, name: str, total: int) -> None:
         """Add partitions until the topic has ``total``."""
