@@ -163,3 +163,41 @@ def test_a_number_of_copies_that_is_set_goes_to_the_topics_that_are_created(kind
             {"replication.factor": "3"},
             {},
         )
+
+
+def test_a_worker_listens_and_is_known_by_the_addresses_of_its_settings():
+    from penstock.connect.settings import WorkerConfig
+
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    given = {"offset.storage.file.filename": "o", "key.converter": converter, "value.converter": converter}
+    config = WorkerConfig.of({**given, "rest.host.name": "127.0.0.1", "rest.port": "8090"}, "standalone")
+    assert (config.address, config.worker_id(8090)) == (("127.0.0.1", 8090), "127.0.0.1:8090")
+    known = {"rest.advertised.host.name": "connect.example", "rest.advertised.port": "443"}
+    assert WorkerConfig.of({**given, **known}, "standalone").worker_id(8083) == "connect.example:443"
+
+
+def test_a_mirror_leaves_groups_out_and_takes_kafkas_filters_only():
+    from penstock.connect.data import SettingError
+    from penstock.connect.mirror.flows import connector_flow
+
+    clusters = {f"{side}.cluster.bootstrap.servers": "x:1" for side in ("source", "target")}
+    groups = connector_flow({**clusters, "groups": ".*", "groups.exclude": "secret.*"}).groups
+    assert [groups.takes(name) for name in ("open", "secret-1")] == [True, False]
+    for name in ("group.filter.class", "config.property.filter.class"):
+        with pytest.raises(SettingError, match="there is only org"):
+            connector_flow({**clusters, name: "com.example.Own"})
+
+
+@pytest.mark.parametrize(("wanted", "shown"), [("true", True), ("false", False)])
+def test_the_log_has_failed_records_only_if_they_are_wanted(tmp_path, caplog, wanted, shown):
+    from penstock.connect.connectors.file_stream import FileStreamSinkConnector
+
+    config = {"topics": "in", "file": str(tmp_path / "out"), "errors.tolerance": "all", "errors.log.enable": "true"}
+    config |= {"errors.log.include.messages": wanted, "transforms": "c", "transforms.c.spec": "int32"}
+    config["transforms.c.type"] = "org.apache.kafka.connect.transforms.Cast$Value"
+    driver = ConnectTestDriver(FileStreamSinkConnector, config)
+    driver.produce("in", "no number")
+    driver.put()
+    text = "\n".join(record.getMessage() for record in caplog.records)
+    assert "Error encountered" in text
+    assert ("topic='in'" in text) is shown

@@ -227,11 +227,10 @@ class WorkerConfig:
         """What a worker says when it starts: which of its settings have no effect, and why."""
         found = [note for name in self.given if (note := WORKER_MODEL.idleness(name))]
         clients = ("producer.", "consumer.", "admin.", "security.", "sasl.", "ssl.")
-        own = _worker_names() - CLIENT_NAMES.keys()
         found += [
             f"{name} has no effect: write it as producer.{name}, consumer.{name} or admin.{name}"
             for name in self.given
-            if name in CLIENT_NAMES and name not in {*own, *self.values} and not name.startswith(clients)
+            if name in CLIENT_NAMES and not (name in self.values or name.startswith(clients) or WORKER_MODEL.has(name))
         ]
         check = NameCheck()
         for converter in ("key.converter", "value.converter", "header.converter"):
