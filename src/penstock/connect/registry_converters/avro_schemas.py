@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from urllib.parse import quote_plus
 from penstock.connect.data import DATE, TIME, TIMESTAMP, DataError, Moment, Schema, Struct, Type, map_of, struct
 from penstock.connect.data import array as array_of
 from penstock.connect.data.logical import DATE_NAME, DECIMAL_NAME, TIME_NAME, TIMESTAMP_NAME, decimal_to_bytes
+from penstock.log_lines import own_logger
 
 __all__ = [
     "ENUM",
@@ -53,7 +53,7 @@ READ = {"int": Type.INT32, "long": Type.INT64, "float": Type.FLOAT32, "double": 
 READ |= {"boolean": Type.BOOLEAN, "string": Type.STRING, "bytes": Type.BYTES}
 SMALL = {"int8": Type.INT8, "int16": Type.INT16}
 COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
-_log = logging.getLogger(__name__)
+_log = own_logger(__name__)
 
 
 @dataclass(slots=True)
