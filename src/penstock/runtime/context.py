@@ -167,6 +167,10 @@ class TaskContext:
         if batch.length:
             self.put_meta("stream_time", int(self.input_stream_times[-1]))
 
+    def let_go(self) -> None:
+        """Forget the records of the batch, which are large perhaps: the next one may be long in coming."""
+        self.input = TaskInput((), ordered=True)
+
     def end(self) -> None:
         """Count the records that the stores have dropped, and log the drops of the batch."""
         for name, view in self._views.items():

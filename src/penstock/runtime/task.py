@@ -157,7 +157,9 @@ class StreamTask:
         self._missing.report()
         for where, count in reported.take().items():
             self._sensor.on_reported(self.task_id, where, count)
-        return self._output(records_in, context.dropped - dropped, started)
+        output = self._output(records_in, context.dropped - dropped, started)
+        context.let_go()
+        return output
 
     def times(self, batch: TopicBatch, partition_time: int | None = None) -> tuple[NDArray[np.int64], int]:
         """Return the times by which `process` will order records; see `SourceReader.times`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -9,12 +10,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from penstock import Consumed, Produced, StreamsBuilder
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from threads import append, new_thread, records_of, thread_app
+from threads import append, new_thread, records_of, settle, thread_app
 
 MEGABYTE = 1 << 20
 RECORDS = 48
@@ -91,3 +93,22 @@ def test_a_worker_gives_back_what_a_restore_has_taken(tmp_path: Path) -> None:
 def test_an_open_task_takes_no_megabytes(tmp_path: Path) -> None:
     (of_each,) = printed("memory_of_tasks.py", tmp_path)
     assert of_each < MEGABYTE
+
+
+def test_a_task_keeps_nothing_of_the_records_that_it_has_processed(log: EmbeddedLog) -> None:
+    builder = StreamsBuilder()
+    shorter = builder.stream("in", Consumed(**TEXT)).map_values(lambda value: value[:10])  # decodes them
+    shorter.to("out", Produced(**TEXT))
+    thread = new_thread(thread_app(builder.build(), {}, log), log)
+    thread.start()
+    settle(thread)
+    gc.collect()
+    found = gc.get_objects()
+    batches = sum(isinstance(each, pa.RecordBatch) and each.nbytes >= MEGABYTE for each in found)
+    values = sum(isinstance(each, list) and any(_is_large(one) for one in each[:2]) for each in found)
+    thread.close(commit=True)
+    assert (batches, values) == (0, 0)
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, bytes) and len(value) >= MEGABYTE
