@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -117,12 +117,16 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
 
 def print_json(value: Any) -> None:
     """Print one JSON document."""
-    print(json_text(value, indent=2, default=str))
+    from penstock.serde.plain import plain
+
+    print(json_text(value, indent=2, default=plain))
 
 
-def print_json_line(value: Any, default: Callable[[Any], Any] = str, *, flush: bool = False) -> None:
+def print_json_line(value: Any, *, flush: bool = False) -> None:
     """Print a JSON document on one line."""
-    print(json_text(value, default=default), flush=flush)
+    from penstock.serde.plain import plain
+
+    print(json_text(value, default=plain), flush=flush)
 
 
 def print_text(text: str, *, end: str = "\n") -> None:

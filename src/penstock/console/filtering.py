@@ -96,7 +96,7 @@ def _words(value: Any) -> str:
         return value
     if isinstance(value, bytes):
         return text_of(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, ensure_ascii=False, default=plain)
 
 
 @dataclass(frozen=True, slots=True)

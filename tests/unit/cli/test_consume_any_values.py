@@ -59,3 +59,14 @@ def test_a_line_has_the_fields(run, registry, tmp_path, names) -> None:
     code, shown, errors = run("topics", "consume", "out", "--filter", f"value.{names[0]} != null", "-b", place)
     assert code == 0, errors
     assert "  k  " in shown
+
+
+def test_documents_of_commands_and_of_servers_have_values_of_any_type(capsys) -> None:
+    from penstock.cli.output import print_json, print_json_line
+
+    value = {"price": Decimal("1.50"), "data": b"\xff", "day": date(2024, 2, 29), "ids": [uuid.UUID(int=7)]}
+    wanted = {"price": "1.50", "data": "\\xff", "day": "2024-02-29", "ids": [str(uuid.UUID(int=7))]}
+    print_json(value)
+    assert json.loads(capsys.readouterr().out) == wanted
+    print_json_line(value)
+    assert json.loads(capsys.readouterr().out) == wanted

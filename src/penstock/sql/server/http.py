@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import EnvironmentProblemError, PenstockError
 from penstock.escapes import json_text
 from penstock.registry.documents import BadDocumentError, parse_object
+from penstock.serde.plain import plain
 from penstock.sql.queries.answer import Answer
 from penstock.sql.server.inserting import acknowledged, split_body, target_of
 from penstock.sql.server.printed import Printed
@@ -51,7 +52,7 @@ def application(service: SqlService) -> Starlette:
         ) from error
 
     def shown(found: Any, status: int = 200) -> Response:
-        return Response(json_text(found, default=str), status, None, CONTENT_TYPE)
+        return Response(json_text(found, default=plain), status, None, CONTENT_TYPE)
 
     def endpoint(work: Callable[[Request, dict[str, Any]], Any]) -> Callable[[Request], Any]:
         """The endpoint that answers with a document."""

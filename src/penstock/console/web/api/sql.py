@@ -13,6 +13,7 @@ from penstock.console.sources import SqlResult, Statements
 from penstock.console.web.api.writes import require_writes
 from penstock.console.web.page import NotThereError, Visit
 from penstock.errors import ConfigError, PenstockError
+from penstock.serde.plain import plain
 
 __all__ = ["complete", "connectors", "query", "statements"]
 
@@ -69,7 +70,7 @@ def _document(result: SqlResult) -> dict[str, Any]:
     rows, size = list[list[Any]](), 0
     for row in result.rows:
         rows.append([cut(cell) if isinstance(cell, str) else cell for cell in row])
-        size += len(json.dumps(rows[-1], default=str))
+        size += len(json.dumps(rows[-1], default=plain))
         if size > ANSWER_CHARACTERS:
             break
     return {

@@ -15,6 +15,7 @@ from penstock.console.web.api.topics import message_document
 from penstock.console.web.page import Visit
 from penstock.console.web.pages.log_pages import log_of, message_query
 from penstock.escapes import json_text
+from penstock.serde.plain import plain
 
 __all__ = ["application_events", "tail_events"]
 
@@ -25,7 +26,7 @@ _TAIL = 25  # messages a look: 50 a second
 
 def _event(name: str, data: Any, identity: int | None = None) -> str:
     head = "" if identity is None else f"id: {identity}\n"
-    return f"event: {name}\n{head}data: {json_text(data, default=str)}\n\n"
+    return f"event: {name}\n{head}data: {json_text(data, default=plain)}\n\n"
 
 
 async def _ticks(

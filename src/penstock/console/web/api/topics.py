@@ -16,7 +16,7 @@ from penstock.console.web.pages import log_pages
 from penstock.console.web.pages.log_pages import group_rows, log_of, message_query, place_of
 from penstock.errors import PenstockError
 from penstock.escapes import json_text
-from penstock.serde.plain import text_of
+from penstock.serde.plain import plain, text_of
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -174,7 +174,7 @@ class _Json(JSONResponse):
     """JSON that may have NaN in values of users (null then), and any characters."""
 
     def render(self, content: Any) -> bytes:
-        text = json_text(content, default=str)
+        text = json_text(content, default=plain)
         if "NaN" in text or "Infinity" in text:
             text = json_text(json.loads(text, parse_constant=lambda _: None))
         return text.encode()
