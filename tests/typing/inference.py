@@ -10,6 +10,7 @@ import polars as pl
 from penstock import (
     Consumed,
     GlobalKTable,
+    JoinWindows,
     KStream,
     KTable,
     Serdes,
@@ -89,6 +90,22 @@ assert_type(counts.join(ages, lambda n, age: n + age, foreign_key=lambda n: n + 
 assert_type(counts.left_join(ages, lambda n, age: age, foreign_key=lambda key, n: n + 1), KTable[str, float | None])
 assert_type(counts.outer_join(counts, lambda left, right: (left, right)), KTable[str, tuple[int | None, int | None]])
 assert_type(clicks.group_by_key().count().to_stream(), KStream[str, int])
+
+# Joins of streams have the type of what the joiner returns; a side that may be missing is None there.
+ages_of = builder.table("ages-of", Consumed(key_serde=str, value_serde=float))
+everywhere = builder.global_table("everywhere", Consumed(key_serde=int, value_serde=float))
+near = JoinWindows.of("1 minute")
+views = builder.stream("views", Consumed(key_serde=str, value_serde=float))
+assert_type(clicks.join(ages_of, lambda n, age: n + age), KStream[str, float])
+assert_type(clicks.join(ages_of, lambda key, n, age: (key, n, age)), KStream[str, tuple[str, int, float]])
+assert_type(clicks.left_join(ages_of, lambda n, age: age), KStream[str, float | None])
+assert_type(clicks.join(everywhere, lambda n, age: (n, age), key=lambda n: n), KStream[str, tuple[int, float]])
+assert_type(clicks.left_join(everywhere, lambda n, age: age, key=lambda key, n: n), KStream[str, float | None])
+assert_type(clicks.join(views, lambda n, seen: n * seen, near), KStream[str, float])
+assert_type(clicks.join(views, lambda key, n, seen: (key, seen), near), KStream[str, tuple[str, float]])
+assert_type(clicks.left_join(views, lambda n, seen: (n, seen), near), KStream[str, tuple[int, float | None]])
+assert_type(clicks.outer_join(views, lambda n, seen: (n, seen), near), KStream[str, tuple[int | None, float | None]])
+assert_type(clicks.join(views, pl.col("left") + pl.col("right"), near), KStream[str, Any])
 
 
 def counted(key: str, value: int, seen: dict[str, int]) -> dict[str, int]:

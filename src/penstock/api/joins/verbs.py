@@ -26,6 +26,7 @@ __all__ = ["JoinVerbs"]
 K = TypeVar("K")
 V = TypeVar("V")
 V2 = TypeVar("V2")
+VR = TypeVar("VR")
 Name = str | Named | None
 
 
@@ -58,7 +59,69 @@ class JoinVerbs(Fluent[StreamHandle], Generic[K, V]):
     def join(
         self,
         other: KTable[K, V2],
-        joiner: Callable[..., Any] | pl.Expr,
+        joiner: Callable[[V, V2], VR],
+        joined: Joined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[Any, V2],
+        joiner: Callable[[V, V2], VR],
+        *,
+        key: Callable[..., Any] | pl.Expr,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[V, V2], VR],
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[K, V2],
+        joiner: Callable[[K, V, V2], VR],
+        joined: Joined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[Any, V2],
+        joiner: Callable[[K, V, V2], VR],
+        *,
+        key: Callable[..., Any] | pl.Expr,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[K, V, V2], VR],
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[K, V2],
+        joiner: pl.Expr,
         joined: Joined | None = None,
         *,
         name: Name = None,
@@ -68,7 +131,7 @@ class JoinVerbs(Fluent[StreamHandle], Generic[K, V]):
     def join(
         self,
         other: GlobalKTable[Any, V2],
-        joiner: Callable[..., Any] | pl.Expr,
+        joiner: pl.Expr,
         *,
         key: Callable[..., Any] | pl.Expr,
         name: Name = None,
@@ -78,7 +141,7 @@ class JoinVerbs(Fluent[StreamHandle], Generic[K, V]):
     def join(
         self,
         other: KStream[K, V2],
-        joiner: Callable[..., Any] | pl.Expr,
+        joiner: pl.Expr,
         windows: JoinWindows,
         joined: StreamJoined | None = None,
         *,
@@ -110,7 +173,69 @@ class JoinVerbs(Fluent[StreamHandle], Generic[K, V]):
     def left_join(
         self,
         other: KTable[K, V2],
-        joiner: Callable[..., Any] | pl.Expr,
+        joiner: Callable[[V, V2 | None], VR],
+        joined: Joined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[Any, V2],
+        joiner: Callable[[V, V2 | None], VR],
+        *,
+        key: Callable[..., Any] | pl.Expr,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[V, V2 | None], VR],
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, V2],
+        joiner: Callable[[K, V, V2 | None], VR],
+        joined: Joined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[Any, V2],
+        joiner: Callable[[K, V, V2 | None], VR],
+        *,
+        key: Callable[..., Any] | pl.Expr,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[K, V, V2 | None], VR],
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, V2],
+        joiner: pl.Expr,
         joined: Joined | None = None,
         *,
         name: Name = None,
@@ -120,7 +245,7 @@ class JoinVerbs(Fluent[StreamHandle], Generic[K, V]):
     def left_join(
         self,
         other: GlobalKTable[Any, V2],
-        joiner: Callable[..., Any] | pl.Expr,
+        joiner: pl.Expr,
         *,
         key: Callable[..., Any] | pl.Expr,
         name: Name = None,
@@ -130,7 +255,7 @@ class JoinVerbs(Fluent[StreamHandle], Generic[K, V]):
     def left_join(
         self,
         other: KStream[K, V2],
-        joiner: Callable[..., Any] | pl.Expr,
+        joiner: pl.Expr,
         windows: JoinWindows,
         joined: StreamJoined | None = None,
         *,
@@ -144,10 +269,43 @@ class JoinVerbs(Fluent[StreamHandle], Generic[K, V]):
         """
         return self._join(other, "left", name, args, named)
 
+    @overload
     def outer_join(
         self,
         other: KStream[K, V2],
-        joiner: Callable[..., Any] | pl.Expr,
+        joiner: Callable[[V | None, V2 | None], VR],
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[K, V | None, V2 | None], VR],
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K, V2],
+        joiner: pl.Expr,
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        name: Name = None,
+    ) -> KStream[K, Any]: ...
+
+    def outer_join(
+        self,
+        other: KStream[K, V2],
+        joiner: Callable[[V | None, V2 | None], VR] | Callable[[K, V | None, V2 | None], VR] | pl.Expr,
         windows: JoinWindows,
         joined: StreamJoined | None = None,
         *,
