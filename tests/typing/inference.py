@@ -11,6 +11,7 @@ from penstock import (
     Consumed,
     GlobalKTable,
     JoinWindows,
+    KafkaStreams,
     KStream,
     KTable,
     Serdes,
@@ -21,6 +22,8 @@ from penstock import (
 )
 from penstock.api.branched import BranchedKStream
 from penstock.api.groups.grouped import KGroupedStream
+from penstock.query import QueryableStoreTypes, StoreQueryParameters
+from penstock.query.stores import ReadOnlyKeyValueStore, ReadOnlyWindowStore
 from penstock.serde import Serde, Windowed
 
 builder = StreamsBuilder()
@@ -32,7 +35,10 @@ assert_type(Serdes.uuid(), Serde[UUID])
 assert_type(Serdes.list(Serdes.long()), Serde[list[int]])
 assert_type(Serdes.time_windowed(Serdes.string(), 60_000), Serde[Windowed[str]])
 assert_type(Serdes.session_windowed(Serdes.string()), Serde[Windowed[str]])
-assert_type(Serdes.of("string"), Serde[Any])
+assert_type(Serdes.of("string"), Serde[str])
+assert_type(Serdes.of("long"), Serde[int])
+assert_type(Serdes.of("double"), Serde[float])
+assert_type(Serdes.of("json"), Serde[Any])
 
 # So do the streams that are read with them; names say nothing.
 clicks = builder.stream("clicks", Consumed(key_serde=Serdes.string(), value_serde=Serdes.long()))
@@ -131,3 +137,13 @@ assert_type(minutes.count(), KTable[Windowed[str], int])
 assert_type(minutes.aggregate(lambda: 0.5, added), KTable[Windowed[str], float])
 sessions = grouped.windowed_by(SessionWindows.of("1 minute"))
 assert_type(sessions.aggregate(lambda: 0.5, added, larger), KTable[Windowed[str], float])
+
+
+def queried(app: KafkaStreams) -> None:
+    """A store by its name alone can be of any kind; with a type, its methods are known."""
+    app.store("counts").get("k")
+    app.store("by-minute").fetch("k", 0, 10)
+    counts = StoreQueryParameters("counts", QueryableStoreTypes.key_value_store())
+    assert_type(app.store(counts), ReadOnlyKeyValueStore)
+    by_minute = StoreQueryParameters.from_name_and_type("by-minute", QueryableStoreTypes.window_store())
+    assert_type(app.store(by_minute.with_partition(1).enable_stale_stores()), ReadOnlyWindowStore)

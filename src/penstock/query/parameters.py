@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from penstock.given import check_given, check_whole
 from penstock.java_names import with_java_names
 from penstock.topology.stores import StoreSpec
 
+if TYPE_CHECKING:
+    from penstock.query.stores import (
+        ReadOnlyKeyValueStore,
+        ReadOnlySessionStore,
+        ReadOnlyVersionedStore,
+        ReadOnlyWindowStore,
+    )
+
 __all__ = ["QueryableStoreTypes", "StoreQueryParameters", "StoreType"]
 
 
+S = TypeVar("S")
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
-class StoreType:
-    """Kafka's ``QueryableStoreType``."""
+class StoreType(Generic[S]):
+    """Kafka's ``QueryableStoreType``, with the type of the stores that it opens."""
 
     name: str
     kinds: tuple[str, ...]
@@ -31,39 +44,39 @@ class QueryableStoreTypes:
     """Kafka's ``QueryableStoreTypes``: a table is read without its timestamps unless a type asks for them."""
 
     @staticmethod
-    def key_value_store() -> StoreType:
+    def key_value_store() -> StoreType[ReadOnlyKeyValueStore]:
         """Return the type of key-value stores, read as values alone."""
         return StoreType("key-value", ("key_value", "timestamped", "lru"))
 
     @staticmethod
-    def timestamped_key_value_store() -> StoreType:
+    def timestamped_key_value_store() -> StoreType[ReadOnlyKeyValueStore]:
         """Return the type of timestamped key-value stores; each value is a ``ValueAndTimestamp``."""
         return StoreType("timestamped key-value", ("timestamped",), has_timestamps=True)
 
     @staticmethod
-    def window_store() -> StoreType:
+    def window_store() -> StoreType[ReadOnlyWindowStore]:
         """Return the type of window stores, read as values alone."""
         return StoreType("window", ("window",))
 
     @staticmethod
-    def timestamped_window_store() -> StoreType:
+    def timestamped_window_store() -> StoreType[ReadOnlyWindowStore]:
         """Return the type of timestamped window stores; each value is a ``ValueAndTimestamp``."""
         return StoreType("timestamped window", ("window",), has_timestamps=True)
 
     @staticmethod
-    def session_store() -> StoreType:
+    def session_store() -> StoreType[ReadOnlySessionStore]:
         """Return the type of session stores."""
         return StoreType("session", ("session",))
 
     @staticmethod
-    def versioned_store() -> StoreType:
+    def versioned_store() -> StoreType[ReadOnlyVersionedStore]:
         """Return the type of versioned stores; Kafka has no such type."""
         return StoreType("versioned", ("versioned",))
 
 
 @with_java_names
 @dataclass(frozen=True, slots=True)
-class StoreQueryParameters:
+class StoreQueryParameters(Generic[S]):
     """Kafka's ``StoreQueryParameters``.
 
     >>> wanted = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
@@ -72,23 +85,23 @@ class StoreQueryParameters:
     """
 
     store_name: str
-    store_type: StoreType | None = None
+    store_type: StoreType[S] | None = None
     partition: int | None = None
     stale_stores: bool = False
 
     @classmethod
-    def from_name_and_type(cls, name: str, store_type: StoreType) -> StoreQueryParameters:
+    def from_name_and_type(cls, name: str, store_type: StoreType[T]) -> StoreQueryParameters[T]:
         """Open the store of this name as this type."""
         check_given(name, str, "from_name_and_type(): name", "a text")
         hint = "For example QueryableStoreTypes.key_value_store()."
         check_given(store_type, StoreType, "from_name_and_type(): store_type", "a type of store", hint)
-        return cls(name, store_type)
+        return StoreQueryParameters(name, store_type)
 
-    def with_partition(self, partition: int) -> StoreQueryParameters:
+    def with_partition(self, partition: int) -> StoreQueryParameters[S]:
         """Read only this partition."""
         check_whole(partition, "with_partition(): partition", 0)
         return replace(self, partition=partition)
 
-    def enable_stale_stores(self) -> StoreQueryParameters:
+    def enable_stale_stores(self) -> StoreQueryParameters[S]:
         """Allow older state: while the application does not run, and of the nearest copy in continuous mode."""
         return replace(self, stale_stores=True)

@@ -10,13 +10,12 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from penstock.durations import TimestampLike, timestamp_ms
 from penstock.errors import PenstockError, StateError
 from penstock.java_names import with_java_names, with_java_names_of
 from penstock.query.execute import plain_entries
-from penstock.query.parameters import StoreQueryParameters, StoreType
 from penstock.query.source import GLOBAL, StateSource, StoreInfo, StoreSnapshot, unknown_store
 from penstock.serde.partitioner import partition_for
 from penstock.serde.windowed import Windowed
@@ -284,6 +283,19 @@ class ReadOnlyVersionedStore(_Composite):
         return found
 
 
+class _Parameters(Protocol):
+    """`StoreQueryParameters`, whose module names the stores of this one."""
+
+    @property
+    def store_name(self) -> str: ...
+
+    @property
+    def store_type(self) -> Any: ...
+
+    @property
+    def partition(self) -> int | None: ...
+
+
 ReadOnlyStore: TypeAlias = ReadOnlyKeyValueStore | ReadOnlyWindowStore | ReadOnlySessionStore | ReadOnlyVersionedStore
 _KINDS: dict[str, type[ReadOnlyStore]] = {
     "key_value": ReadOnlyKeyValueStore,
@@ -308,7 +320,7 @@ def _store_html(name: str, read: Callable[[int], Entries]) -> str:
         return facts_html(name, {"cannot be read": error.message})
 
 
-def open_store(source: StateSource, parameters: StoreQueryParameters) -> ReadOnlyStore:
+def open_store(source: StateSource, parameters: _Parameters) -> ReadOnlyStore:
     """Open a read-only store.
 
     Raises:
@@ -318,7 +330,7 @@ def open_store(source: StateSource, parameters: StoreQueryParameters) -> ReadOnl
     info = stores.get(name)
     if info is None:
         raise unknown_store(name, stores)
-    kind: StoreType | None = parameters.store_type
+    kind = parameters.store_type
     if kind is not None and not kind.fits(info.spec):
         raise StateError(
             f"store {name!r} is of kind {info.spec.kind!r}, not {with_article(kind.name)} store",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import difflib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from uuid import UUID
 
 from penstock.durations import DurationLike, duration_ms
@@ -195,6 +195,30 @@ class Serdes:
     def auto() -> Serde[Any]:
         """Return the serde of self-describing Python values; not Kafka's, for internal topics and stores."""
         return AutoSerde()
+
+    @overload
+    @staticmethod
+    def of(serde: Literal["string"]) -> Serde[str]: ...
+
+    @overload
+    @staticmethod
+    def of(serde: Literal["long", "integer", "short", "text_long"]) -> Serde[int]: ...
+
+    @overload
+    @staticmethod
+    def of(serde: Literal["double", "float"]) -> Serde[builtins.float]: ...
+
+    @overload
+    @staticmethod
+    def of(serde: Literal["boolean"]) -> Serde[bool]: ...
+
+    @overload
+    @staticmethod
+    def of(serde: Literal["bytes"]) -> Serde[builtins.bytes]: ...
+
+    @overload
+    @staticmethod
+    def of(serde: Literal["uuid"]) -> Serde[UUID]: ...
 
     @overload
     @staticmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.errors import InvalidStateError
 from penstock.given import check_given
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from penstock.query.metadata import HostInfo, KeyQueryMetadata, Registration, StreamsMetadata
     from penstock.query.placement import LagInfo
     from penstock.query.source import CommittedStores
-    from penstock.query.stores import ReadOnlyStore
     from penstock.serving import Beside
     from penstock.topology.topology import Topology
 
 __all__ = ["InteractiveQueries"]
+
+S = TypeVar("S")
 
 _log = own_logger(__name__)
 _RUNNING = ("RUNNING", "REBALANCING")
@@ -46,8 +47,17 @@ class InteractiveQueries:
 
     # Stores
 
-    def store(self, parameters: str | StoreQueryParameters) -> ReadOnlyStore:
+    @overload
+    def store(self, parameters: str) -> Any: ...
+
+    @overload
+    def store(self, parameters: StoreQueryParameters[S]) -> S: ...
+
+    def store(self, parameters: str | StoreQueryParameters[Any]) -> Any:
         """Return a read-only store over all partitions; Kafka's ``store``.
+
+        Type checkers know its methods if a type is asked for:
+        ``store(StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store()))``.
 
         Args:
             parameters: The store's name, or `StoreQueryParameters` for a type, one partition, or a stopped application.
