@@ -1,6 +1,7 @@
 """Settings of a Python worker process of Spark: one core, and memory that it keeps from batch to batch.
 
-What it keeps it gives back when it has been idle for some seconds.
+What it keeps it gives back when it has been idle for some seconds, but for what Arrow's allocator holds for the thread
+that has freed it.
 """
 
 from __future__ import annotations
