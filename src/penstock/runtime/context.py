@@ -14,6 +14,7 @@ from penstock.config.console_settings import hides_records
 from penstock.errors import PenstockError, ProcessingError, SerializationError, TopologyError
 from penstock.escapes import visible
 from penstock.log_lines import own_logger
+from penstock.runtime.drop_lines import DropLines
 from penstock.runtime.exception_handlers import DeadLetter, ErrorContext, Handler, handler_of
 from penstock.runtime.inputs import TaskInput
 from penstock.runtime.punctuation import PunctuationQueue
@@ -115,6 +116,7 @@ class TaskContext:
         self._shared: dict[str, object] = {}
         self._why: Counter[tuple[str, str]] = Counter()
         self._places: dict[tuple[str, str], tuple[str, int, int]] = {}  # of the newest record by reason
+        self._drops = DropLines(task_id, _LOG)
         self._examples: dict[tuple[str, str], str] = {}  # the text of the newest error by its class
         self._hides_records = hides_records(config)
         self._cache_bytes = int(config["statestore.cache.max.bytes"])
@@ -178,10 +180,7 @@ class TaskContext:
             if late:
                 self.drop(name, late, "too old for the store")
         for (node, why), count in self._why.items():
-            said = self._examples.get((node, why), why)
-            place = self._places.get((node, why))
-            where = "" if place is None else f", the newest at {place[0]}-{place[1]} offset {place[2]}"
-            _LOG.warning("task %s: %s dropped %d record(s): %s%s", self.task_id, node, count, said, where)
+            self._drops.add((node, why), count, self._examples.get((node, why), why), self._places.get((node, why)))
             self.sensor.on_dropped(self.task_id, node, count, why)
         for (node, why), place in self._places.items():
             self.sensor.on_dropped_record(self.task_id, node, why, place)
@@ -190,6 +189,11 @@ class TaskContext:
         self._why.clear()
         self._places.clear()
         self._examples.clear()
+        self._drops.write()
+
+    def close(self) -> None:
+        """Log the drops that have waited for their line."""
+        self._drops.write(closing=True)
 
     def store(self, name: str) -> Any:
         """Return the typed store view (`penstock.state.views`) of that name."""

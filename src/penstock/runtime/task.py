@@ -187,6 +187,7 @@ class StreamTask:
     def close(self) -> None:
         """Close the user's processors and transformers, and other resources that operators keep open."""
         self._missing.report(closing=True)
+        self._context.close()
         for operator in self._operators.values():
             operator.close()
 
