@@ -84,10 +84,13 @@ class Leases:
         return self._change(application, taken)
 
     def renew(self, lease: Lease) -> None:
-        """Send a heartbeat; raises FencedError if a newer instance has taken over."""
+        """Send a heartbeat, unless the lease is released; raises FencedError if a newer instance has taken over."""
 
-        def renewed(found: tuple[Lease, str] | None) -> Lease:
-            refuse_newer(None if found is None else found[0], lease.application, lease.epoch)
+        def renewed(found: tuple[Lease, str] | None) -> Lease | None:
+            held = None if found is None else found[0]
+            refuse_newer(held, lease.application, lease.epoch)
+            if held is not None and held.epoch == lease.epoch and held.released:
+                return None  # a heartbeat that was on its way meanwhile
             return replace(lease, heartbeat_ms=unix_ms())
 
         self._change(lease.application, renewed)
