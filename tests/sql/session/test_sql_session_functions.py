@@ -7,6 +7,7 @@ import pytest
 from penstock.errors import SqlError
 from penstock.sql.functions import udf
 from penstock.sql.session import SqlSession
+from penstock.sql.session.journal import Journal
 
 CLICKS = "CREATE STREAM clicks (id INT KEY, page STRING) WITH (kafka_topic='clicks', format='JSON', partitions=1);"
 QUERY = "CREATE STREAM loud AS SELECT id, SHOUTED(page) AS page FROM clicks;"
@@ -68,3 +69,18 @@ def test_a_missing_function_of_an_earlier_session_is_named_with_its_place_and_th
     with SqlSession(config, queries="wait", functions=[shouted]) as again:
         assert again.holder is None, "the session that could not be opened holds nothing"
         assert "LOUD" in again.catalog.sources
+
+
+def test_a_session_that_is_interrupted_while_it_opens_holds_nothing(tmp_path, monkeypatch):
+    config = {"bootstrap.servers": str(tmp_path / "log.db")}
+
+    def interrupted(journal: Journal) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            SqlSession(config, queries="wait")
+    with SqlSession(config, queries="wait") as again:
+        assert again.holder is None
+        again.execute(CLICKS)

@@ -84,7 +84,7 @@ class Workspace:
             self.catalog.functions.add(*functions)
             self._take_lease()
             self._restore()
-        except PenstockError:
+        except BaseException:  # also a KeyboardInterrupt in a notebook, whose process would hold the lease on
             self.close()
             raise
         self.catalog.settings.update(settings.statements)
