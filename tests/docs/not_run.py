@@ -50,6 +50,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/how-to/queries.md", "streams.start()"): SPARK,
     ("docs/how-to/queries.md", "penstock query logs.py"): SPARK,
     ("docs/how-to/queries.md", "penstock query os-counts"): SPARK,
+    ("docs/how-to/queries.md", "penstock query os-check"): BROKER,
     ("docs/how-to/queries.md", "penstock query where"): SPARK,
     ("docs/how-to/queries.md", "penstock query lags"): SERVER,
     ("docs/how-to/queries.md", "timed = "): SPARK,
