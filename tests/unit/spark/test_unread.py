@@ -116,3 +116,29 @@ def test_a_log_that_does_not_answer_is_no_fault_of_threads(log: EmbeddedLog) -> 
     watched = Watched(log)
     log.delete_topic("in")
     watched.look(20, **UNREAD["its task waits"])
+
+
+@pytest.mark.parametrize("facts", [each for name, each in UNREAD.items() if "no thread" not in name])
+def test_the_long_turn_of_a_thread_with_many_tasks_is_no_fault(
+    log: EmbeddedLog, facts: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each of its steps is short, and its positions are those before the turn."""
+    watched = Watched(log)
+    busy = {"doing": {"step": "process", "task": "0_0", "seconds": 0.4}}
+    with caplog.at_level(logging.WARNING, "penstock"):
+        watched.look(20, **facts, **busy, notes=1)
+        watched.look(20, positions={"in-0": 0, "in-1": 4}, ends=facts["ends"], **busy, notes=2)
+    assert "no stream thread" not in caplog.text
+
+
+def test_a_partition_that_stays_unread_over_long_turns_is_noticed(log: EmbeddedLog) -> None:
+    watched = Watched(log)
+    waits = UNREAD["its task waits"]
+
+    def turns(numbers: range) -> None:
+        for number in numbers:
+            watched.look(3, **waits, notes=number)
+
+    turns(range(1, 7))
+    with pytest.raises(AppFailedError, match=r"in-1 from offset 2 on.* the tasks are planned anew"):
+        turns(range(7, 10))

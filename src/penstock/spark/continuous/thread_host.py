@@ -118,6 +118,7 @@ class ThreadHost:
         self._control: ControlClient | None = None
         self._counts: ThreadCounts | None = None
         self._thread: StreamThread | None = None
+        self._notes = 0
 
     def report(self) -> dict[str, Any]:
         """Return the newest report; called by the control client's thread."""
@@ -224,8 +225,10 @@ class ThreadHost:
 
     def _note(self, thread: StreamThread, tasks: HostedTasks) -> None:
         figures = thread.figures()
+        self._notes += 1
         self._report = {
             "state": "restoring" if tasks.pending else "running",
+            "notes": self._notes,  # the same again: the positions are those before the present turn
             "tasks": [asdict(each) for each in figures.tasks],
             "positions": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.positions.items()},
             "committed": {f"{tp.topic}-{tp.partition}": at for tp, at in figures.committed.items()},

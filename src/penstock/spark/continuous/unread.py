@@ -74,7 +74,8 @@ class UnreadWatch:
     """A watch over the partitions of an application while its threads run, across epochs.
 
     A partition with committed records behind its position counts as unread if no thread has it, if its thread takes it
-    for read to its end, or if no partition of its task moves. Threads in a long step (a slow function) are left alone.
+    for read to its end, or if no partition of its task moves. Threads in a long step (a slow function) are left alone;
+    time within one turn of a thread, which works for each of its tasks, does not count.
 
     Args:
         log: The log, which knows the ends.
@@ -89,6 +90,7 @@ class UnreadWatch:
         self._looked = clock()
         self._known: dict[TopicPartition, _Unread] = {}
         self._moved: dict[str, tuple[int, ...]] = {}  # the positions of each task at the last look
+        self._notes: dict[str, Any] = {}  # the number of each thread's report at the last look
 
     def look(self, epoch: Epoch) -> None:
         """Look at the partitions of an epoch whose threads all run, if it is time.
@@ -102,7 +104,7 @@ class UnreadWatch:
             return
         self._looked = now
         try:
-            found = self._unread(epoch, now)
+            found, unknown = self._unread(epoch, now)
         except PenstockError as error:  # the brokers are away: nobody can read
             _log.debug("the ends of the topics are not known: %s", error)
             return
@@ -112,7 +114,7 @@ class UnreadWatch:
         for place, position in found.items():
             if place in known and known[place].position == position:
                 self._known[place] = known[place]
-                known[place].seconds += passed
+                known[place].seconds += 0.0 if place in unknown else passed
         self._act({place: end for place, end in found.items() if place in self._known})
 
     def _act(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -150,17 +152,24 @@ class UnreadWatch:
                 self._known[warned[0]].seconds,
             )
 
-    def _unread(self, epoch: Epoch, now: float) -> dict[TopicPartition, int]:
-        """Return the partitions that are not read, with their positions."""
+    def _unread(self, epoch: Epoch, now: float) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+        """Return the partitions that are not read, with their positions, and those that may be read just now.
+
+        The latter were not read at the last look, and their threads have not ended a turn since.
+        """
         plan, threads = epoch.job.plan, dict(epoch.threads)
         if any(now - each.heard > _SILENT_S for each in threads.values() if each.state != "ended"):
-            return {}
+            return {}, set()
+        before, self._notes = self._notes, {name: each.report.get("notes") for name, each in threads.items()}
+        turning = {name for name, number in self._notes.items() if number is not None and before.get(name) == number}
         sources = {task: task_sources(plan, task) for task in epoch.job.tasks()}
         ends = self._log.end_offsets(sorted({place.topic for places in sources.values() for place in places}))
         holders = {name: each for each in threads.values() for name in each.report.get("positions", {})}
+        in_turn = {name for each in turning for name in threads[each].report.get("positions", {})}
         committed: Mapping[TopicPartition, int] | None = None
         moved, self._moved = self._moved, {}
         found: dict[TopicPartition, int] = {}
+        unknown: set[TopicPartition] = set()
         for task, places in sources.items():
             names = {f"{place.topic}-{place.partition}": place for place in places}
             held = [holders[name].report["positions"][name] for name in names if name in holders]
@@ -176,9 +185,13 @@ class UnreadWatch:
                         found[place] = at
                     continue
                 at = int(thread.report["positions"][name])
-                if end > at and not _is_busy(thread) and (stands or _seems_read(thread, name, at)):
+                if name in in_turn:
+                    if place in self._known and self._known[place].position == at:
+                        found[place] = at
+                        unknown.add(place)
+                elif end > at and not _is_busy(thread) and (stands or _seems_read(thread, name, at)):
                     found[place] = at
-        return found
+        return found, unknown
 
 
 def _is_busy(thread: ThreadState) -> bool:
