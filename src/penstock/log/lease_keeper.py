@@ -85,12 +85,13 @@ def held_lease(
     """Hold the lease of an application during the block, which may take long.
 
     Raises:
-        FencedError: The application runs.
+        FencedError: The application runs; or, at the end of the block, another instance has taken over meanwhile.
     """
     lease = log.acquire_lease(application, owner, ttl_ms, force=force)
     keeper = LeaseKeeper(log, lease)
     try:
         yield keeper
+        keeper.check()
     finally:
         keeper.end()
         log.release_lease(lease)

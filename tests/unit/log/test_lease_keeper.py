@@ -40,6 +40,22 @@ def test_a_holder_that_was_overtaken_is_told_and_writes_no_more(tmp_path: Path) 
         assert log.lease("app") == newer
 
 
+def test_work_under_a_lease_that_was_lost_does_not_end_as_if_it_were_done(tmp_path: Path) -> None:
+    with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
+
+        def work() -> str:
+            with held_lease(log, "app", "first", TTL_MS) as keeper:
+                log.acquire_lease("app", "second", force=True)
+                keeper._thread.join(60)
+                return "done"
+
+        with pytest.raises(FencedError, match="second"):
+            work()
+        held = log.lease("app")
+        assert held is not None
+        assert (held.owner, held.released) == ("second", False)
+
+
 def test_a_lease_is_replaced_between_two_heartbeats(tmp_path: Path) -> None:
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
         keeper = LeaseKeeper(log, log.acquire_lease("app", "me", TTL_MS))
