@@ -8,7 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 import pytest
@@ -108,9 +110,11 @@ def test_errors(asked, tmp_path):
         asked("plain", "--range", "a-b")
 
 
-def test_an_application_is_found_by_its_id_in_the_log(asked, checkpoint, tmp_path, state):
+def test_an_application_is_found_by_its_id_in_the_log(asked, checkpoint, tmp_path, state, monkeypatch):
     asked("stores")  # fills the checkpoint
     name = json.loads((tmp_path / "checkpoint" / "plan.json").read_text())["plan"]["application"]
+    module = ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None)
     url = f"sqlite:///{tmp_path / 'log.db'}"
     with open_log(url) as log:
         log.create_topic("t")
@@ -119,6 +123,7 @@ def test_an_application_is_found_by_its_id_in_the_log(asked, checkpoint, tmp_pat
         log.release_lease(lease)
     place = Locations.of(StreamsConfig({"application.id": name, "bootstrap.servers": url})).checkpoint
     shutil.copytree(checkpoint.location, place)
+    monkeypatch.setitem(sys.modules, name, module)  # a module of the same name, without a topology
     assert json.loads(run("query", name, "counts", "k3", "-b", url, "--json"))["value"] == 3
     assert json.loads(run("query", "get", name, "counts", "k3", "-b", url, "--json"))["value"] == 3
     assert {store["name"] for store in json.loads(run("query", "stores", name, "-b", url, "--json"))} == set(SPECS)

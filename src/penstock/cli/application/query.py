@@ -115,7 +115,12 @@ class QueryOptions(StateOptions):
         with waiting("opening the state"):
             if target and not is_module(target):
                 return self._client_by_name(target)
-            return LocalClient(self.service(target))
+            try:
+                return LocalClient(self.service(target))
+            except ConfigError:  # a module of that name without a topology: an application may have the same name
+                if not self.bootstrap or not target.isidentifier():
+                    raise
+                return self._client_by_name(target)
 
     def _client_by_name(self, application: str) -> QueryClient:
         """Make a client of an application that the log knows: of its query server if it serves HTTP, else of its state.
