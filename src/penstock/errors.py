@@ -119,7 +119,7 @@ class ConfigError(PenstockError, ValueError):
     """A setting is unknown, of the wrong type, or contradicts another.
 
     Cause: A wrong name or value in the settings, in an option of a command or in an argument, a module or
-    topology that cannot be found, or a setting of Kafka Streams that cannot be had here.
+    topology that cannot be found, or an unsupported setting of Kafka Streams.
 
     Remedy: Correct what the message names; docs/reference/configuration.md lists all settings. Nothing has run
     yet.
@@ -162,7 +162,7 @@ class CoPartitionError(TopologyError):
     Cause: A join of inputs whose topics have different numbers of partitions, so that equal keys
     do not meet.
 
-    Remedy: Put `.repartition(...)` before the join on one side, or create the topic anew with the same number
+    Remedy: Put `.repartition(...)` before the join on one side, or create the topic again with the same number
     of partitions.
     """
 
@@ -211,7 +211,7 @@ class InvalidStateError(PenstockError):
 class StateError(PenstockError):
     """State stores, segments and checkpoints.
 
-    Cause: A store is asked for what it cannot do, cannot be read, or its place cannot be used.
+    Cause: A store does not support an operation, cannot be read, or its directory cannot be used.
 
     Remedy: Do what the hint says; `penstock state verify` checks a checkpoint as a whole.
     """
@@ -231,7 +231,7 @@ class CorruptSegmentError(StateError):
 class MissingSegmentError(StateError):
     """The chain of segments has a gap.
 
-    Cause: A file under the checkpoint was deleted, or the checkpoint was brought back in part.
+    Cause: A file under the checkpoint was deleted, or the checkpoint was restored only in part.
 
     Remedy: Bring the missing file back from a backup, or rebuild: `penstock state rebuild`.
     """
@@ -241,7 +241,7 @@ class CheckpointMismatchError(StateError):
     """The checkpoint is of another application, or of a topology that this one cannot continue.
 
     Cause: Two applications share a checkpoint, stores or operators of the topology have changed, or log,
-    segments and Spark's notes are of different times.
+    segments and Spark's notes are from different times.
 
     Remedy: Give each application its own penstock.checkpoint.location; compare versions with `penstock app
     plan`. To start over: `penstock app reset`.
@@ -269,9 +269,9 @@ class TopicExistsError(LogError):
 class OffsetOutOfRangeError(LogError):
     """An offset that retention has removed, or that is not written yet.
 
-    Cause: The application was away for longer than the topic keeps its records, or the topic was made anew.
+    Cause: The application was away for longer than the topic keeps its records, or the topic was created again.
 
-    Remedy: penstock.data.loss decides whether to go on behind the gap; `penstock groups reset` moves a stopped
+    Remedy: penstock.data.loss decides whether to continue after the gap; `penstock groups reset` moves a stopped
     group. Raise retention.ms.
     """
 
@@ -289,7 +289,7 @@ class LogUnavailableError(LogError):
 class ProductionError(LogError):
     """Records that the log refuses for good. Facts: ``topic``, ``partition``, ``code``.
 
-    Cause: Records larger than the topic takes, or a sink topic that is not there.
+    Cause: Records larger than the topic allows, or a sink topic that does not exist.
 
     Remedy: Raise max.message.bytes of the topic and producer.max.request.size, or create the topic;
     production.exception.handler can leave such records out.

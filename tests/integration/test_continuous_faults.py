@@ -176,7 +176,7 @@ def test_offsets_that_another_client_moves_back_do_not_count_records_twice(place
         mover.commit()
     place.write(source, [("k", "w", 30)], 0)
     if loss == "fail":
-        with pytest.raises(CheckpointMismatchError, match=f"{source}-0 is at 5, and the application knows of 20"):
+        with pytest.raises(CheckpointMismatchError, match=f"{source}-0 is at 5, but the application is at 20"):
             place.run(counting(source, sink))
         place.run(counting(source, sink), **{"penstock.data.loss": "continue"})
     else:

@@ -102,7 +102,7 @@ def test_a_serde_of_ones_own_and_its_failure(bench: Bench) -> None:
 def test_a_pickled_topology_needs_its_dataframe_again(bench: Bench) -> None:
     add(bench.root / "orders", "1.json", [("pen", 2, 5)])
     topology = pickle.loads(cloudpickle.dumps(totals(orders(bench))))
-    with pytest.raises(TopologyError, match="did not travel"):
+    with pytest.raises(TopologyError, match="was not pickled with it"):
         bench.run(topology)
     with pytest.raises(TopologyError, match="does not read"):
         KafkaStreams(topology, bench.config(), dataframes={"order": orders(bench)})

@@ -36,7 +36,7 @@ def test_what_does_not_work_has_a_name_and_a_remedy() -> None:
     code, found = doctor("-b", nobody)
     assert code == 1
     assert list(found) == [f"broker {nobody}"]
-    assert f"nobody answers at {nobody}: " in found[f"broker {nobody}"]["found"]
+    assert f"no broker answers at {nobody}: " in found[f"broker {nobody}"]["found"]
     assert "penstock broker start" in found[f"broker {nobody}"]["remedy"]
     code, found = doctor("-b", "topics.db")
     assert (code, list(found)) == (1, ["broker topics.db"])

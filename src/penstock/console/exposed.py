@@ -167,7 +167,7 @@ class ExposedQueries(QueryService):
         self._exposure.require_messages()
         if self._exposure.hides("key"):
             raise PenstockError(
-                "fields of keys are hidden, so stores cannot be asked for a key", hint="Ask for all.", status=403
+                "fields of keys are hidden, so stores cannot be queried by key", hint="Query all entries.", status=403
             )
 
     def _shown(self, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -94,9 +94,7 @@ def _encode(serde: Any, given: str | bytes | None, what: str) -> bytes | None:
         ) from error
     value: Any = text
     if serde.name != "string" and depth_of(text.encode()) > MOST_DEPTH:
-        raise SerializationError(
-            f"the {what} has lists and objects in each other, more than {MOST_DEPTH} deep", hint="Check the text."
-        )
+        raise SerializationError(f"the {what} is nested more than {MOST_DEPTH} deep", hint="Check the text.")
     try:
         if serde.name in _INTEGERS:
             value = int(text)

@@ -73,7 +73,7 @@ def gone_back(
 def gone_back_text(application: str, who: str, found: Mapping[TopicPartition, tuple[int, int]]) -> str:
     """Say which offsets have gone back; ``who`` knows the newer ones."""
     named = [
-        f"{place.topic}-{place.partition} is at {at}, and {who} knows of {offset}"
+        f"{place.topic}-{place.partition} is at {at}, but {who} is at {offset}"
         for place, (at, offset) in sorted(found.items())[:_MOST_NAMED]
     ]
     more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""

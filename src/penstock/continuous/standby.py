@@ -152,7 +152,7 @@ class StateUpdater:
             raise self._error
         if self._thread is not None and not self._thread.is_alive() and not self._closing:
             raise StateError(
-                "the thread that follows changelogs has ended, and nothing says why",
+                "the thread that follows changelogs has ended for an unknown reason",
                 hint="Start the application again: it continues where it stopped.",
             )
 

@@ -326,7 +326,7 @@ class StreamThread:
         if back and self._app.config["penstock.data.loss"] == "fail":
             raise gone_back_error(self._app.application_id, who, back)
         if back:
-            _log.warning("%s; it goes on from there", gone_back_text(self._app.application_id, who, back))
+            _log.warning("%s; it continues from there", gone_back_text(self._app.application_id, who, back))
         return back
 
     def _close_tasks(self) -> None:

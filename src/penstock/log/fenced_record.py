@@ -138,7 +138,7 @@ def overtaken(name: RecordName) -> FencedError:
     """Return the error for a writer whose record another one has changed."""
     return FencedError(
         f"{name.key.decode()} of {name.application!r} in {name.topic} was changed by another instance; "
-        "nothing was written over it",
+        "nothing was overwritten",
         hint="Stop this instance if the other one is to go on; else stop that one, and start this one again.",
         application=name.application,
         topic=name.topic,

@@ -46,7 +46,7 @@ def refuse_newer(held: Lease | None, application: str, epoch: int) -> None:
         raise FencedError(
             f"application {application!r}, epoch {epoch}: {held.owner} (process {held.pid} on {held.host}) "
             f"has taken over with epoch {held.epoch}",
-            hint="stop this instance; the newer one goes on",
+            hint="stop this instance; the newer one continues",
             application=application, epoch=epoch, newest=held.epoch, owner=held.owner,
         )  # fmt: skip
 

@@ -49,7 +49,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """
     found = parse_json(body) if body.strip() else {}
     if not isinstance(found, dict):
-        raise BadDocumentError("the body is no JSON object")
+        raise BadDocumentError("the body is not a JSON object")
     return found
 
 
@@ -58,4 +58,4 @@ def _refuse_depth() -> None:
 
 
 def _refuse(name: str) -> Any:
-    raise BadDocumentError(f"{name} is no JSON")
+    raise BadDocumentError(f"{name} is not JSON")

@@ -102,7 +102,9 @@ def handler_of(setting: Any, name: str, dead_letter_topic: str | None) -> Handle
     elif text == "fail" or "andfail" in text or text.startswith("default"):
         action = "fail"
     else:
-        raise ConfigError(f"{name}: {setting!r} is no exception handler", hint='Give "fail", "continue" or a function.')
+        raise ConfigError(
+            f"{name}: {setting!r} is not an exception handler", hint='Give "fail", "continue" or a function.'
+        )
     return lambda context, error: Response(action, _letters(dead_letter_topic, context, error))
 
 

@@ -115,7 +115,8 @@ class NodeContext:
             raise TopologyError(f"{self._node.name}: a punctuation interval is at least 1 ms, not {interval_ms}")
         if type not in ("stream_time", "wall_clock_time"):
             raise TopologyError(
-                f"{self._node.name}: {type!r} is no punctuation type", hint='Give "stream_time" or "wall_clock_time".'
+                f"{self._node.name}: {type!r} is not a punctuation type",
+                hint='Give "stream_time" or "wall_clock_time".',
             )
         callback_of = f"{self._node.name}: schedule"
         Function.wrap(callback, verb=callback_of, allowed=(1,), passed="(timestamp in ms)", expression=False)

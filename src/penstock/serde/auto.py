@@ -29,7 +29,7 @@ __all__ = ["AutoSerde"]
 _LONG = struct.Struct(">q")
 _DOUBLE = struct.Struct(">d")
 _MICROSECOND = timedelta(microseconds=1)
-_MOST_DEPTH = 100  # of containers in each other: each takes a few of Python's own levels to write and to read
+_MOST_DEPTH = 100  # of nested containers: each takes a few of Python's own levels to write and to read
 _CONSTANTS: dict[bytes, Any] = {b"n": None, b"t": True, b"f": False}
 _READERS: dict[bytes, Callable[[bytes], Any]] = {
     b"s": lambda body: body.decode(),
@@ -190,7 +190,7 @@ def _write_rare(value: Any, depth: int) -> bytes:
         return b"w" + _pack([value.key, value.window.start, value.window.end], depth)
     if isinstance(value, np.generic):
         return _write(value.item(), depth)
-    raise TypeError(f"{type(value).__name__} is none of them")
+    raise TypeError(f"{type(value).__name__} is not one of them")
 
 
 def _read(data: bytes, depth: int = 0) -> Any:
@@ -205,7 +205,7 @@ def _read(data: bytes, depth: int = 0) -> Any:
 
 def _deeper(depth: int) -> int:
     if depth >= _MOST_DEPTH:
-        raise ValueError(f"more than {_MOST_DEPTH} containers in each other")
+        raise ValueError(f"more than {_MOST_DEPTH} nested containers")
     return depth + 1
 
 

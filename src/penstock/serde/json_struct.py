@@ -44,7 +44,7 @@ def struct_schema(schema: Any) -> pl.Struct:
         return pl.Struct(dict(empty.schema))  # type: ignore[union-attr]
     if not isinstance(schema, Mapping) or not schema:
         raise ConfigError(
-            f"{schema!r} is no schema",
+            f"{schema!r} is not a schema",
             hint='Give {"user": str, "amount": float}, a Polars schema or an Arrow schema.',
         )
     return pl.Struct({name: _field_type(name, kind) for name, kind in schema.items()})

@@ -69,7 +69,7 @@ class WindowedColumn(Column):
         for row, item in enumerate(items):
             if item is not None and not isinstance(item, Windowed):
                 raise SerializationError(
-                    f"row {row}: {type(item).__name__} is no windowed key",
+                    f"row {row}: {type(item).__name__} is not a windowed key",
                     hint="Give the windowed serde Windowed(key, Window(start, end)), or take the inner serde.",
                     row=row,
                 )

@@ -214,5 +214,5 @@ def test_a_reset_that_was_cut_off_is_not_continued(log, tmp_path):
     builder = StreamsBuilder()
     builder.stream("t").to("g-out")
     topology = builder.build()
-    with pytest.raises(CheckpointMismatchError, match="was cut off"):
+    with pytest.raises(CheckpointMismatchError, match="was interrupted"):
         resumable_plan(checkpoint, {}, plan_for(topology, config, log), log)

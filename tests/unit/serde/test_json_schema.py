@@ -75,9 +75,9 @@ def test_without_a_registry():
 
 
 def test_schemas_that_are_none():
-    with pytest.raises(ConfigError, match="no JSON Schema"):
+    with pytest.raises(ConfigError, match="not a JSON Schema"):
         Serdes.json_schema({"type": "nonsense"})
-    with pytest.raises(ConfigError, match="no JSON Schema"):
+    with pytest.raises(ConfigError, match="not a JSON Schema"):
         Serdes.json_schema("{")
     with pytest.raises(ConfigError, match="needs a schema"):
         Serdes.json_schema(framing="none")

@@ -145,7 +145,7 @@ def test_bad_bytes_and_bad_classes():
         for data in (b"\0\0\0\0\1", b"\0\0\0\0\1\4\0", b"\0\0\0\0\1\xff\xff\xff\xff\xff"):
             with pytest.raises(SerializationError, match="path of a message"):
                 framed.deserialize(data)
-    with pytest.raises(ConfigError, match="no class of Protobuf messages"):
+    with pytest.raises(ConfigError, match="not a class of Protobuf messages"):
         Serdes.protobuf(dict)
 
 

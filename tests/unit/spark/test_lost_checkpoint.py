@@ -141,7 +141,7 @@ def test_what_a_task_with_stores_had_for_others_is_lost_only_on_purpose(tmp_path
         shutil.rmtree(tmp_path / "state")
         job = loaded(data)
         lost = LostCheckpoint(job.topology, job.config, log)
-        with pytest.raises(StateError, match=r"0_0 has written batch 0, .* what it had for of-counts-repartition was"):
+        with pytest.raises(StateError, match=r"0_0 has written batch 0, .* its records for of-counts-repartition were"):
             lost.make()
         assert not Path(job.checkpoint).exists()
         reports = {report.task: report.outcome for report in lost.make(accept_loss=True)}

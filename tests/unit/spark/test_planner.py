@@ -274,7 +274,7 @@ def test_a_topic_that_was_cut_off_goes_on_at_its_end(source):
     source.write("in", 10)
     batch = first(source.planner())
     ahead = SourceOffset({A: 25, B: 0}, ids=batch.ids)
-    with pytest.raises(OffsetOutOfRangeError, match="ends at offset 10, but was read up to 25: it was cut off"):
+    with pytest.raises(OffsetOutOfRangeError, match="ends at offset 10, but was read up to 25: it was truncated"):
         source.planner().next_batch(ahead, None)
     found = source.planner(penstock_data_loss="continue").next_batch(ahead, None)
     assert found is not None

@@ -101,7 +101,7 @@ def test_what_another_program_has_done_is_taken_up_from_changelogs_and_group(app
     open_tasks.close_open_tasks()
     with caplog.at_level(logging.WARNING):
         again = prepare(log, job)
-    assert "another program has gone on with app: the state that was here is thrown away" in caplog.text
+    assert "another program has continued app: the old state is discarded" in caplog.text
     assert log.group_offsets("app")[WORDS].metadata.startswith("penstock batch")
     batch = max(int(path.name) for path in Path(job.checkpoint, "spark/offsets").iterdir())
     ends = Path(job.checkpoint, f"spark/offsets/{batch}").read_text().splitlines()[2]

@@ -67,11 +67,11 @@ def test_a_partition_that_is_not_read_is_a_warning_then_a_new_epoch_then_an_erro
         watched.look(2, **facts)
     at = facts["positions"].get("in-1", 0)
     assert caplog.text.count(f"in-1 from offset {at} on: there are records, and no stream thread has read them") == 1
-    with pytest.raises(AppFailedError, match=f"in-1 from offset {at} on.* the tasks are planned anew") as caught:
+    with pytest.raises(AppFailedError, match=f"in-1 from offset {at} on.* the tasks are planned again") as caught:
         watched.look(4, **facts)
     assert is_passing(caught.value)
     watched.look(4, **facts)
-    with pytest.raises(AppFailedError, match=r"in-1 from offset .* also after the tasks were planned anew") as caught:
+    with pytest.raises(AppFailedError, match=r"in-1 from offset .* even after the tasks were planned again") as caught:
         watched.look(4, **facts)
     assert not is_passing(caught.value)
     assert caught.value.facts["partitions"] == ["in-1"]

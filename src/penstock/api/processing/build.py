@@ -53,8 +53,8 @@ def processor_operation(
     check_method(supplier, "process", ("record",), verb)
     if inspect.iscoroutinefunction(getattr(supplier, "process", None)):
         raise TopologyError(
-            f"{verb}(): process() of {getattr(supplier, '__name__', supplier)} is an async def, which nobody awaits",
-            hint="Use map_values_async() or map_async() for what has to be awaited, and a plain process() behind it.",
+            f"{verb}(): process() of {getattr(supplier, '__name__', supplier)} is an async def, which is not awaited",
+            hint="Use map_values_async() or map_async() for the calls to await, and a plain process() after it.",
         )
     return Process(supplier, tuple(dict.fromkeys([*(store.name for store in own), *uses])), fixed_key)
 

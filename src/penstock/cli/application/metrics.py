@@ -62,8 +62,8 @@ def show(
 ) -> None:
     """Show the metrics of an application, found by its name in the log.
 
-    One that serves HTTP (`penstock.http.port`) is asked for all of them. Of others the checkpoint has the most
-    important ones: records, lag, operators, stores, drops, the newest batch.
+    One that serves HTTP (`penstock.http.port`) returns all of them. For others the checkpoint has the
+    most important ones: records, lag, operators, stores, drops, the newest batch.
     """
     with ExitStack() as opened:
         read = _source(which, where, checkpoint, opened)

@@ -43,7 +43,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing more, instead of waiting.")] = False,
     where: LogOptions,
 ) -> None:
-    """Run one connector until Ctrl-C: no worker, no REST interface. It goes on where it stopped."""
+    """Run one connector until Ctrl-C: no worker, no REST interface. It continues where it stopped."""
     from penstock.connect.delivery.running import ConnectorRun
 
     config = read_connector(file)

@@ -39,7 +39,7 @@ def _ask(servers: str, settings: Mapping[str, Any]) -> str:
     from penstock.log.url import kafka_servers
 
     if kafka_servers(servers) is None:
-        raise LogError(f"{servers} is no address of Kafka", hint="Use host:port; an embedded log needs no broker.")
+        raise LogError(f"{servers} is not an address of Kafka", hint="Use host:port; an embedded log needs no broker.")
     _reach(servers)
     with open_log(servers, {**settings, "task.timeout.ms": _PATIENCE_MS}) as log:
         topics = [info.name for info in log.topics()]
@@ -68,6 +68,6 @@ def _reach(servers: str) -> None:
         else:
             return
     raise LogUnavailableError(
-        f"nobody answers at {'; '.join(failures)}",
-        hint="Are host and port right, and does the broker run? `penstock broker start` starts one on this machine.",
+        f"no broker answers at {'; '.join(failures)}",
+        hint="Check host and port, and that the broker runs. `penstock broker start` starts one on this machine.",
     )

@@ -84,7 +84,7 @@ def explain(file: File, *, options: SqlOptions, as_json: Json = False) -> None:
 
 
 def export(*, options: SqlOptions) -> None:
-    """Print the statements that make the present catalog again, as plain SQL."""
+    """Print the present catalog as SQL statements that create it."""
     with options.session("wait") as session:
         print_source(session.export(), end="")
 

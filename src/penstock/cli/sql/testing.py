@@ -40,7 +40,7 @@ def run_tests(
 ) -> None:
     """Run tests of statements, without Spark and without a log. Exit code 1 if one fails.
 
-    A .sql file has rows by INSERT ... VALUES, and what must come of them by ASSERT VALUES, ASSERT NULL VALUES,
+    A .sql file has rows by INSERT ... VALUES, and checks the results by ASSERT VALUES, ASSERT NULL VALUES,
     ASSERT STREAM and ASSERT TABLE; `--@test: NAME` begins a test. A .json file is in the format of ksqlDB's own query
     validation tests.
     """

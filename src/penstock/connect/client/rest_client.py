@@ -121,7 +121,7 @@ class ConnectClient:
             except httpx.TransportError as error:
                 raise ConnectError(
                     f"the worker {self.url} cannot be reached: {error}",
-                    hint="Does it run? `penstock connect worker` starts one; --url names another one.",
+                    hint="Check that it runs. `penstock connect worker` starts one; --url names another one.",
                 ) from error
             if answer.status_code != REBALANCING or attempt == TRIES - 1:
                 break

@@ -391,7 +391,7 @@ class Consumer:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InvalidStateError("this consumer is closed", hint="make another one")
+            raise InvalidStateError("this consumer is closed", hint="create a new one")
 
     def _check_assigned(self, places: Collection[TopicPartition]) -> None:
         self._check_open()

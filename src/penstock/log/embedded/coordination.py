@@ -173,7 +173,7 @@ def write_ledger(connection: sqlite3.Connection, entry: LedgerEntry, now_ms: int
     if row is not None and row[0] > batch:
         raise FencedError(
             f"task {task} of {application!r} wants to write batch {batch}, but batch {row[0]} is written",
-            hint="an old attempt needs nothing; if the checkpoint was deleted, reset the application as well",
+            hint="an old attempt can be ignored; if the checkpoint was deleted, reset the application as well",
             application=application, task=task, batch=batch, written=row[0],
         )  # fmt: skip
     if row is not None and row[0] == batch:
@@ -200,7 +200,7 @@ def check_producer(connection: sqlite3.Connection, transactional_id: str, epoch:
     if row is not None and row[0] > epoch:
         raise FencedError(
             f"transaction {transactional_id!r} of epoch {epoch}: epoch {row[0]} has taken over",
-            hint="stop this instance; the newer one goes on",
+            hint="stop this instance; the newer one continues",
             transactional_id=transactional_id, epoch=epoch, newest=row[0],
         )  # fmt: skip
     if row is None or row[0] < epoch:

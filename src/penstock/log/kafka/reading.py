@@ -100,7 +100,7 @@ class RangeReader:
         if error_of(error).code() == KafkaError.OFFSET_OUT_OF_RANGE:
             raise OffsetOutOfRangeError(
                 f"{name} has no offset {self.position}",
-                hint="Retention has removed it, or the topic was created anew.",
+                hint="Retention has removed it, or the topic was created again.",
                 topic=place.topic, partition=place.partition, offset=self.position,
             ) from error  # fmt: skip
         deadline += patience_for(error, self._patience_s) - self._patience_s

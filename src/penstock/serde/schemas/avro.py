@@ -58,7 +58,7 @@ class AvroSerde(SchemaSerde):
             try:
                 parse(self._text)
             except ValueError as error:
-                raise ConfigError(f"this is no Avro schema: {error}") from error
+                raise ConfigError(f"this is not an Avro schema: {error}") from error
             except ImportError as error:
                 raise ConfigError(
                     f"Avro needs fastavro: {error}", hint='Run: pip install "penstock[schemas]"'

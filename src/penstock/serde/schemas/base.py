@@ -55,7 +55,7 @@ class SchemaSerde(BaseSerde):
 
     def __init__(self, framing: str | None, registry: str | Mapping[str, Any] | None) -> None:
         if framing is not None and framing not in FRAMINGS:
-            raise ConfigError(f"{framing!r} is no framing", hint=f"One of {', '.join(FRAMINGS)}.")
+            raise ConfigError(f"{framing!r} is not a framing", hint=f"One of {', '.join(FRAMINGS)}.")
         self._framing = framing
         self.settings = SchemaSettings.of(registry)
         self.topic: str | None = None

@@ -113,7 +113,7 @@ class JsonSchemaSerde(SchemaSerde):
         if error is not None:
             raise SerializationError(
                 f"the {self.name} serde {verb} values of its schema, not {show(value)}: {error.message}",
-                hint="Mend the value or the schema, or set json.fail.invalid.schema to false.",
+                hint="Correct the value or the schema, or set json.fail.invalid.schema to false.",
                 serde=self.name,
             )
 
@@ -153,7 +153,7 @@ def _validator(schema: SchemaText) -> Any:
             for name, text in schema.referred
         ]
     except (ValueError, SchemaError, AttributeError) as error:
-        raise ConfigError(f"this is no JSON Schema: {getattr(error, 'message', error)}") from error
+        raise ConfigError(f"this is not a JSON Schema: {getattr(error, 'message', error)}") from error
     return kind(document, registry=Registry().with_resources(others))
 
 

@@ -152,7 +152,7 @@ class _Parser:
 
     def message(self, made: Any, around: str, depth: int) -> None:
         if depth > DEPTH:
-            raise ValueError(f"messages stand in each other more than {DEPTH} times in a .proto text")
+            raise ValueError(f"messages are nested more than {DEPTH} times in a .proto text")
         made.name = self.take()
         path = f"{around}{made.name}"
         self.take("{")

@@ -46,7 +46,7 @@ class ProtobufSerde(SchemaSerde):
         super().__init__(framing, registry)
         if not isinstance(message, type) or not hasattr(message, "DESCRIPTOR"):
             raise ConfigError(
-                f"{message!r} is no class of Protobuf messages",
+                f"{message!r} is not a class of Protobuf messages",
                 hint="Give the class that protoc generated, e.g. Serdes.protobuf(order_pb2.Order).",
             )
         self.message: Any = message

@@ -114,7 +114,7 @@ class SchemaSettings:
         text = str(given).rpartition(".")[2].replace("_", "").lower().removesuffix("strategy")
         if text not in _STRATEGIES:
             raise ConfigError(
-                f"{given!r} is no strategy for subject names",
+                f"{given!r} is not a strategy for subject names",
                 hint='Use "topic", "record", "topic_record", Kafka\'s class names, or a function.',
             )
         return _STRATEGIES[text]
@@ -125,7 +125,7 @@ class SchemaSettings:
         plain = text.removesuffix("SchemaIdSerializer").lower()
         if plain not in {"prefix", "header"}:
             raise ConfigError(
-                f"{text!r} is no place for schema ids", hint='Use "prefix", "header", or Kafka\'s class names.'
+                f"{text!r} is not a place for schema ids", hint='Use "prefix", "header", or Kafka\'s class names.'
             )
         return plain
 

@@ -78,7 +78,7 @@ class Journal:
                 batch = name.partition("/")[2]
                 raise FencedError(
                     f"batch {batch} is planned in {self._checkpoint} already, by another instance, with other records",
-                    hint="Stop this instance; the other one goes on. If there is none, start again.",
+                    hint="Stop this instance; the other one continues. If there is none, start again.",
                     checkpoint=self._checkpoint, batch=int(batch),
                 )  # fmt: skip
 

@@ -79,7 +79,7 @@ def read_stored_plan(checkpoint: str) -> StoredPlan | None:
     if facts.get("removed"):
         application = facts["plan"]["application"]
         raise CheckpointMismatchError(
-            f"a reset of {application!r} was cut off, and its checkpoint {checkpoint} is half gone",
+            f"a reset of {application!r} was interrupted, and its checkpoint {checkpoint} is partly deleted",
             hint=f"Run it again: penstock app reset {application} --execute, or KafkaStreams.reset().",
             checkpoint=checkpoint,
         )

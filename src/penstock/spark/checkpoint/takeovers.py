@@ -313,7 +313,7 @@ def _deleted(
 
 def _taken_over(tp: TopicPartition, start: int, end: int, application: str, checkpoint: str) -> TakenOverError:
     return TakenOverError(
-        f"somebody else has gone on with application {application!r}: {tp.topic}-{tp.partition} has records from "
+        f"another program has continued application {application!r}: {tp.topic}-{tp.partition} has records from "
         f"offset {start} to {end} that the state in the checkpoint {checkpoint} does not know",
         hint="Let that program go on, which has the newer state. To start from nothing here: penstock app reset "
         f"{application}.",

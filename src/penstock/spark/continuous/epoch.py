@@ -359,7 +359,7 @@ def _attempt_of(facts: Mapping[str, Any]) -> tuple[str, int, int]:
 
 def _back_too_late(name: str, host: str) -> AppFailedError:
     return AppFailedError(
-        f"{name} on {host} had lost its connection to the driver, and came back when others had its tasks",
+        f"{name} on {host} had lost its connection to the driver, and returned when other threads had its tasks",
         hint="The network to its machine may be slow. All threads begin again from what is committed.",
         lost_process=True,
         thread=name,
@@ -368,8 +368,8 @@ def _back_too_late(name: str, host: str) -> AppFailedError:
 
 def _silent(name: str, host: str, session_s: float) -> AppFailedError:
     return AppFailedError(
-        f"{name} on {host} has not been heard of for {session_s:.0f} s (session.timeout.ms)",
-        hint="Its machine or the network to it may be gone, or its process stopped. Its tasks go to other threads.",
+        f"{name} on {host} has not reported for {session_s:.0f} s (session.timeout.ms)",
+        hint="Its machine or network may have failed, or its process was stopped. Its tasks move to other threads.",
         lost_process=True,
         thread=name,
     )

@@ -53,7 +53,7 @@ def restore_positions(
         return
     if app.loss_fails:
         raise gone_back_error(app.application, "the application", back)
-    _log.warning("%s; it goes on from there", gone_back_text(app.application, "the application", back))
+    _log.warning("%s; it continues from there", gone_back_text(app.application, "the application", back))
     newer = {place: offset for place, (_, offset) in back.items()}
     log.commit_offsets(app.application, newer, epoch_note("stream-driver", epoch))
 

@@ -32,7 +32,7 @@ class UnreadPatience:
     Attributes:
         look_s: The time between two looks.
         warn_s: Until a warning.
-        renew_s: Until the tasks are planned anew, in a new epoch.
+        renew_s: Until the tasks are planned again, in a new epoch.
         fail_s: Until the application fails.
     """
 
@@ -123,7 +123,7 @@ class UnreadWatch:
         if failed:
             raise AppFailedError(
                 f"{_named(failed, positions)}: there are records, and no stream thread has read them for "
-                f"{self._known[failed[0]].seconds:.0f} s, also after the tasks were planned anew",
+                f"{self._known[failed[0]].seconds:.0f} s, even after the tasks were planned again",
                 hint="Nothing is lost: start the application again, it continues there. If it happens again, the log "
                 "of its workers (penstock.continuous at DEBUG) says what they wait for.",
                 partitions=[f"{place.topic}-{place.partition}" for place in failed],
@@ -136,7 +136,7 @@ class UnreadWatch:
                 each.is_renewed = each.is_warned = True
             raise AppFailedError(
                 f"{_named(renewed, positions)}: there are records, and no stream thread has read them for "
-                f"{self._known[renewed[0]].seconds:.0f} s: the tasks are planned anew",
+                f"{self._known[renewed[0]].seconds:.0f} s: the tasks are planned again",
                 plan_anew=True,
                 partitions=[f"{place.topic}-{place.partition}" for place in renewed],
             )

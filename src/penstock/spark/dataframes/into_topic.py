@@ -64,7 +64,7 @@ class DataFrameQuery:
     ) -> None:
         if source.frame is None:
             raise TopologyError(
-                f"the topology has been pickled, and its DataFrame {source.name!r} did not travel",
+                f"the topology has been pickled, and its DataFrame {source.name!r} was not pickled with it",
                 hint=f"Pass it again: KafkaStreams(topology, config, dataframes={{{source.name!r}: df}}).",
             )
         self._source = source

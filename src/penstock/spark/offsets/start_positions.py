@@ -129,15 +129,15 @@ def lost_records_error(tp: TopicPartition, at: int, first: int, end: int) -> Off
     facts = {"topic": tp.topic, "partition": tp.partition, "offset": at}
     if at > end:
         return OffsetOutOfRangeError(
-            f"{name} ends at offset {end}, but was read up to {at}: it was cut off, by an older copy of its log or by "
-            "an unclean election of its leader",
-            hint="What was cut off has been processed; what was written there since may count twice or not at all. To "
-            f"go on at offset {end}: penstock.data.loss=continue.",
+            f"{name} ends at offset {end}, but was read up to {at}: it was truncated, by an older copy of its log or "
+            "by an unclean election of its leader",
+            hint="The truncated records have been processed; records written there since may be counted twice or "
+            f"not at all. To continue at offset {end}: penstock.data.loss=continue.",
             **facts,
         )
     return OffsetOutOfRangeError(
         f"retention removed offsets {at} to {first - 1} of {name} before they were read",
-        hint="Those records are lost to this application. To go on with the oldest that are there, set "
+        hint="This application cannot read them any more. To go on with the oldest that are there, set "
         "penstock.data.loss=continue; to keep them longer, raise the topic's retention.ms or retention.bytes.",
         **facts,
     )

@@ -120,7 +120,7 @@ class _Move:
         gap = self._gap(home, partition)
         if gap is not None:
             raise MissingSegmentError(
-                f"the stores of task {task} cannot be copied to where they are to lie: {gap}",
+                f"the stores of task {task} cannot be copied to their new sub-topology: {gap}",
                 hint="Bring the files back from a backup, or run `penstock state rebuild` with the version that ran "
                 "last.",
                 task=task,

@@ -377,7 +377,7 @@ def check_put_back(app: PlannedApp, before: StoredPlan) -> None:
             gap = rebuilder.look(sub, partition).gap
             if gap is not None:
                 raise MissingSegmentError(
-                    f"{', '.join(stores)} cannot be put back with what was in it when it was taken out: {gap}",
+                    f"{', '.join(stores)} cannot be put back with the contents that it had when it was removed: {gap}",
                     hint="Bring the files back from a backup, or run `penstock state rebuild` with this topology: it "
                     "restores the store from its changelog. A store of another name begins empty.",
                     task=f"{sub.id}_{partition}",

@@ -86,8 +86,8 @@ def rebuilt(report: TaskReport, restored: Restored, size_bytes: int, started: fl
 def lost_rows(task: str, batch: int, topics: Collection[str]) -> StateError:
     """Make the error for a task whose rows for other tasks were only in a lost segment."""
     return StateError(
-        f"task {task} has written batch {batch}, which was not finished when the application ended; what it had for "
-        f"{', '.join(topics)} was in a segment that is lost",
+        f"task {task} has written batch {batch}, which was not finished when the application ended; its records for "
+        f"{', '.join(topics)} were in a segment that is lost",
         hint="Bring the segment back from a backup, or go on without those records: --accept-loss.",
         task=task,
         batch=batch,

@@ -75,7 +75,7 @@ class _TakeUp(LostCheckpoint):
         delete_document(checkpoint, _MARK)
         app.log.commit_offsets(app.application, last.ends, f"{MARK} batch {last.batch}")
         _log.warning(
-            "another program has gone on with %s: the state that was here is thrown away, %d rows are restored from "
+            "another program has continued %s: the old state is discarded, %d rows are restored from "
             "changelogs, and reading goes on from the group's offsets",
             app.application,
             rows,
@@ -107,7 +107,7 @@ class _TakeUp(LostCheckpoint):
             waiting = sum(rows.num_rows for rows in log.iterate(tp.topic, tp.partition, start, ends[tp]))
             if waiting:
                 raise CheckpointMismatchError(
-                    f"another program has gone on with application {application!r}, and {waiting} records of "
+                    f"another program has continued application {application!r}, and {waiting} records of "
                     f"{tp.topic}-{tp.partition} wait for it to read them",
                     hint="Start that program again, let it read all there is, and stop it: then its work is taken up "
                     f"here. To start from nothing: penstock app reset {application}.",

@@ -183,7 +183,7 @@ def _new_session(fast: Mapping[str, str], wanted: Mapping[str, str], application
             ) from error
         raise EnvironmentProblemError(
             f"Spark did not start: {text.splitlines()[0] if text else type(error).__name__}",
-            hint="`penstock doctor` looks for what is missing.",
+            hint="`penstock doctor` shows what is missing.",
         ) from error
 
 
@@ -194,7 +194,7 @@ def check_java() -> None:
     remedy = "Install Java 17 or later (a JDK or JRE; on Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME."
     if java is None or not Path(java).exists():
         raise EnvironmentProblemError(
-            f"Spark needs Java, and there is none{f' in {home}' if home else ''}", hint=remedy
+            f"Spark needs Java, which was not found{f' in {home}' if home else ''}", hint=remedy
         )
     run = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found above
     version = run.stderr.partition('version "')[2].partition('"')[0]

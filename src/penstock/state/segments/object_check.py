@@ -61,7 +61,7 @@ def check_object_store(checkpoint: str) -> None:
         ) from error
     if free:
         raise EnvironmentProblemError(
-            f"the store of {checkpoint} writes over objects that it was asked to leave alone",
+            f"the store of {checkpoint} overwrites objects in spite of If-None-Match",
             hint="A checkpoint needs conditional writes (If-None-Match: *). Amazon S3, Google, Azure, MinIO and others "
             "have them: update the store, or use a shared directory.",
             checkpoint=checkpoint,

@@ -337,7 +337,7 @@ def damaged(where: str, why: str) -> CorruptSegmentError:
     """Return the error for a damaged segment."""
     return CorruptSegmentError(
         f"segment {where} is damaged: {why}",
-        hint="If its batch was never committed, remove the file and start again: the batch is then run anew. "
+        hint="If its batch was never committed, remove the file and start again: the batch then runs again. "
         "Otherwise bring the file back from a backup, or remove it and run `penstock state rebuild`.",
         segment=where,
     )

@@ -135,8 +135,8 @@ class Function:
             name, file, line = _origin(fn)
             raise TopologyError(
                 f"{_calls(verb)} calls plain functions; {name} ({file}:{line}) is an async def, which returns a "
-                "coroutine that nobody awaits",
-                hint="Use map_values_async() or map_async(), which await it, and go on with their results.",
+                "coroutine that is not awaited",
+                hint="Use map_values_async() or map_async(), which await it and use its result.",
             )
         return cls(fn, _arity(fn, _calls(verb), allowed, passed or _PASSED[allowed]), *_origin(fn))
 

@@ -127,7 +127,7 @@ def api_routes(site: Site, channels: Channels) -> Mount:
         application = await run_in_threadpool(lambda: visit_of(request).application)
         found = None if application is None else await run_in_threadpool(application.topology)
         if found is None:
-            raise NotThereError("the topology is not known", hint="It is once the application has started.")
+            raise NotThereError("the topology is not known", hint="It is available when the application has started.")
         body = json.dumps(found).encode()
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
         headers = {"etag": tag, "cache-control": "no-cache"}

@@ -74,7 +74,9 @@ def stop(visit: Visit, body: Mapping[str, Any]) -> Any:
     if found is None:
         raise NotThereError("the log has no application", hint="Start one with penstock run.")
     if not found.picture().is_running:
-        raise InvalidStateError(f"{found.name} does not run: it is {found.picture().state}", hint="Nothing is to do.")
+        raise InvalidStateError(
+            f"{found.name} does not run: it is {found.picture().state}", hint="There is nothing to stop."
+        )
     found.ask_to_stop()
     return {"application": found.name, "stopping": True}
 

@@ -97,7 +97,9 @@ def _answer(service: QueryService, visit: Visit, kind: str) -> Mapping[str, Any]
             f"{name!r} cannot be asked by {way[:30]!r}", hint=f"This store answers by {', '.join(_WAYS[kind])}."
         )
     if way in ("key", "prefix", "versions") and not key:
-        raise ConfigError(f"the {'prefix' if way == 'prefix' else 'key'} is empty", hint="Write one, or ask for all.")
+        raise ConfigError(
+            f"the {'prefix' if way == 'prefix' else 'key'} is empty", hint="Enter one, or query all entries."
+        )
     encoding = _encoding(visit.get("encoding") or "auto")
     paging = Paging(encoding, limit=_LIMIT, cursor=visit.get("cursor") or None)
     low, high = visit.get("from").strip(), visit.get("to").strip()

@@ -312,7 +312,7 @@ class _Troubles:
         if error_of(error).code() == KafkaError.OFFSET_OUT_OF_RANGE and place is not None:
             raise OffsetOutOfRangeError(
                 f"{place.topic}-{place.partition} has no offset {offset}",
-                hint="Retention has removed it, or the topic was created anew.",
+                hint="Retention has removed it, or the topic was created again.",
                 **facts,
             ) from error
         settles = category_of(error) is ErrorCategory.SETTLES

@@ -97,7 +97,7 @@ class Presence:
         if self._overtaken:
             raise FencedError(
                 f"a newer instance of application {self.group!r} has taken over its group",
-                hint="Stop this instance; the newer one goes on.",
+                hint="Stop this instance; the newer one continues.",
                 group=self.group,
             )
 

@@ -255,7 +255,7 @@ class KafkaThreadProducer:
                 raise LogUnavailableError(
                     f"group {self._writer.application!r} does not know the application as its member any more, and it "
                     f"has not joined again for {_JOIN_S:.0f} s: {error_of(error).str()}",
-                    hint="Was its driver paused, or out of reach? Nothing of this is committed.",
+                    hint="The driver may have been paused or unreachable. Nothing of this transaction is committed.",
                     group=self._writer.application,
                 ) from error
             time.sleep(_JOIN_PAUSE_S)

@@ -220,7 +220,7 @@ class KafkaTransaction:
             raise FencedError(
                 f"task {task} of {application!r} wants to write batch {wanted.batch}, but batch "
                 f"{written.batch} is written",
-                hint="an old attempt needs nothing; if the checkpoint was deleted, reset the application as well",
+                hint="an old attempt can be ignored; if the checkpoint was deleted, reset the application as well",
                 application=application, task=task, batch=wanted.batch, written=written.batch,
             )  # fmt: skip
         if written.batch == wanted.batch and written.inputs and wanted.inputs not in ("", written.inputs):
@@ -233,7 +233,7 @@ class KafkaTransaction:
             raise FencedError(
                 f"transaction {self._id!r} of epoch {self._epoch}: {held['owner']} (process {held['pid']} on "
                 f"{held['host']}) has taken over with epoch {held['epoch']}",
-                hint="stop this instance; the newer one goes on",
+                hint="stop this instance; the newer one continues",
                 transactional_id=self._id, epoch=self._epoch, newest=held["epoch"],
             )  # fmt: skip
 
