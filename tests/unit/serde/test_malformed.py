@@ -82,7 +82,7 @@ def test_what_auto_writes_it_reads() -> None:
     for _ in range(99):
         value = [value]
     assert Serdes.auto().deserialize(Serdes.auto().serialize(value)) == value
-    with pytest.raises(SerializationError, match="more than 100 containers"):
+    with pytest.raises(SerializationError, match="more than 100 nested containers"):
         Serdes.auto().serialize([[value]])
 
 

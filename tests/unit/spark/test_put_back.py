@@ -90,7 +90,7 @@ def test_a_start_that_puts_it_back_misses_segments_that_nobody_read_since(tmp_pa
     start(tmp_path, range(2), "more")
     data, config = start(tmp_path, range(2, 3), **DROP)  # it keeps no state, and so writes no segments
     lose_segments(data, tmp_path)
-    with pytest.raises(MissingSegmentError, match="more cannot be put back with what was in it"):
+    with pytest.raises(MissingSegmentError, match="more cannot be put back with the contents"):
         start(tmp_path, range(0), "more")
     (report,) = rebuild(config, "more")
     assert (report.outcome, report.rows) == ("rebuilt", {"more": 1})

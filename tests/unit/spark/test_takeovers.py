@@ -73,7 +73,7 @@ def test_another_program_that_has_gone_on_is_never_mixed_with(app, noted):
         note_changelog_ends(job.checkpoint, log, [LOGGED], 0)
     foreign(log, "w0", "from Java")
     with pytest.raises(
-        CheckpointMismatchError, match=f"somebody else .*{LOGGED}-0 has records.* that this application"
+        CheckpointMismatchError, match=f"another program .*{LOGGED}-0 has records.* that this application"
     ):
         prepare(log, job)  # the group is where it was
     assert find(job, 0)
@@ -188,7 +188,7 @@ def test_where_no_segment_can_tell_the_group_does(app):
     foreign(log, "w0", "from Java")
     assert check(log, job) == frozenset()  # the lost segments are what the start will complain of
     log.commit_offsets("app", {TopicPartition("words", 0): 50})
-    with pytest.raises(CheckpointMismatchError, match="somebody else"):
+    with pytest.raises(CheckpointMismatchError, match="another program has continued"):
         check(log, job)
 
 

@@ -108,7 +108,7 @@ def test_a_step_that_is_short_is_no_excuse(log: EmbeddedLog) -> None:
 def test_a_task_may_wait_for_as_long_as_max_task_idle_ms(log: EmbeddedLog) -> None:
     watched = Watched(log, UnreadPatience.of(40_000, 300_000))
     watched.look(14, **UNREAD["its task waits"])
-    with pytest.raises(AppFailedError, match="planned anew"):
+    with pytest.raises(AppFailedError, match="planned again"):
         watched.look(2, **UNREAD["its task waits"])
 
 
