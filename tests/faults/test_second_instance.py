@@ -67,9 +67,9 @@ class SlowToShip:
 def test_a_second_instance_is_refused_while_the_first_one_starts(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setattr(running, "LEASE_TTL_MS", 800)
+    monkeypatch.setattr(running, "LEASE_TTL_MS", 2_500)
     builder = StreamsBuilder()
-    builder.stream("in").map_values(SlowToShip(4.0)).to("out")
+    builder.stream("in").map_values(SlowToShip(8.0)).to("out")
     config = {
         "application.id": "slow",
         "bootstrap.servers": f"sqlite:///{tmp_path / 'log.db'}",
@@ -86,7 +86,7 @@ def test_a_second_instance_is_refused_while_the_first_one_starts(
         starting.start()
         try:
             eventually(lambda: log.lease("slow") is not None)
-            until = time.monotonic() + 3.0  # nearly four times as long as the lease lasts without a heartbeat
+            until = time.monotonic() + 7.0  # nearly three times as long as the lease lasts without a heartbeat
             while time.monotonic() < until:
                 with pytest.raises(FencedError, match="runs already"):
                     log.acquire_lease("slow", "second")
