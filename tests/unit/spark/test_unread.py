@@ -140,5 +140,5 @@ def test_a_partition_that_stays_unread_over_long_turns_is_noticed(log: EmbeddedL
             watched.look(3, **waits, notes=number)
 
     turns(range(1, 7))
-    with pytest.raises(AppFailedError, match=r"in-1 from offset 2 on.* the tasks are planned anew"):
+    with pytest.raises(AppFailedError, match=r"in-1 from offset 2 on.* the tasks are planned again"):
         turns(range(7, 10))
