@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from penstock.serde.column import Column
 from penstock.serde.numbers import NumberSerde
 from penstock.serde.text import StringSerde
 from penstock.serde.windowed import Window, Windowed
@@ -123,3 +126,49 @@ def test_the_rows_of_an_overlay_are_counted_by_what_changes():
     empty = OverlayMap(MemoryMap())
     empty.put(b"a", None)
     assert len(empty) == 0
+
+
+DECADES = 1_800_000_000_000  # milliseconds: of a store of small windows, billions of buckets
+SMALL = StoreSpec(
+    "w", "window", StringSerde(), NumberSerde("long"), timestamped=True, retention_ms=60_000, window_size_ms=10
+)
+
+
+def test_a_cache_over_decades_is_read_without_a_look_at_each_bucket():
+    """A first record of 1970 and then those of now: ranges have few rows and billions of empty buckets."""
+    view, _ = opened(SMALL, 100_000)
+    times = [0, 10, 1_000_000, DECADES, DECADES + 10]
+    for number, time in enumerate(times):
+        view.put("a", number, time, time)
+        view.put("b", number, time, time)
+    assert [start for start, _ in view.fetch_range("a", 0, DECADES + 10)] == times
+    assert [start for start, _ in view.fetch_range("a", 0, DECADES + 10, reverse=True)] == times[::-1]
+    assert [start for start, _ in view.fetch_range("a", 5, DECADES)] == times[1:4]
+    assert list(view.fetch_range("c", 0, DECADES)) == []
+    columns = Column.of_items(["a", "c", "b"]), np.array([0, 0, 5]), np.array([DECADES] * 2 + [10])
+    owners, starts_, values, _ = view.fetch_many(*columns)
+    assert list(zip(owners, starts_, values.items(), strict=True)) == [
+        (0, 0, 0), (0, 10, 1), (0, 1_000_000, 2), (0, DECADES, 3), (2, 10, 1),
+    ]  # fmt: skip
+    assert set(times[:4]) <= set(view.fetch_rows([b"a"], 0, DECADES).starts.tolist())
+
+
+def test_sessions_of_decades_are_found_without_a_look_at_each_bucket():
+    view, _ = opened(SESSIONS, 100_000)
+    times = [0, 1_000_000, DECADES]
+    for number, time in enumerate(times):
+        view.put(Windowed("a", Window(time, time)), number)
+    found = [(windowed.window.end, value) for windowed, value in view.find_sessions("a", 0, DECADES)]
+    assert found == [(0, 0), (1_000_000, 1), (DECADES, 2)]
+    backwards = [windowed.window.end for windowed, _ in view.find_sessions("a", 0, DECADES, reverse=True)]
+    assert backwards == times[::-1]
+    owners, starts_, ends, values = view.find_many(
+        Column.of_items(["a", "b", "a"]), np.array([0, 0, 5]), np.array([DECADES, DECADES, 1_000_000])
+    )
+    assert list(zip(owners, ends, values.items(), strict=True)) == [
+        (0, 0, 0),
+        (0, 1_000_000, 1),
+        (0, DECADES, 2),
+        (2, 1_000_000, 1),
+    ]
+    assert starts_.tolist() == ends.tolist()

@@ -20,7 +20,7 @@ Both are among the task's numbers, so a reader of the store follows them too.
 from __future__ import annotations
 
 import struct
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -138,6 +138,29 @@ class Retention:
         """Return the bucket of a time, or of each of a column."""
         return time - time % self.bucket_ms
 
+    def buckets(self, low: int, high: int, *, reverse: bool = False) -> Iterable[int]:
+        """Return the buckets of times from ``low`` to ``high``: all, or where they are many those that have rows.
+
+        A cache or a hold keeps rows for longer than the retention, so a range may span decades of empty buckets.
+        """
+        first, last = self.bucket(max(low, 0)), self.bucket(high)
+        if (last - first) // self.bucket_ms > _MAX_BUCKETS:
+            return self._buckets_with_rows(first, last, reverse=reverse)
+        found = range(first, last + 1, self.bucket_ms)
+        return reversed(found) if reverse else found
+
+    def _buckets_with_rows(self, first: int, last: int, *, reverse: bool) -> Iterator[int]:
+        entries = cast("ByteMap", self._map)
+        at = last if reverse else first
+        while first <= at <= last:
+            ends = (first, at + self.bucket_ms) if reverse else (at, last + self.bucket_ms)
+            row = next(iter(entries.scan(NUMBER.pack(ends[0]), NUMBER.pack(ends[1]), reverse=reverse)), None)
+            if row is None:
+                return
+            (bucket,) = NUMBER.unpack_from(row[0])
+            yield bucket
+            at = bucket - self.bucket_ms if reverse else bucket + self.bucket_ms
+
     def read_keys(
         self, entries: ByteMap, keys: list[bytes], lows: NDArray[np.int64], highs: NDArray[np.int64], *, tail: int
     ) -> tuple[list[int], list[bytes], list[bytes]]:
@@ -163,9 +186,15 @@ class Retention:
         """Return the ranges of rows to scan for each key's times from low to high: (position of the key, range)."""
         first, last = self.bucket(lows), self.bucket(highs)
         counts = np.where(highs >= lows, (last - first) // self.bucket_ms + 1, 0)
+        there = None  # the buckets that have rows, where the ranges span more than the retention
+        if len(counts) and counts.max() > _MAX_BUCKETS + 1:
+            wide = counts > 0
+            there = np.fromiter(self.buckets(int(lows[wide].min()), int(highs[wide].max())), np.int64)
+            begins = np.searchsorted(there, first)
+            counts = np.where(wide, np.searchsorted(there, last, "right") - begins, 0)
         owners = np.repeat(np.arange(len(keys)), counts)
         number = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        buckets = first[owners] + number * self.bucket_ms
+        buckets = first[owners] + number * self.bucket_ms if there is None else there[begins[owners] + number]
         starts = np.maximum(buckets, lows[owners]).tolist()
         stops = np.minimum(buckets + self.bucket_ms - 1, highs[owners]).tolist()
         pack = NUMBER.pack

@@ -83,8 +83,8 @@ class SessionView(ShownInNotebooks):
         """Yield the key's sessions that end at ``earliest_end`` or later and start by ``latest_start``, by end."""
         data = key_bytes(self.spec, key)
         low = max(earliest_end, self._time.first_visible, 0)
-        buckets = range(self._time.bucket(low), self._time.observed + 1, self._time.bucket_ms)
-        return self._find(data, low, latest_start, reversed(buckets) if reverse else buckets, reverse=reverse)
+        buckets = self._time.buckets(low, self._time.observed, reverse=reverse) if low <= self._time.observed else ()
+        return self._find(data, low, latest_start, buckets, reverse=reverse)
 
     def _find(
         self, data: bytes, low: int, latest_start: int, buckets: Any, *, reverse: bool

@@ -109,8 +109,10 @@ class WindowView(ShownInNotebooks):
         """Yield (start, value) of the key's windows that start from ``time_from`` to ``time_to``, oldest first."""
         data = key_bytes(self.spec, key)
         low, high = self._visible(time_from, time_to)
-        buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms)
-        scanned = self._scan_buckets(data, low, high, reversed(buckets) if reverse else buckets, reverse=reverse)
+        if low > high:
+            return
+        buckets = self._time.buckets(low, high, reverse=reverse)
+        scanned = self._scan_buckets(data, low, high, buckets, reverse=reverse)
         for row, value in scanned:
             yield NUMBER.unpack_from(row, 8 + len(data))[0], self._load(value)
 
@@ -185,9 +187,11 @@ class WindowView(ShownInNotebooks):
     def fetch_rows(self, keys: Sequence[bytes], time_from: int, time_to: int) -> WindowRows:
         """Return at least all rows of these keys (as bytes) that start in the range and have not expired."""
         low, high = self._visible(time_from, time_to)
-        buckets = range(self._time.bucket(low), high + 1, self._time.bucket_ms) if low <= high else range(0)
+        buckets = list(self._time.buckets(low, high)) if low <= high else []
         sequence_bytes = 4 if self.spec.retain_duplicates else 0
-        found, starts, values = read_buckets(self._map, buckets, keys if buckets else (), sequence_bytes)
+        found, starts, values = read_buckets(
+            self._map, buckets, self._time.bucket_ms, keys if buckets else (), sequence_bytes
+        )
         return WindowRows(found, starts, values, self.spec.timestamped, self._values)
 
     def get_columns(self, keys: Column, starts: NDArray[np.int64] | None = None) -> tuple[Column, NDArray[np.int64]]:

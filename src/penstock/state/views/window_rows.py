@@ -47,7 +47,7 @@ class WindowRows:
 
 
 def read_buckets(
-    entries: ByteMap, buckets: range, keys: Sequence[bytes], sequence_bytes: int
+    entries: ByteMap, buckets: Sequence[int], bucket_ms: int, keys: Sequence[bytes], sequence_bytes: int
 ) -> tuple[pa.Array, NDArray[np.int64], list[bytes]]:
     """Return all rows of these keys in these buckets, perhaps with rows of other keys: (keys, starts, values).
 
@@ -56,7 +56,7 @@ def read_buckets(
     seeks = len(keys) * len(buckets)
     found = None
     if seeks > _FEW_SEEKS:
-        front, end = NUMBER.pack(buckets[0]), NUMBER.pack(buckets[-1] + buckets.step)
+        front, end = NUMBER.pack(buckets[0]), NUMBER.pack(buckets[-1] + bucket_ms)
         found = entries.read(front, end, seeks * _ROWS_PER_SEEK)
     if found is None:
         found = _sought(entries, buckets, keys, 8 + sequence_bytes)
@@ -68,7 +68,7 @@ def read_buckets(
     return names, starts, values
 
 
-def _sought(entries: ByteMap, buckets: range, keys: Sequence[bytes], tail: int) -> Entries:
+def _sought(entries: ByteMap, buckets: Sequence[int], keys: Sequence[bytes], tail: int) -> Entries:
     """Return the rows of each key in each bucket, one range after the other."""
     fronts = [NUMBER.pack(bucket) + key for bucket in buckets for key in keys]
     # A start is not negative, so its first byte is below 0x80. Longer keys may begin as this one does.
