@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from penstock.continuous.app import TaskId
 from penstock.log.base import TopicPartition
+from penstock.log.open import open_log
+from penstock.spark.continuous import crashes
 from penstock.spark.continuous.crashes import CrashWatch
 
 ONE, TWO = TaskId(0, 0), TaskId(0, 1)
@@ -34,3 +36,10 @@ def test_what_is_long_ago_is_forgotten() -> None:
     for _ in range(4):
         assert watch.note({ONE: [IN]}, {IN: 7}) == (1, ONE)
         now[0] += 700
+
+
+def test_the_end_of_an_epoch_is_counted_while_a_topic_is_deleted_and_not_yet_made_again() -> None:
+    with open_log("memory:") as log:
+        assert crashes._behind(log, {ONE: [IN]}, {}) == {}
+        log.create_topic("in", 1)
+        assert crashes._behind(log, {ONE: [IN]}, {IN: 0}) == {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.continuous.app import TaskId
-from penstock.errors import AppFailedError, PenstockError
+from penstock.errors import AppFailedError, PenstockError, UnknownTopicError
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
@@ -122,8 +122,11 @@ def _suspects(
 def _behind(
     log: TopicLog, sources: Mapping[TaskId, list[TopicPartition]], committed: Mapping[TopicPartition, int]
 ) -> dict[TaskId, list[TopicPartition]]:
-    """Return the tasks that had something to do, with their partitions."""
-    ends = log.end_offsets(sorted({place.topic for places in sources.values() for place in places}))
+    """Return the tasks that had something to do, with their partitions; none while one of their topics is not there."""
+    try:
+        ends = log.end_offsets(sorted({place.topic for places in sources.values() for place in places}))
+    except UnknownTopicError:  # deleted, and perhaps about to be made again: the next start says what it finds
+        return {}
     return {
         task: places
         for task, places in sources.items()
