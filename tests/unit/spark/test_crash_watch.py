@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from penstock.continuous.app import TaskId
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
@@ -38,8 +40,8 @@ def test_what_is_long_ago_is_forgotten() -> None:
         now[0] += 700
 
 
-def test_the_end_of_an_epoch_is_counted_while_a_topic_is_deleted_and_not_yet_made_again() -> None:
-    with open_log("memory:") as log:
+def test_the_end_of_an_epoch_is_counted_while_a_topic_is_deleted_and_not_yet_made_again(tmp_path: Path) -> None:
+    with open_log(str(tmp_path / "log.db")) as log:
         assert crashes._behind(log, {ONE: [IN]}, {}) == {}
         log.create_topic("in", 1)
         assert crashes._behind(log, {ONE: [IN]}, {IN: 0}) == {}
