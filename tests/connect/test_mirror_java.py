@@ -53,7 +53,8 @@ def produce(log, topic, numbers):
 def rows(log, topic):
     if topic not in {info.name for info in log.topics()}:
         return []
-    first, end = log.beginning_offset(topic, 0), log.end_offset(topic, 0)
+    place = TopicPartition(topic, 0)
+    first, end = log.beginning_offset(topic, 0), log.settled_ends([place])[place]
     return [row for batch in log.read_range(topic, 0, first, end) for row in batch.to_pylist()]
 
 
