@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, assert_type
 from uuid import UUID
 
@@ -9,15 +10,20 @@ import polars as pl
 
 from penstock import (
     Consumed,
+    FixedKeyProcessor,
     GlobalKTable,
     JoinWindows,
     KafkaStreams,
     KStream,
     KTable,
+    Processor,
+    ProcessorContext,
+    Record,
     Serdes,
     SessionWindows,
     StreamsBuilder,
     TimeWindows,
+    ValueTransformerWithKey,
     agg,
 )
 from penstock.api.branched import BranchedKStream
@@ -40,12 +46,29 @@ assert_type(Serdes.of("long"), Serde[int])
 assert_type(Serdes.of("double"), Serde[float])
 assert_type(Serdes.of("json"), Serde[Any])
 
-# So do the streams that are read with them; names say nothing.
+assert_type(Serdes.list("long"), Serde[list[int]])
+assert_type(Serdes.time_windowed("string", 60_000), Serde[Windowed[str]])
+assert_type(Serdes.session_windowed("uuid"), Serde[Windowed[UUID]])
+
+# So do the streams that are read with them.
 clicks = builder.stream("clicks", Consumed(key_serde=Serdes.string(), value_serde=Serdes.long()))
 assert_type(clicks, KStream[str, int])
 assert_type(builder.stream("pages", Consumed(key_serde=str, value_serde=bytes)), KStream[str, bytes])
 assert_type(builder.stream("half", Consumed(key_serde=Serdes.string(), value_serde="json")), KStream[str, Any])
 assert_type(builder.stream("untyped"), KStream[Any, Any])
+assert_type(builder.stream("named", Consumed(key_serde="string", value_serde="long")), KStream[str, int])
+assert_type(builder.stream("named", Consumed(key_serde="string", value_serde="integer")), KStream[str, int])
+assert_type(builder.stream("named", Consumed(key_serde=bytes, value_serde="double")), KStream[bytes, float])
+assert_type(builder.stream("named", Consumed(key_serde=UUID, value_serde="boolean")), KStream[UUID, bool])
+assert_type(builder.stream("named", Consumed(key_serde="long", value_serde="bytes")), KStream[int, bytes])
+assert_type(builder.stream("named", Consumed(key_serde="string", value_serde=Serdes.uuid())), KStream[str, UUID])
+assert_type(builder.stream("named", Consumed(key_serde=bytes, value_serde="string")), KStream[bytes, str])
+assert_type(builder.stream("named", Consumed(key_serde=str, value_serde="json")), KStream[str, Any])
+assert_type(builder.stream("named", Consumed("node", value_serde="float", offset_reset="latest")), KStream[Any, float])
+assert_type(builder.stream("named", Consumed(key_serde="string")), KStream[str, Any])
+assert_type(builder.stream("named", Consumed("node", timestamp_extractor=lambda record: 5)), KStream[Any, Any])
+assert_type(builder.table("named", Consumed(key_serde="string", value_serde="double")), KTable[str, float])
+assert_type(builder.global_table("named", Consumed(key_serde="string", value_serde="long")), GlobalKTable[str, int])
 assert_type(builder.table("users", Consumed(key_serde=str, value_serde=float)), KTable[str, float])
 assert_type(builder.global_table("items", Consumed(key_serde=str, value_serde=int)), GlobalKTable[str, int])
 
@@ -112,6 +135,52 @@ assert_type(clicks.join(views, lambda key, n, seen: (key, seen), near), KStream[
 assert_type(clicks.left_join(views, lambda n, seen: (n, seen), near), KStream[str, tuple[int, float | None]])
 assert_type(clicks.outer_join(views, lambda n, seen: (n, seen), near), KStream[str, tuple[int | None, float | None]])
 assert_type(clicks.join(views, pl.col("left") + pl.col("right"), near), KStream[str, Any])
+
+
+# Processors and transformers have the types that they forward or return.
+class Halves(Processor[str, int, int, float]):
+    def process(self, record: Record[str, int]) -> None:
+        assert_type(record.with_value("x"), Record[str, str])
+        self.context.forward(record.with_key(record.value).with_value(record.value / 2))
+
+
+class Anything(Processor[str, int]):
+    """Forwards what it likes."""
+
+
+class Scaled(FixedKeyProcessor[str, int, float]):
+    def __init__(self, by: float = 1.0) -> None:
+        self.by = by
+
+    def init(self, context: ProcessorContext[str, float]) -> None:
+        super().init(context)
+
+    def process(self, record: Record[str, int]) -> None:
+        self.context.forward(record.with_value(record.value * self.by))
+
+
+class Words(ValueTransformerWithKey[str, int, list[str]]):
+    """Of a table's rows."""
+
+
+def halves() -> Halves:
+    return Halves()
+
+
+def scaled() -> FixedKeyProcessor[str, int, float]:
+    return Scaled(2.0)
+
+
+assert_type(clicks.process(Halves), KStream[int, float])
+assert_type(clicks.process(halves), KStream[int, float])
+assert_type(clicks.process(partial(Halves), name="halves"), KStream[int, float])
+assert_type(clicks.process(Anything), KStream[Any, Any])
+assert_type(clicks.process_values(Scaled), KStream[str, float])
+assert_type(clicks.process_values(lambda: Scaled(3.0)), KStream[str, float])
+assert_type(clicks.process_values(scaled), KStream[str, float])
+assert_type(clicks.process_values(partial(Scaled, 2.0)), KStream[str, float])
+assert_type(counts.transform_values(Words), KTable[str, list[str]])
+assert_type(counts.transform_values(partial(Words)), KTable[str, list[str]])
 
 
 def counted(key: str, value: int, seen: dict[str, int]) -> dict[str, int]:

@@ -93,10 +93,10 @@ class StreamsBuilder:
         key: str | Column | None = None,
         value: str | Sequence[str] | Column | None = None,
         timestamp: str | Column | None = None,
-        consumed: Consumed | None = None,
+        consumed: Consumed[KeyOrAny, ValueOrAny] | None = None,
         partitions: int | None = None,
         output_mode: OutputMode = "append",
-    ) -> KStream[Any, Any]:
+    ) -> KStream[KeyOrAny, ValueOrAny]:
         """Read the rows of a streaming Spark DataFrame as a stream.
 
         A separate query writes them, exactly once, to the topic ``<application.id>-<name>-dataframe``, which the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, overload
 
 from penstock.api.serdes import resolve
 from penstock.api.type_variables import KeyOrAny, ValueOrAny
@@ -18,7 +18,19 @@ from penstock.topology.operations.functions import EXTRACTED, Function
 from penstock.topology.stores import StoreSpec
 
 if TYPE_CHECKING:
+    from typing import Unpack
+    from uuid import UUID
+
     from penstock.serde.base import Serde
+    from penstock.serde.names import BooleanName, BytesName, FloatName, IntName, StrName, UuidName
+
+    T = TypeVar("T")
+    Typed = Serde[T] | type[T]
+
+    class _Reading(TypedDict, total=False):
+        timestamp_extractor: Callable[..., int] | None
+        offset_reset: str | None
+
 
 __all__ = [
     "Branched",
@@ -114,8 +126,8 @@ def checked_reset(policy: str | None, **facts: str) -> str | None:
 class Consumed(_Typed, Generic[KeyOrAny, ValueOrAny]):
     """The options of reading a topic: Kafka's ``Consumed``.
 
-    The types of the stream come from the serdes: ``Consumed(key_serde=Serdes.string(), value_serde=int)`` makes a
-    ``KStream[str, int]``. A serde given by name has the type Any.
+    The types of the stream come from the serdes: ``Consumed(key_serde="string", value_serde=int)`` makes a
+    ``KStream[str, int]``.
 
     Args:
         key_serde: A serde, its name, or a Python type such as ``str``.
@@ -130,6 +142,330 @@ class Consumed(_Typed, Generic[KeyOrAny, ValueOrAny]):
     value_serde: Serde[ValueOrAny] | type[ValueOrAny] | str | None = field(default=None, kw_only=True)
     timestamp_extractor: Callable[..., int] | None = field(default=None, kw_only=True)
     offset_reset: str | None = field(default=None, kw_only=True)
+
+    if TYPE_CHECKING:  # one for each pair of types; a name that stands for none of them is Any
+
+        @overload
+        def __init__(
+            self: Consumed[str, str],
+            name: str | None = None,
+            *,
+            key_serde: StrName,
+            value_serde: StrName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[str, int],
+            name: str | None = None,
+            *,
+            key_serde: StrName,
+            value_serde: IntName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[str, float],
+            name: str | None = None,
+            *,
+            key_serde: StrName,
+            value_serde: FloatName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[str, bool],
+            name: str | None = None,
+            *,
+            key_serde: StrName,
+            value_serde: BooleanName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[str, bytes],
+            name: str | None = None,
+            *,
+            key_serde: StrName,
+            value_serde: BytesName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[str, UUID],
+            name: str | None = None,
+            *,
+            key_serde: StrName,
+            value_serde: UuidName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[str, ValueOrAny],
+            name: str | None = None,
+            *,
+            key_serde: StrName,
+            value_serde: Typed[ValueOrAny],
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[str, Any],
+            name: str | None = None,
+            *,
+            key_serde: StrName,
+            value_serde: str | None = None,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[int, str],
+            name: str | None = None,
+            *,
+            key_serde: IntName,
+            value_serde: StrName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[int, int],
+            name: str | None = None,
+            *,
+            key_serde: IntName,
+            value_serde: IntName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[int, float],
+            name: str | None = None,
+            *,
+            key_serde: IntName,
+            value_serde: FloatName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[int, bool],
+            name: str | None = None,
+            *,
+            key_serde: IntName,
+            value_serde: BooleanName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[int, bytes],
+            name: str | None = None,
+            *,
+            key_serde: IntName,
+            value_serde: BytesName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[int, UUID],
+            name: str | None = None,
+            *,
+            key_serde: IntName,
+            value_serde: UuidName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[int, ValueOrAny],
+            name: str | None = None,
+            *,
+            key_serde: IntName,
+            value_serde: Typed[ValueOrAny],
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[int, Any],
+            name: str | None = None,
+            *,
+            key_serde: IntName,
+            value_serde: str | None = None,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[KeyOrAny, str],
+            name: str | None = None,
+            *,
+            key_serde: Typed[KeyOrAny],
+            value_serde: StrName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[KeyOrAny, int],
+            name: str | None = None,
+            *,
+            key_serde: Typed[KeyOrAny],
+            value_serde: IntName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[KeyOrAny, float],
+            name: str | None = None,
+            *,
+            key_serde: Typed[KeyOrAny],
+            value_serde: FloatName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[KeyOrAny, bool],
+            name: str | None = None,
+            *,
+            key_serde: Typed[KeyOrAny],
+            value_serde: BooleanName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[KeyOrAny, bytes],
+            name: str | None = None,
+            *,
+            key_serde: Typed[KeyOrAny],
+            value_serde: BytesName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[KeyOrAny, UUID],
+            name: str | None = None,
+            *,
+            key_serde: Typed[KeyOrAny],
+            value_serde: UuidName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[KeyOrAny, ValueOrAny],
+            name: str | None = None,
+            *,
+            key_serde: Typed[KeyOrAny],
+            value_serde: Typed[ValueOrAny],
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[KeyOrAny, Any],
+            name: str | None = None,
+            *,
+            key_serde: Typed[KeyOrAny],
+            value_serde: str | None = None,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[Any, str],
+            name: str | None = None,
+            *,
+            key_serde: str | None = None,
+            value_serde: StrName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[Any, int],
+            name: str | None = None,
+            *,
+            key_serde: str | None = None,
+            value_serde: IntName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[Any, float],
+            name: str | None = None,
+            *,
+            key_serde: str | None = None,
+            value_serde: FloatName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[Any, bool],
+            name: str | None = None,
+            *,
+            key_serde: str | None = None,
+            value_serde: BooleanName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[Any, bytes],
+            name: str | None = None,
+            *,
+            key_serde: str | None = None,
+            value_serde: BytesName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[Any, UUID],
+            name: str | None = None,
+            *,
+            key_serde: str | None = None,
+            value_serde: UuidName,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[Any, ValueOrAny],
+            name: str | None = None,
+            *,
+            key_serde: str | None = None,
+            value_serde: Typed[ValueOrAny],
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Consumed[Any, Any],
+            name: str | None = None,
+            *,
+            key_serde: str | None = None,
+            value_serde: str | None = None,
+            **more: Unpack[_Reading],
+        ) -> None: ...
+
+        def __init__(self, name: str | None = None, **more: Any) -> None: ...
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)

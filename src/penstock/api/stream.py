@@ -314,8 +314,12 @@ class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
         return dataframe_output(self._handle, topic, option(produced, Produced, "to_dataframe"), name_of(name))
 
     def process(
-        self, supplier: Callable[[], Processor[K, V]], stores: Sequence[str | StoreSpec] = (), *, name: Name = None
-    ) -> KStream[Any, Any]:
+        self,
+        supplier: Callable[[], Processor[K, V, K2, V2]],
+        stores: Sequence[str | StoreSpec] = (),
+        *,
+        name: Name = None,
+    ) -> KStream[K2, V2]:
         """Process the records with a `Processor`.
 
         Args:
@@ -326,8 +330,12 @@ class KStream(AsyncVerbs[K, V], JoinVerbs[K, V]):
         return KStream(process(self._handle, supplier, stores, name_of(name), fixed_key=False))
 
     def process_values(
-        self, supplier: Callable[[], Processor[K, V]], stores: Sequence[str | StoreSpec] = (), *, name: Name = None
-    ) -> KStream[K, Any]:
+        self,
+        supplier: Callable[[], Processor[K, V, K, V2]],
+        stores: Sequence[str | StoreSpec] = (),
+        *,
+        name: Name = None,
+    ) -> KStream[K, V2]:
         """Process the records with a `FixedKeyProcessor` (``processValues``); for the arguments see ``process``."""
         return KStream(process(self._handle, supplier, stores, name_of(name), fixed_key=True))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import difflib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
 
 from penstock.durations import DurationLike, duration_ms
@@ -23,6 +23,7 @@ from penstock.serde.text import BytesSerde, StringSerde, UuidSerde, VoidSerde
 from penstock.serde.windowed_serde import SessionWindowedSerde, TimeWindowedSerde
 
 if TYPE_CHECKING:
+    from penstock.serde.names import BooleanName, BytesName, FloatName, IntName, StrName, UuidName
     from penstock.serde.windowed import Windowed
 
 __all__ = ["NESTED_NAMES", "SIMPLE_NAMES", "Serdes"]
@@ -147,6 +148,30 @@ class Serdes:
 
     @overload
     @staticmethod
+    def list(inner: StrName) -> Serde[builtins.list[str]]: ...
+
+    @overload
+    @staticmethod
+    def list(inner: IntName) -> Serde[builtins.list[int]]: ...
+
+    @overload
+    @staticmethod
+    def list(inner: FloatName) -> Serde[builtins.list[builtins.float]]: ...
+
+    @overload
+    @staticmethod
+    def list(inner: BooleanName) -> Serde[builtins.list[bool]]: ...
+
+    @overload
+    @staticmethod
+    def list(inner: BytesName) -> Serde[builtins.list[builtins.bytes]]: ...
+
+    @overload
+    @staticmethod
+    def list(inner: UuidName) -> Serde[builtins.list[UUID]]: ...
+
+    @overload
+    @staticmethod
     def list(inner: str) -> Serde[builtins.list[Any]]: ...
 
     @overload
@@ -157,6 +182,30 @@ class Serdes:
     def list(inner: Serde[Any] | type | str) -> Serde[Any]:
         """Return the serde of lists of one type (Kafka: ``ListSerde`` of ``ArrayList``)."""
         return ListSerde(Serdes.of(inner))
+
+    @overload
+    @staticmethod
+    def time_windowed(inner: StrName, size_ms: DurationLike | None = None) -> Serde[Windowed[str]]: ...
+
+    @overload
+    @staticmethod
+    def time_windowed(inner: IntName, size_ms: DurationLike | None = None) -> Serde[Windowed[int]]: ...
+
+    @overload
+    @staticmethod
+    def time_windowed(inner: FloatName, size_ms: DurationLike | None = None) -> Serde[Windowed[builtins.float]]: ...
+
+    @overload
+    @staticmethod
+    def time_windowed(inner: BooleanName, size_ms: DurationLike | None = None) -> Serde[Windowed[bool]]: ...
+
+    @overload
+    @staticmethod
+    def time_windowed(inner: BytesName, size_ms: DurationLike | None = None) -> Serde[Windowed[builtins.bytes]]: ...
+
+    @overload
+    @staticmethod
+    def time_windowed(inner: UuidName, size_ms: DurationLike | None = None) -> Serde[Windowed[UUID]]: ...
 
     @overload
     @staticmethod
@@ -172,6 +221,30 @@ class Serdes:
         if size_ms is None:
             return TimeWindowedSerde(Serdes.of(inner))
         return TimeWindowedSerde(Serdes.of(inner), duration_ms(size_ms, "window size"))
+
+    @overload
+    @staticmethod
+    def session_windowed(inner: StrName) -> Serde[Windowed[str]]: ...
+
+    @overload
+    @staticmethod
+    def session_windowed(inner: IntName) -> Serde[Windowed[int]]: ...
+
+    @overload
+    @staticmethod
+    def session_windowed(inner: FloatName) -> Serde[Windowed[builtins.float]]: ...
+
+    @overload
+    @staticmethod
+    def session_windowed(inner: BooleanName) -> Serde[Windowed[bool]]: ...
+
+    @overload
+    @staticmethod
+    def session_windowed(inner: BytesName) -> Serde[Windowed[builtins.bytes]]: ...
+
+    @overload
+    @staticmethod
+    def session_windowed(inner: UuidName) -> Serde[Windowed[UUID]]: ...
 
     @overload
     @staticmethod
@@ -198,27 +271,27 @@ class Serdes:
 
     @overload
     @staticmethod
-    def of(serde: Literal["string"]) -> Serde[str]: ...
+    def of(serde: StrName) -> Serde[str]: ...
 
     @overload
     @staticmethod
-    def of(serde: Literal["long", "integer", "short", "text_long"]) -> Serde[int]: ...
+    def of(serde: IntName) -> Serde[int]: ...
 
     @overload
     @staticmethod
-    def of(serde: Literal["double", "float"]) -> Serde[builtins.float]: ...
+    def of(serde: FloatName) -> Serde[builtins.float]: ...
 
     @overload
     @staticmethod
-    def of(serde: Literal["boolean"]) -> Serde[bool]: ...
+    def of(serde: BooleanName) -> Serde[bool]: ...
 
     @overload
     @staticmethod
-    def of(serde: Literal["bytes"]) -> Serde[builtins.bytes]: ...
+    def of(serde: BytesName) -> Serde[builtins.bytes]: ...
 
     @overload
     @staticmethod
-    def of(serde: Literal["uuid"]) -> Serde[UUID]: ...
+    def of(serde: UuidName) -> Serde[UUID]: ...
 
     @overload
     @staticmethod

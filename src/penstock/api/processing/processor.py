@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
+from penstock.api.type_variables import OutKeyOrAny, OutValueOrAny
 from penstock.durations import DurationLike
 from penstock.errors import TopologyError
 from penstock.java_names import with_java_names
@@ -26,6 +27,8 @@ __all__ = [
 
 K = TypeVar("K")
 V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
 
 Headers = tuple[tuple[str, bytes | None], ...]
 PunctuationType = Literal["stream_time", "wall_clock_time"]
@@ -47,13 +50,13 @@ class Record(Generic[K, V]):
     timestamp: int
     headers: Headers = ()
 
-    def with_key(self, key: Any) -> Record[Any, V]:
+    def with_key(self, key: K2) -> Record[K2, V]:
         """Return the record with another key."""
-        return replace(self, key=key)
+        return replace(cast("Record[Any, V]", self), key=key)
 
-    def with_value(self, value: Any) -> Record[K, Any]:
+    def with_value(self, value: V2) -> Record[K, V2]:
         """Return the record with another value."""
-        return replace(self, value=value)
+        return replace(cast("Record[K, Any]", self), value=value)
 
     def with_timestamp(self, timestamp: int) -> Record[K, V]:
         """Return the record with another timestamp, in milliseconds."""
@@ -75,7 +78,7 @@ class Record(Generic[K, V]):
 class FixedKeyRecord(Record[K, V]):
     """A record whose key cannot be changed, as a `FixedKeyProcessor` gets and forwards it."""
 
-    def with_key(self, key: Any) -> Record[Any, V]:  # noqa: ARG002
+    def with_key(self, key: K2) -> Record[K2, V]:  # noqa: ARG002
         """Raise an error: the key of this record is fixed.
 
         Raises:
@@ -101,7 +104,7 @@ class Cancellable(Protocol):
         ...
 
 
-class ProcessorContext(Protocol):
+class ProcessorContext(Protocol[OutKeyOrAny, OutValueOrAny]):
     """The view of a processor on its task: Kafka's ``ProcessorContext`` and ``FixedKeyProcessorContext``."""
 
     @property
@@ -114,7 +117,7 @@ class ProcessorContext(Protocol):
         """The id of the task, ``<sub-topology>_<partition>``."""
         ...
 
-    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+    def forward(self, record: Record[OutKeyOrAny, OutValueOrAny], child: str | None = None) -> None:
         """Send a record to all children, or to the child of that name."""
         ...
 
@@ -143,17 +146,28 @@ class ProcessorContext(Protocol):
         ...
 
 
-class Processor(Generic[K, V]):
+class Processor(Generic[K, V, OutKeyOrAny, OutValueOrAny]):
     """The base class of processors. ``KStream.process`` takes the class; each task makes an object of it.
+
+    The types are those of the keys and values that it gets, and of those that it forwards, as in Java:
+    ``Processor[str, str, str, int]``. Without the last two it may forward anything.
 
     >>> class Loud(Processor[str, str]):
     ...     def process(self, record):
     ...         self.context.forward(record.with_value(record.value.upper()))
     """
 
-    context: ProcessorContext
+    context: ProcessorContext[OutKeyOrAny, OutValueOrAny]
 
-    if not TYPE_CHECKING:  # for type checkers it is there
+    if not TYPE_CHECKING:  # for type checkers the context is there, and the types have defaults
+
+        def __class_getitem__(cls, types: Any) -> Any:
+            """Return the class with these types, and Any for those at the end that have a default."""
+            given = types if isinstance(types, tuple) else (types,)
+            missing = cls.__parameters__[len(given) :]
+            if set(missing) <= {OutKeyOrAny, OutValueOrAny}:
+                given += (Any,) * len(missing)
+            return super().__class_getitem__(given)
 
         def __getattr__(self, name: str) -> Any:
             """Explain why there is no context."""
@@ -167,7 +181,7 @@ class Processor(Generic[K, V]):
         """Return stores that are added together with the processor (``ConnectedStoreProvider.stores``)."""
         return ()
 
-    def init(self, context: ProcessorContext) -> None:
+    def init(self, context: ProcessorContext[OutKeyOrAny, OutValueOrAny]) -> None:
         """Prepare for records: keep the context, get stores, schedule punctuators. Called once."""
         self.context = context
 
@@ -179,8 +193,10 @@ class Processor(Generic[K, V]):
         """Release resources. Called when the task ends."""
 
 
-class FixedKeyProcessor(Processor[K, V]):
+class FixedKeyProcessor(Processor[K, V, K, OutValueOrAny]):
     """The base class of processors that cannot change keys, for ``KStream.process_values``; see `FixedKeyRecord`.
+
+    The types are those of the keys, of the values that it gets, and of the values that it forwards.
 
     >>> class Trim(FixedKeyProcessor[str, str]):
     ...     def process(self, record):
