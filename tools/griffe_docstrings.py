@@ -26,14 +26,14 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = as_markdown(obj.docstring.value)
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Leave out the constructor of a class whose objects only the builder's methods make, and the overloads of a
-        data class: Griffe makes its constructor from its fields.
+        """Leave out the constructor of a class whose objects only the builder's methods make, and overloads of others,
+        which have the types of arguments and no arguments of their own.
         """
         made = cls.members.get("__init__")
-        overloaded = "__init__" in cls.overloads and any("dataclass" in str(each.value) for each in cls.decorators)
-        if overloaded or (isinstance(made, griffe.Function) and "handle" in made.parameters):
-            cls.members.pop("__init__", None)
-            cls.overloads.pop("__init__", None)
+        if isinstance(made, griffe.Function):
+            made.overloads = None
+            if "handle" in made.parameters:
+                del cls.members["__init__"]
 
 
 def as_markdown(text: str) -> str:

@@ -3,7 +3,8 @@
     PenstockError
     ├── ConfigError            a setting is unknown, of the wrong type or contradicts another
     ├── TopologyError          the topology is wrong: raised at the line that builds the wrong node
-    │   ├── JavaNameError          a method by its Java name
+    │   ├── NoSuchMethodError      a method that is called otherwise, or that another class has
+    │   │   └── JavaNameError      a method by its Java name
     │   ├── UnknownTopicError      a source topic that does not exist
     │   └── CoPartitionError       joined topics with different partition counts
     ├── SerializationError     bytes that do not decode, or a value that does not encode
@@ -56,6 +57,7 @@ __all__ = [
     "LogError",
     "LogUnavailableError",
     "MissingSegmentError",
+    "NoSuchMethodError",
     "OffsetOutOfRangeError",
     "PenstockError",
     "ProcessingError",
@@ -136,7 +138,17 @@ class TopologyError(PenstockError, ValueError):
     """
 
 
-class JavaNameError(TopologyError, AttributeError):
+class NoSuchMethodError(TopologyError, AttributeError):
+    """A method that is called otherwise here, or that another class has.
+
+    Cause: A verb of a grouped stream or a table on a stream, or a name from pandas, Polars, Spark, ksqlDB, Flink or
+    Faust.
+
+    Remedy: Write what the message says.
+    """
+
+
+class JavaNameError(NoSuchMethodError):
     """A name of Kafka Streams' Java library, which is another one here.
 
     Cause: A method in camelCase, or one that is called otherwise in Python or has no counterpart.

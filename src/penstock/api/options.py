@@ -465,7 +465,15 @@ class Consumed(_Typed, Generic[KeyOrAny, ValueOrAny]):
             **more: Unpack[_Reading],
         ) -> None: ...
 
-        def __init__(self, name: str | None = None, **more: Any) -> None: ...
+        def __init__(
+            self,
+            name: str | None = None,
+            *,
+            key_serde: Serde[Any] | type | str | None = None,
+            value_serde: Serde[Any] | type | str | None = None,
+            timestamp_extractor: Callable[..., int] | None = None,
+            offset_reset: str | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         _Typed.__post_init__(self)
