@@ -14,8 +14,9 @@ import pyarrow as pa
 from penstock.clock import unix_ms
 from penstock.connect.positions import FilePosition, StoredPosition, ensure_positions_topic, save_position
 from penstock.connect.tail import LineChunk, Tail
-from penstock.errors import FencedError, LogError, TopicExistsError, UnknownTopicError
+from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicLog
+from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["FileSource", "FileSourceStatus"]
 
@@ -77,7 +78,7 @@ class FileSource:
         self._stop = threading.Event()
         self._lines = 0
         ensure_positions_topic(log)
-        self._partitions = _ensure_topic(log, topic, partitions)
+        self._partitions = ensure_topic(log, topic, partitions)
         self._stored = StoredPosition(log, self.name)
         self._known = self._stored.look()  # as this source has read or written it last
         self._tail = Tail(self.path, self._known)
@@ -175,15 +176,3 @@ class FileSource:
             hint="Stop one of them, or give one another name.",
             topic=self.topic,
         )
-
-
-def _ensure_topic(log: TopicLog, topic: str, partitions: int) -> int:
-    try:
-        return log.partitions(topic)
-    except UnknownTopicError:
-        pass
-    try:
-        log.create_topic(topic, partitions)
-    except TopicExistsError:
-        return log.partitions(topic)  # another process was faster
-    return partitions

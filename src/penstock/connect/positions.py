@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from penstock.clock import unix_ms
-from penstock.errors import LogError, TopicExistsError, UnknownTopicError
+from penstock.errors import LogError
 from penstock.log.base import LogTransaction, TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 
 __all__ = [
     "POSITIONS_TOPIC",
@@ -42,13 +43,7 @@ class FilePosition:
 
 def ensure_positions_topic(log: TopicLog) -> None:
     """Create the topic of positions if it does not exist."""
-    try:
-        log.partitions(POSITIONS_TOPIC)
-    except UnknownTopicError:
-        try:
-            log.create_topic(POSITIONS_TOPIC, 1, {"cleanup.policy": "compact"})
-        except TopicExistsError:
-            return  # another connector was faster
+    ensure_topic(log, POSITIONS_TOPIC, 1, {"cleanup.policy": "compact"})
 
 
 class StoredPosition:

@@ -25,6 +25,7 @@ from penstock.demo.writer import LogWriter
 from penstock.errors import LogError
 from penstock.groups.lag import lag
 from penstock.log.base import TopicLog
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log.open import open_log
 from penstock.spark.session.interrupts import stop_on_signals
 from penstock.terminal.screen import Screen
@@ -167,11 +168,10 @@ class _Job:
         return result
 
     def _create_topics(self, log: TopicLog) -> None:
-        existing = {topic.name for topic in log.topics()}
-        wanted = {"access_log": PARTITIONS, "os-check": 1, self._letters: 1}
-        for topic, partitions in wanted.items():
-            if topic and topic not in existing:
-                log.create_topic(topic, partitions, _FOREVER)
+        counts = {"access_log": PARTITIONS, "os-check": 1, self._letters: 1}
+        for topic, partitions in counts.items():
+            if topic:
+                ensure_topic(log, topic, partitions, _FOREVER)
 
     def _on_batch(self, progress: BatchProgress) -> None:
         figures = self._figures

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from penstock.clock import unix_ms
-from penstock.errors import TopicExistsError
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["TopicFormat", "format_of", "formats_topic", "note_formats"]
 
@@ -48,8 +48,7 @@ def note_formats(log: TopicLog, application: str, formats: Mapping[str, TopicFor
     if topic not in {each.name for each in log.topics()}:
         if not formats:
             return
-        with suppress(TopicExistsError):
-            log.create_topic(topic, 1, {"cleanup.policy": "compact"})
+        ensure_topic(log, topic, 1, {"cleanup.policy": "compact"})
     known = {name: found for name, _, found in _entries(log, topic)}
     new = {name: found for name, found in formats.items() if known.get(name) != found}
     if new:

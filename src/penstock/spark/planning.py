@@ -7,11 +7,8 @@ from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from penstock.errors import (
-    CoPartitionError,
-    TopicExistsError,
-    UnknownTopicError,
-)
+from penstock.errors import CoPartitionError, UnknownTopicError
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log.url import kafka_servers
 from penstock.log_lines import own_logger
 from penstock.plan.identity import plan_after
@@ -76,8 +73,7 @@ def create_sources(topology: Topology, config: StreamsConfig, log: TopicLog) -> 
     wanted = dict.fromkeys(topic for node in topology.sources if not node.internal for topic in node.topics)
     for topic in wanted:
         if topic not in existing and topic not in fed:
-            with suppress(TopicExistsError):  # another process was faster
-                log.create_topic(topic, partitions)
+            ensure_topic(log, topic, partitions)
 
 
 def sliced_reasons(topology: Topology, config: StreamsConfig, plan: PhysicalPlan) -> dict[int, str | None]:
@@ -110,13 +106,13 @@ def create_missing(topology: Topology, config: StreamsConfig, log: TopicLog) -> 
     }
     for topic, partitions in feeds.items():
         settings = {name: str(value) for name, value in config.with_prefix("topic.").items()}
-        log.create_topic(topic, partitions, {"retention.ms": "-1", **settings})
+        ensure_topic(log, topic, partitions, {"retention.ms": "-1", **settings})
     wanted = [n.topic for n in topology.sinks if n.topic is not None and not n.internal]
     wanted.append(config.get("errors.dead.letter.queue.topic.name") or "")
     known = {*existing, *feeds, *topology.internal_topics}
     sinks = [t for t in dict.fromkeys(wanted) if t and t not in known]
     for topic in sinks:
-        log.create_topic(topic, int(config["num.partitions"]))
+        ensure_topic(log, topic, int(config["num.partitions"]))
     return bool(feeds or sinks)
 
 

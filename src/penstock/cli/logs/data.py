@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import json
 import sys
@@ -19,7 +18,7 @@ from penstock.cli.connect import worker as connect_worker
 from penstock.cli.option_groups import LogOptions, grouped
 from penstock.cli.options import instant_ms
 from penstock.cli.output import console, waiting, working
-from penstock.errors import ConfigError, TopicExistsError
+from penstock.errors import ConfigError
 from penstock.terminal.words import counted
 
 if TYPE_CHECKING:
@@ -126,13 +125,12 @@ def _as_json(record: Generated) -> str:
 
 def _append(log: TopicLog, group: Iterable[Generated], partitions: int) -> int:
     from penstock.console.producing import TextProducer
+    from penstock.log.ensure_topic import ensure_topic
 
     producers: dict[str, TextProducer] = {}
     for record in group:
         if record.topic not in producers:
-            if record.topic not in {topic.name for topic in log.topics()}:
-                with contextlib.suppress(TopicExistsError):  # another process was faster
-                    log.create_topic(record.topic, partitions)
+            ensure_topic(log, record.topic, partitions)
             producers[record.topic] = TextProducer(log, record.topic, "string", "string")
         producers[record.topic].add(record.key, record.value, record.timestamp_ms)
     for producer in producers.values():

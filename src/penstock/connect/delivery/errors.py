@@ -10,9 +10,8 @@ from typing import Protocol, TypeVar
 
 from penstock.connect.data import RetriableError, SinkRecord
 from penstock.connect.delivery.traces import error_message
-from penstock.errors import ConnectError, PenstockError, ProductionError, TopicExistsError, UnknownTopicError
+from penstock.errors import ConnectError
 from penstock.log import ConsumerRecord
-from penstock.log.base import TopicLog
 from penstock.log_lines import own_logger
 from penstock.randomness import RANDOM
 
@@ -24,7 +23,6 @@ __all__ = [
     "ErrorHandler",
     "FailedRecord",
     "Tolerance",
-    "ensure_topic",
 ]
 
 _log = own_logger(__name__)
@@ -205,20 +203,3 @@ class ErrantRecords:
             raise ConnectError(EXCEEDED) from error
         done.set_result(None)
         return done
-
-
-def ensure_topic(log: TopicLog, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-    """Create a topic if there is none.
-
-    Raises:
-        ProductionError: It cannot be created.
-    """
-    try:
-        log.partitions(topic)
-    except UnknownTopicError:
-        try:
-            log.create_topic(topic, partitions, config)
-        except TopicExistsError:
-            return  # another task was faster
-        except PenstockError as error:
-            raise ProductionError(f"the topic {topic!r} cannot be created: {error.message}", hint=error.hint) from error

@@ -11,10 +11,10 @@ from penstock.connect.delivery.pipeline import Pipeline
 from penstock.connect.delivery.single import SingleSource, plainly, single_sink
 from penstock.connect.delivery.sink import SinkDelivery
 from penstock.connect.delivery.source import Unwatched
-from penstock.connect.delivery.stored_offsets import ensure_topic
 from penstock.connect.plugins import Plugins, start_notes, validate_connector
 from penstock.errors import ConfigError
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log_lines import own_logger
 
 __all__ = ["PLAIN_CONVERTERS", "ConnectorRun", "check_config", "topics_of"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,11 +10,11 @@ import pyarrow as pa
 
 from penstock.clock import unix_ms
 from penstock.connect.data.stored_offsets import note_of, offset_record, partition_id, stored_offset, with_note
-from penstock.errors import TopicExistsError, UnknownTopicError
 from penstock.log.base import LogTransaction, TopicLog
+from penstock.log.ensure_topic import ensure_topic
 from penstock.serde.partitioner import partitions_for
 
-__all__ = ["StoredOffsets", "ensure_topic"]
+__all__ = ["StoredOffsets"]
 
 Partition = Mapping[str, Any]
 
@@ -93,14 +92,3 @@ class StoredOffsets:
             self._found[partition_id(stored.partition)] = (stored.partition, stored.offset)
         else:
             self._found.pop(partition_id(stored.partition), None)
-
-
-def ensure_topic(log: TopicLog, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> int:
-    """The number of a topic's partitions; the topic is created if there is none."""
-    try:
-        return log.partitions(topic)
-    except UnknownTopicError:
-        with contextlib.suppress(TopicExistsError):  # another process was faster
-            log.create_topic(topic, partitions, config)
-            return partitions
-        return log.partitions(topic)

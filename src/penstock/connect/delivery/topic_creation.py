@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.config.prefixes import behind_prefix
-from penstock.connect.delivery.errors import ensure_topic
+from penstock.errors import PenstockError, ProductionError
 from penstock.java_text.regex import compile_java
 from penstock.log.base import TopicLog
+from penstock.log.ensure_topic import ensure_topic
 
-__all__ = ["TopicCreation"]
+__all__ = ["TopicCreation", "ensure_output_topic"]
 
 _PREFIX, _DEFAULT = "topic.creation.", "default"
 _OWN = ("include", "exclude", "partitions", "replication.factor")
+
+
+def ensure_output_topic(log: TopicLog, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Create the topic that a task writes to, if there is none.
+
+    Raises:
+        ProductionError: It is not there and cannot be created.
+    """
+    try:
+        ensure_topic(log, topic, partitions, config)
+    except PenstockError as error:
+        raise ProductionError(f"the topic {topic!r} cannot be created: {error.message}", hint=error.hint) from error
 
 
 class TopicCreation:
@@ -41,7 +54,7 @@ class TopicCreation:
         if topic in self._known:
             return
         partitions, settings = self._settings(topic)
-        ensure_topic(self._log, topic, partitions, settings)
+        ensure_output_topic(self._log, topic, partitions, settings)
         self._known.add(topic)
 
     def _settings(self, topic: str) -> tuple[int, dict[str, str]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.connect.data import BytesError
-from penstock.connect.delivery.stored_offsets import ensure_topic
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.offset_syncs import OffsetSyncStore
 from penstock.connect.mirror.records import Checkpoint, OffsetSync
 from penstock.connect.mirror.sync_writer import COMPACTED, append_pairs, syncs_topic
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["MirrorCheckpoint", "mirrored_groups"]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from penstock.connect.mirror.flows import Flow
-from penstock.errors import TopicExistsError
 from penstock.log.base import TopicInfo, TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 
 __all__ = ["RemoteTopics"]
 
@@ -47,8 +45,7 @@ class RemoteTopics:
         settings = self._source.topic(info.name).config  # a listing of topics has none over Kafka
         config = {name: value for name, value in settings.items() if self._properties.takes(name)}
         if there is None:
-            with contextlib.suppress(TopicExistsError):  # another mirror was faster
-                self._target.create_topic(remote, info.partitions, config | self._flow.copies("replication.factor"))
+            ensure_topic(self._target, remote, info.partitions, config | self._flow.copies("replication.factor"))
             return
         if there.partitions < info.partitions:
             self._target.create_partitions(remote, info.partitions)

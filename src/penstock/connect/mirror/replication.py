@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from penstock.clock import unix_ms
-from penstock.connect.delivery.stored_offsets import StoredOffsets, ensure_topic
+from penstock.connect.delivery.stored_offsets import StoredOffsets
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.reading import Piece, SourceReader, as_columns, source_partition
 from penstock.connect.mirror.records import Heartbeat
@@ -14,6 +14,7 @@ from penstock.connect.mirror.remote_topics import RemoteTopics
 from penstock.connect.mirror.sync_writer import COMPACTED, SyncWriter, append_pairs
 from penstock.errors import FencedError, ProductionError
 from penstock.log.base import LogTransaction, TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log.stored import BatchLog, BatchTransaction, StoredRecords
 
 __all__ = ["MirrorHeartbeat", "MirrorSource", "heartbeat_now"]

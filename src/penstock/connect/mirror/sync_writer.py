@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.clock import unix_ms
-from penstock.connect.delivery.stored_offsets import ensure_topic
 from penstock.connect.mirror.flows import Flow
 from penstock.connect.mirror.offset_syncs import SyncState
 from penstock.connect.mirror.records import OffsetSync
 from penstock.errors import LogError
 from penstock.log.base import TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log.stored import StoredStretch
 
 __all__ = ["COMPACTED", "SyncWriter", "append_pairs", "syncs_topic"]

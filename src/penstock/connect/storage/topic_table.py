@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from penstock.connect.data.stored_offsets import note_of
-from penstock.errors import ConfigError, FencedError, LogError, TopicExistsError, UnknownTopicError
+from penstock.errors import ConfigError, FencedError, LogError, UnknownTopicError
 from penstock.log import Producer, TopicPartition
 from penstock.log.base import TopicLog
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log_lines import own_logger
 
 __all__ = ["Change", "MemoryTable", "Table", "TopicTable"]
@@ -238,7 +239,7 @@ class TopicTable:
 
 
 def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[str, str]) -> bool:
-    """Create a compacted topic, or check the one that is there; return whether it was created here.
+    """Create a compacted topic, or check the one that is there; return whether it was missing.
 
     Raises:
         ConfigError: It is not compacted.
@@ -246,10 +247,7 @@ def ensure_compacted(log: TopicLog, topic: str, partitions: int, settings: dict[
     try:
         found = log.topic(topic)
     except UnknownTopicError:
-        try:
-            log.create_topic(topic, partitions, {**settings, "cleanup.policy": "compact"})
-        except TopicExistsError:
-            return False  # another worker was faster
+        ensure_topic(log, topic, partitions, {**settings, "cleanup.policy": "compact"})
         return True
     policy = found.config.get("cleanup.policy", "delete")
     if policy != "compact":

@@ -8,7 +8,8 @@ from typing import Any
 
 from penstock.connect.connectors.http import plain
 from penstock.connect.data import SourceRecord, java_name
-from penstock.connect.delivery.errors import FailedRecord, ensure_topic
+from penstock.connect.delivery.errors import FailedRecord
+from penstock.connect.delivery.topic_creation import ensure_output_topic
 from penstock.connect.delivery.traces import error_message, trace_text
 from penstock.connect.tasks.parts import TaskParts
 from penstock.log import Producer
@@ -42,7 +43,7 @@ class DeadLetters:
         self._topic = topic
         self._task = task
         self._headers = headers
-        ensure_topic(log, topic, 1, settings or {})
+        ensure_output_topic(log, topic, 1, settings or {})
         self._producer = Producer(log, linger_ms=0)
 
     def report(self, failed: FailedRecord) -> None:

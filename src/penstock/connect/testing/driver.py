@@ -12,11 +12,11 @@ from penstock.connect.delivery import Converters, Pipeline, SinkDelivery, Step
 from penstock.connect.delivery.conversion import batches_of
 from penstock.connect.delivery.running import PLAIN_CONVERTERS, topics_of
 from penstock.connect.delivery.single import SingleSource, plainly, single_sink
-from penstock.connect.delivery.stored_offsets import ensure_topic
 from penstock.connect.functions.loading import installed_plugins, plugin_of
 from penstock.connect.plugins import Plugins
 from penstock.errors import ConfigError
 from penstock.log.base import OffsetAndMetadata, TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log.open import open_log
 
 __all__ = ["ConnectTestDriver"]

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointMismatchError, CoPartitionError
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log.fenced_record import FencedRecord, RecordName, StoredRecord, newest_record
 from penstock.log_lines import own_logger
 from penstock.plan.changelog_topics import changelog_topic, numbers_topic
@@ -51,7 +52,7 @@ def prepare_changelogs(app: PlannedApp, before: StoredPlan | None, lost: Collect
         CheckpointMismatchError: The application starts anew, but there are changelogs of an earlier one.
     """
     log = app.log
-    there = {topic.name: topic.partitions for topic in log.topics()}
+    there = {topic.name for topic in log.topics()}
     complete = complete_changelogs(app.checkpoint)
     had = {} if before is None else before.homes()
     removed = [name for name in had if name not in app.topology.stores]
@@ -59,12 +60,9 @@ def prepare_changelogs(app: PlannedApp, before: StoredPlan | None, lost: Collect
     if not any(sub.keeps_state for sub in app.plan.subtopologies):  # what the stores held when they were taken out
         holds_all |= complete & {numbers_topic(app.application)}
     for each in app.changelogs:
-        if each.topic in there:
-            fit_partitions(each, there[each.topic], log)
-            if before is None:
-                _check_empty(each, log)
-        else:
-            log.create_topic(each.topic, each.partitions, each.config)
+        fit_partitions(each, ensure_topic(log, each.topic, each.partitions, each.config), log)
+        if each.topic in there and before is None:
+            _check_empty(each, log)
         is_new = each.store not in had if each.store else not had
         if is_new or (each.topic in complete and each.topic in there and each.topic not in lost):
             holds_all.add(each.topic)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import CheckpointMismatchError, CoPartitionError
+from penstock.log.ensure_topic import ensure_topic
 from penstock.plan.changelog_topics import numbers_topic
 from penstock.spark.checkpoint.changelog_topics import fit_partitions
 
@@ -36,28 +37,25 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
         CheckpointMismatchError: The application starts anew, but there are changelogs of an earlier one.
     """
     log = app.log
-    there = {topic.name: topic.partitions for topic in log.topics()}
+    there = {topic.name for topic in log.topics()}
     given = {name: str(value) for name, value in app.config.with_prefix("topic.").items()}
     for logical in app.plan.internal_topics:
         topic, partitions = f"{app.application}-{logical}", app.plan.partitions[logical]
-        if topic not in there:
-            log.create_topic(topic, partitions, {**_REPARTITION, **given, "cleanup.policy": "delete"})
-        elif there[topic] != partitions:
+        count = ensure_topic(log, topic, partitions, {**_REPARTITION, **given, "cleanup.policy": "delete"})
+        if count != partitions:
             raise CoPartitionError(
-                f"the repartition topic {topic} has {there[topic]} partitions, and the topology needs {partitions}",
+                f"the repartition topic {topic} has {count} partitions, and the topology needs {partitions}",
                 hint="Name the number of partitions with Repartitioned, or reset the application.",
                 topic=topic,
             )
     for each in app.changelogs:
-        if each.topic not in there:
-            log.create_topic(each.topic, each.partitions, each.config)
-            continue
-        if not has_run:
+        count = ensure_topic(log, each.topic, each.partitions, each.config)
+        if each.topic in there and not has_run:
             _check_empty(log, app.application, each.topic)
-        fit_partitions(each, there[each.topic], log)
+        fit_partitions(each, count, log)
     numbers = numbers_topic(app.application)
-    if numbers not in there and numbers not in {each.topic for each in app.changelogs}:
-        log.create_topic(numbers, 1, {"cleanup.policy": "compact", **given})
+    if numbers not in {each.topic for each in app.changelogs}:
+        ensure_topic(log, numbers, 1, {"cleanup.policy": "compact", **given})
 
 
 def _check_empty(log: TopicLog, application: str, topic: str) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import InvalidStateError, LogError, TopicExistsError
+from penstock.errors import InvalidStateError, LogError
 from penstock.log.base import Lease, TopicLog, TopicPartition
+from penstock.log.ensure_topic import ensure_topic
 from penstock.log.fenced_record import FencedRecord, RecordName
 
 __all__ = ["Entry", "Journal"]
@@ -107,8 +107,7 @@ class Journal:
         if self._end is None:
             raise InvalidStateError(f"this session may not write to {self.topic}", hint="The one with the lease may.")
         if not self._exists:
-            with suppress(TopicExistsError):
-                self._log.create_topic(self.topic, 1, LASTING)
+            ensure_topic(self._log, self.topic, 1, LASTING)
             self._exists = True
         before = self._end.read() if self._is_unsure else self._end.held()
         if self._is_unsure and (missed := self._missed(self._next)):

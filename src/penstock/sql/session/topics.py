@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.errors import TopicExistsError, UnknownTopicError
+from penstock.errors import UnknownTopicError
 from penstock.log.base import TopicLog
+from penstock.log.ensure_topic import ensure_topic
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.plans import Aggregate, QueryPlan
 from penstock.sql.analyse.properties import Properties
@@ -47,7 +48,7 @@ def ensure_source(log: TopicLog, source: Source, statement: s.CreateSource, cata
             f"Topic '{source.topic}' does not exist.",
             f"{meant}To make the topic, add PARTITIONS=1 to the WITH clause.",
         )
-    make_topic(log, source.topic, source.partitions, _config(statement.properties, {}))
+    ensure_topic(log, source.topic, source.partitions, _config(statement.properties, {}))
     return f"topic {source.topic} made"
 
 
@@ -63,7 +64,7 @@ def ensure_sink(log: TopicLog, plan: QueryPlan, partitions: int, properties: tup
             config["cleanup.policy"] = "compact,delete"
             if (kept := _retention_ms(plan)) is not None:
                 config["retention.ms"] = str(kept)
-    make_topic(log, topic, partitions, _config(properties, config))
+    ensure_topic(log, topic, partitions, _config(properties, config))
 
 
 def _retention_ms(plan: QueryPlan) -> int | None:
@@ -79,14 +80,6 @@ def _config(properties: tuple[s.Property, ...], otherwise: dict[str, str]) -> di
     if given.get("CLEANUP_POLICY") is not None:
         found["cleanup.policy"] = str(given["CLEANUP_POLICY"]).lower()
     return found
-
-
-def make_topic(log: TopicLog, name: str, partitions: int, config: dict[str, str]) -> None:
-    """Make a topic; another process may have done it meanwhile."""
-    try:
-        log.create_topic(name, partitions, config)
-    except TopicExistsError:
-        return
 
 
 def delete_topic(log: TopicLog, name: str) -> None:
