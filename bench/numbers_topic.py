@@ -20,11 +20,11 @@ from confluent_kafka import Producer
 
 import machine
 from compare import broker_in
-from penstock.continuous.app import TaskId
 from penstock.continuous.changelog_sources import newest_numbers
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
 from penstock.plan.changelog_topics import NUMBERS_SETTINGS, numbers_topic
+from penstock.plan.plan import TaskId
 from penstock.spark.checkpoint.changelog_topics import read_application, write_application
 from penstock.state.changelog.numbers import TaskNumbers
 from penstock.state.segments.segment import NO_BATCH

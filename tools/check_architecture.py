@@ -37,7 +37,7 @@ HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("escapes", "json_depth", "lazy_names", "masking", "randomness", "states", "varints"),
     ("errors", "log_lines", "version"),
-    ("clock", "durations", "given", "java_names", "java_text", "broker", "serving", "terminal", "user_code"),
+    ("backoff", "clock", "durations", "given", "java_names", "java_text", "broker", "serving", "terminal", "user_code"),
     ("config", "registry"),
     ("serde",),
     ("state", "log", "topology"),

@@ -25,10 +25,10 @@ from convertible import NotedBatches, start_thread
 from inputs import input_batches
 from interpreter import Interpreted, interpret
 from penstock.config import StreamsConfig
-from penstock.continuous.app import TaskId
 from penstock.continuous.thread import StreamThread, ThreadHooks
 from penstock.log.embedded.log import drop_memory_log
 from penstock.log.open import open_log
+from penstock.plan.plan import TaskId
 from penstock.spark.conversion.convert import convert
 from penstock.spark.conversion.modes import with_mode
 from penstock.spark.planning import plan_for

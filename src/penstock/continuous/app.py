@@ -5,36 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from penstock.log.base import TopicPartition
+from penstock.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
     from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
     from penstock.topology.topology import Topology
 
-__all__ = ["TaskId", "ThreadApp"]
-
-
-class TaskId(NamedTuple):
-    """Kafka's ``TaskId``: a sub-topology for one partition.
-
-    >>> str(TaskId(0, 3)), TaskId.parse("0_3")
-    ('0_3', TaskId(subtopology=0, partition=3))
-    """
-
-    subtopology: int
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.subtopology}_{self.partition}"
-
-    @classmethod
-    def parse(cls, text: str) -> TaskId:
-        """Parse ``<sub-topology>_<partition>``."""
-        subtopology, partition = text.split("_")
-        return cls(int(subtopology), int(partition))
+__all__ = ["ThreadApp"]
 
 
 @dataclass(frozen=True)
@@ -71,15 +51,11 @@ class ThreadApp:
 
     @cached_property
     def _internal(self) -> dict[str, str]:
-        return {f"{self.application_id}-{name}": name for name in self.plan.internal_topics}
+        return self.plan.repartition_topics
 
     def logical(self, topic: str) -> str:
         """Return the name of a topic in the topology."""
         return self._internal.get(topic, topic)
-
-    def physical(self, topic: str) -> str:
-        """Return the name of a topic in the log."""
-        return f"{self.application_id}-{topic}" if topic in self.plan.internal_topics else topic
 
     @property
     def repartition_topics(self) -> tuple[str, ...]:
@@ -99,12 +75,3 @@ class ThreadApp:
     def numbers_topic_of(self, task: TaskId) -> str | None:
         """Return the topic of a task's numbers; None if nothing ever reads them, as where only stream time is known."""
         return self.numbers_topic if self.subtopology(task).reads_numbers else None
-
-    def sources(self, task: TaskId) -> list[TopicPartition]:
-        """Return the partitions that a task reads, by their names in the log."""
-        sub = self.subtopology(task)
-        return [
-            TopicPartition(self.physical(topic), task.partition)
-            for topic in (*sub.external_topics, *sub.internal_topics)
-            if task.partition < self.plan.partitions[topic]
-        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.continuous.app import TaskId
+from penstock.plan.plan import TaskId
 
 __all__ = ["Assignment", "Holders", "assign_tasks"]
 

@@ -14,7 +14,8 @@ from penstock.state.replicas.lmdb_replica import Replica
 from penstock.state.replicas.position import ReplicaPosition
 
 if TYPE_CHECKING:
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
+    from penstock.plan.plan import TaskId
     from penstock.state.overlay import ReadableMap
 
 __all__ = [

@@ -13,8 +13,9 @@ from penstock.log.base import TopicPartition
 from penstock.state.changelog.numbers import TaskNumbers
 
 if TYPE_CHECKING:
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.log.base import TopicLog
+    from penstock.plan.plan import TaskId
     from penstock.topology.stores import StoreSpec
 
 __all__ = ["StoreSource", "newest_numbers", "restored_places", "source_topics", "store_sources", "unlogged_stores"]
@@ -43,7 +44,9 @@ class StoreSource(NamedTuple):
 def source_topics(app: ThreadApp, task: TaskId) -> dict[str, str]:
     """Return the stores of a task for which a source topic serves as changelog, with that topic's name in the log."""
     specs = {store: app.topology.stores[store] for store in app.subtopology(task).stores if store not in app.changelogs}
-    return {store: app.physical(spec.changelog_topic) for store, spec in specs.items() if spec.changelog_topic}
+    return {
+        store: app.plan.physical_name(spec.changelog_topic) for store, spec in specs.items() if spec.changelog_topic
+    }
 
 
 def unlogged_stores(app: ThreadApp, task: TaskId) -> list[str]:

@@ -19,8 +19,9 @@ from penstock.state.segments.segment import NO_BATCH
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.log.thread_clients import Part
+    from penstock.plan.plan import TaskId
     from penstock.state.overlay import BatchState
 
 __all__ = ["changelog_parts"]

@@ -21,7 +21,7 @@ def parts_of_output(app: ThreadApp, records: Mapping[str, pa.RecordBatch]) -> li
     Records for a topic whose partitions are not known go to partition 0.
     """
     return [
-        (app.physical(topic), max(partition, 0), part)
+        (app.plan.physical_name(topic), max(partition, 0), part)
         for topic, rows in records.items()
         for partition, part in by_partition(rows)
     ]

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.continuous.app import TaskId
 from penstock.continuous.placement import Placement, Spot
+from penstock.plan.plan import TaskId
 
 __all__ = ["Ownership", "TaskList"]
 

@@ -8,8 +8,8 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.continuous.app import TaskId
 from penstock.continuous.backing import continuous_replicas
+from penstock.plan.plan import TaskId
 from penstock.state.own_folder import own_folder
 
 __all__ = ["known_place", "place_of", "tasks_on_disk"]

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from penstock.continuous.app import TaskId
 from penstock.continuous.assignment import Assignment, Holders, assign_tasks
+from penstock.plan.plan import TaskId
 
 __all__ = ["Placement", "PlacementLimits", "Spot", "StateHolders", "place_tasks"]
 

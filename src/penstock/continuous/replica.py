@@ -26,9 +26,10 @@ from penstock.state.views.frames import to_bytes_list
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.log.base import TopicLog
     from penstock.log.thread_clients import Part
+    from penstock.plan.plan import TaskId
     from penstock.state.overlay import ReadableMap
 
 __all__ = ["TaskReplica"]

@@ -31,9 +31,10 @@ from penstock.state.views.frames import to_bytes_list
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.continuous.backing import Backing
     from penstock.log.base import TopicLog
+    from penstock.plan.plan import TaskId
 
 __all__ = ["OnProgress", "Restorer"]
 
@@ -75,7 +76,7 @@ class Restorer:
         """
         noted = self._noted()
         sources, numbers_end, numbers_id = store_sources(self._app, self._task, self._log, committed)
-        inputs = {tp: committed[tp] for tp in self._app.sources(self._task) if tp in committed}
+        inputs = {tp: committed[tp] for tp in self._app.plan.sources(self._task) if tp in committed}
         numbers = StorePosition(self._app.numbers_topic_of(self._task) or "", numbers_id, numbers_end)
         meta, is_current = self._numbers(noted, numbers)
         if meta is None:

@@ -35,8 +35,9 @@ from penstock.log.base import TopicPartition
 from penstock.log_lines import own_logger
 
 if TYPE_CHECKING:
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.continuous.hooks import ThreadLog
+    from penstock.plan.plan import TaskId
     from penstock.state.restores.progress import RestoreProgress
 
 __all__ = ["StateUpdater", "followed_places", "replica_lag"]

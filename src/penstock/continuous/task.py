@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.continuous.replica import TaskReplica
     from penstock.log.base import Fetched, TopicPartition
+    from penstock.plan.plan import TaskId
     from penstock.runtime.context import Surroundings
     from penstock.runtime.task import TaskOutput
 

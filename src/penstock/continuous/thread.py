@@ -38,9 +38,10 @@ from penstock.log_lines import Work, own_logger
 from penstock.runtime.context import Surroundings
 
 if TYPE_CHECKING:
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.log.base import Fetched, OffsetAndMetadata, TopicLog, TopicPartition
     from penstock.log.thread_clients import Fetcher, Writer
+    from penstock.plan.plan import TaskId
 
 __all__ = ["StreamThread", "ThreadHooks", "ThreadLog"]
 
@@ -296,7 +297,7 @@ class StreamThread:
             newer = {place: offset for place, (_, offset) in back.items()}
             replica.restore(log, {**committed, **newer} if newer else committed, self._hooks.on_restore)
             positions |= newer
-            own = {place: positions[place] for place in self._app.sources(id_)}
+            own = {place: positions[place] for place in self._app.plan.sources(id_)}
             task = self._tasks[id_] = ActiveTask(self._app, id_, replica, own, self._surroundings)
             if newer:  # which the next commit commits, though nothing may have come
                 task.committed |= {place: at for place, (at, _) in back.items()}
@@ -315,7 +316,7 @@ class StreamThread:
         Raises:
             CheckpointMismatchError: There are some, and ``penstock.data.loss`` is "fail".
         """
-        sources = set(self._app.sources(id_))
+        sources = set(self._app.plan.sources(id_))
         known = {place: at for place, at in replica.known_inputs(log).items() if place in sources}
         if all(place in group and group[place].offset >= at.offset for place, at in known.items()):
             return {}
@@ -341,7 +342,7 @@ class StreamThread:
         self, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Return the positions of all partitions of tasks; those without a committed one begin at the beginning."""
-        places = [place for task in tasks for place in self._app.sources(task)]
+        places = [place for task in tasks for place in self._app.plan.sources(task)]
         missing = sorted({place.topic for place in places if place not in committed})
         beginnings = self._log.beginning_offsets(missing) if missing else {}
         return {place: committed.get(place, beginnings.get(place, 0)) for place in places}

@@ -10,20 +10,20 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TypeVar
 
+from penstock.backoff import Backoff
 from penstock.clock import unix_ms
 from penstock.errors import FencedError
 from penstock.log.fenced_record import WRITERS, FencedRecord, RecordName, StoredRecord
 from penstock.log.lease import Lease
 from penstock.log.lease_holders import holder_runs, runs_already
 from penstock.log.processes import process_start
-from penstock.randomness import RANDOM
 
 __all__ = ["LEASE_WRITER", "Leases", "lease_name", "lease_of", "refuse_newer"]
 
 LEASE_WRITER = WRITERS[0]
 _T = TypeVar("_T", bound=Lease | None)
 _MOST_TRIES = 12
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.3
+_BACKOFF = Backoff(0.015, 0.45, jitter=2 / 3)  # so that two processes stop meeting each other
 
 
 def lease_name(application: str) -> RecordName:
@@ -126,8 +126,8 @@ class Leases:
             application: The application.
             change: Returns the lease to write, or None, and raises FencedError if there must be none.
         """
-        record, pause = self._record(application), _FIRST_PAUSE_S
-        for tries in range(_MOST_TRIES):
+        record = self._record(application)
+        for tries in range(1, _MOST_TRIES + 1):
             stored = record.read()
             wanted = change(lease_of(stored))
             if wanted is None:
@@ -136,10 +136,9 @@ class Leases:
             try:
                 record.replace(json.dumps({**asdict(wanted), "process_start": start}).encode(), stored.version)
             except FencedError:
-                if tries == _MOST_TRIES - 1:
+                if tries == _MOST_TRIES:
                     raise
             else:
                 return wanted
-            time.sleep(pause * RANDOM.uniform(0.5, 1.5))
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            time.sleep(_BACKOFF.pause_s(tries))
         raise AssertionError  # pragma: no cover

@@ -49,7 +49,7 @@ def explain_json(
             }
             for level in range(plan.levels)
         ],
-        "internal_topics": {f"{plan.application_id}-{topic}": plan.partitions[topic] for topic in plan.internal_topics},
+        "internal_topics": {name: plan.partitions[topic] for name, topic in plan.repartition_topics.items()},
         "global_topics": {topic: plan.partitions[topic] for topic in plan.global_topics},
         "optimizations": [{"rule": one.rule, "what": one.what} for one in topology.rewrites],
         "stores": {

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 from penstock.errors import TopologyError, UnknownTopicError
+from penstock.log.base import TopicPartition
 from penstock.plan.levels import is_acyclic, levels_of
 from penstock.plan.partitions import partition_counts, source_topics
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from penstock.topology.operations.base import Operation, Process
 from penstock.topology.operations.tables import TableTransformValues
 from penstock.topology.stores import StoreSpec
-from penstock.topology.topology import SubTopology, Topology
+from penstock.topology.topology import SubTopology, Topology, internal_topic
 
-__all__ = ["PhysicalPlan", "PlannedSubTopology", "TaskRun", "changed", "plan_of"]
+__all__ = ["PhysicalPlan", "PlannedSubTopology", "TaskId", "TaskRun", "changed", "plan_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,26 @@ class PlannedSubTopology:
     ticks: bool
     held: tuple[int, ...] = ()
     reads_numbers: bool = True
+
+
+class TaskId(NamedTuple):
+    """Kafka's ``TaskId``: a sub-topology for one partition.
+
+    >>> str(TaskId(0, 3)), TaskId.parse("0_3")
+    ('0_3', TaskId(subtopology=0, partition=3))
+    """
+
+    subtopology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """Parse ``<sub-topology>_<partition>``."""
+        subtopology, partition = text.split("_")
+        return cls(int(subtopology), int(partition))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,6 +93,24 @@ class PhysicalPlan:
     @property
     def levels(self) -> int:
         return max(level for sub in self.subtopologies for level in sub.levels) + 1
+
+    @property
+    def repartition_topics(self) -> dict[str, str]:
+        """The logical names of the internal topics by their names in the log."""
+        return {internal_topic(self.application_id, topic): topic for topic in self.internal_topics}
+
+    def physical_name(self, topic: str) -> str:
+        """Return a topic's name in the log: internal topics have the application's prefix."""
+        return internal_topic(self.application_id, topic) if topic in self.internal_topics else topic
+
+    def sources(self, task: TaskId) -> list[TopicPartition]:
+        """Return the partitions that a task reads, by their names in the log."""
+        sub = self.subtopology(task.subtopology)
+        return [
+            TopicPartition(self.physical_name(topic), task.partition)
+            for topic in (*sub.external_topics, *sub.internal_topics)
+            if task.partition < self.partitions[topic]
+        ]
 
     def runs(self, level: int) -> list[TaskRun]:
         """Return the task runs of a stage, in order."""

@@ -108,7 +108,7 @@ class StreamTask:
         self._readers = [
             SourceReader(node, self._serdes(node), self._context, by_column=by_column) for node in self._graph.sources()
         ]
-        self._physical_names = {name: f"{config['application.id']}-{name}" for name in topology.internal_topics}
+        self._physical_names = {name: self._context.physical_name(name) for name in topology.internal_topics}
         self._readers_by_topic: dict[str, SourceReader] = {}
         self.sliced_reason = slicing_reason(self._graph, self._operators, self._context)
         self._missing = MissingFields(self._graph, topology, task_id, self._sensor)

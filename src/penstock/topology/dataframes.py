@@ -9,7 +9,7 @@ from typing import Any
 from penstock.errors import TopologyError
 from penstock.given import check_mapping
 from penstock.topology.nodes import SourceNode
-from penstock.topology.topology import Topology
+from penstock.topology.topology import Topology, internal_topic
 
 __all__ = ["for_application", "session_of"]
 
@@ -35,7 +35,7 @@ def for_application(topology: Topology, application_id: str, frames: Mapping[str
         )
     if not topology.dataframes:
         return topology
-    physical = {source.topic: f"{application_id}-{source.topic}" for source in topology.dataframes.values()}
+    physical = {source.topic: internal_topic(application_id, source.topic) for source in topology.dataframes.values()}
     nodes = {
         name: replace(node, topics=tuple(physical.get(t, t) for t in node.topics))
         if isinstance(node, SourceNode)

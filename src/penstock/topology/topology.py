@@ -12,12 +12,17 @@ from penstock.topology.description.text import describe
 from penstock.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, parents_of
 from penstock.topology.stores import StoreSpec
 
-__all__ = ["InternalTopic", "Rewrite", "SubTopology", "Topology", "require_topology"]
+__all__ = ["InternalTopic", "Rewrite", "SubTopology", "Topology", "internal_topic", "require_topology"]
+
+
+def internal_topic(application_id: str, name: str) -> str:
+    """Return the name in the log of an internal topic."""
+    return f"{application_id}-{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A repartition topic; its physical name is ``<application.id>-<name>``.
+    """A repartition topic; `internal_topic` is its name in the log.
 
     ``partitions`` is the number that the user asked for, or None: as many as the largest input has.
     """
@@ -87,7 +92,7 @@ class Topology:
 
     def physical_name(self, topic: str, application_id: str) -> str:
         """Return a topic's name in the log: internal topics have the application's prefix."""
-        return f"{application_id}-{topic}" if topic in self.internal_topics else topic
+        return internal_topic(application_id, topic) if topic in self.internal_topics else topic
 
     @property
     def node_groups(self) -> tuple[tuple[str, ...], ...]:

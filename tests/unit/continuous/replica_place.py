@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.continuous.app import TaskId, ThreadApp
+from penstock.continuous.app import ThreadApp
 from penstock.continuous.replica import TaskReplica
 from penstock.log.base import TopicLog, TopicPartition
 from penstock.log.open import open_log
 from penstock.plan.changelog_topics import changelogs_of
-from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
+from penstock.plan.plan import PhysicalPlan, PlannedSubTopology, TaskId
 from penstock.state.restores.progress import RestoreProgress
 from penstock.state.views import open_view
 from penstock.topology.stores import StoreSpec

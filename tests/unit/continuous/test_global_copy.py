@@ -18,12 +18,12 @@ from global_table import globals_app
 
 from eventually import eventually
 from penstock.continuous import global_copy
-from penstock.continuous.app import TaskId
 from penstock.continuous.backing import continuous_replicas
 from penstock.continuous.global_state import MemoryGlobals
 from penstock.continuous.thread import StreamThread, ThreadHooks
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
+from penstock.plan.plan import TaskId
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.sensor import Sensor
 from penstock.state.restores.progress import RestoreProgress

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.continuous.app import TaskId, ThreadApp
+from penstock.continuous.app import ThreadApp
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
-from penstock.plan.plan import plan_of
+from penstock.plan.plan import TaskId, plan_of
 from threads import append, new_thread, records_of, settle, thread_app
 
 SERDES = {"default.key.serde": "string", "default.value.serde": "string", "statestore.cache.max.bytes": 0}

@@ -12,13 +12,14 @@ import pytest
 from eventually import eventually
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.continuous.app import TaskId, ThreadApp
+from penstock.continuous.app import ThreadApp
 from penstock.continuous.hooks import ThreadHooks
 from penstock.continuous.replica import TaskReplica
 from penstock.continuous.standby import StateUpdater
 from penstock.errors import ConfigError, PenstockError, StateError, UnknownTopicError
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
+from penstock.plan.plan import TaskId
 from penstock.spark.batch.topology_bytes import pickle_app
 from penstock.spark.continuous.hosted_tasks import HostedTasks
 from penstock.spark.continuous.job import ContinuousJob

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, StreamsBuilder
-from penstock.continuous.app import TaskId
 from penstock.continuous.thread import ThreadHooks
 from penstock.errors import FencedError, InvalidStateError, ProcessingError, ProductionError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
+from penstock.plan.plan import TaskId
 from penstock.runtime.exception_handlers import DeadLetter, Response
 from penstock.topology.topology import Topology
 from threads import append, new_thread, records_of, run_to_end, settle, thread_app

@@ -106,7 +106,7 @@ def test_what_is_noted_is_the_application_but_for_what_only_threads_need(
     assert found.changelogs == {name: topic for name, topic in app.changelogs.items() if name in found.topology.stores}
     assert found.numbers_topic == app.numbers_topic
     assert list(found.tasks()) == list(app.tasks())
-    assert all(found.sources(task) == app.sources(task) for task in app.tasks())
+    assert all(found.plan.sources(task) == app.plan.sources(task) for task in app.tasks())
 
 
 def test_the_console_of_another_process_asks_them(checkpoint: str, opened: Callable[[], EmbeddedLog]) -> None:

@@ -16,13 +16,13 @@ import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder
 from penstock.continuous import restoring
-from penstock.continuous.app import TaskId
 from penstock.continuous.replica import TaskReplica
 from penstock.continuous.thread import ThreadLog
 from penstock.errors import InvalidStateError, StateError
 from penstock.log.base import TopicPartition
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
+from penstock.plan.plan import TaskId
 from penstock.query import KeyQuery, Position, PositionBound, RangeQuery, StateQueryRequest
 from penstock.query.committed.log_commits import LogCommits
 from penstock.query.committed.replicated import ReplicatedState, ReplicatedStores

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app as command
-from penstock.continuous.app import TaskId
 from penstock.continuous.place import place_of
 from penstock.continuous.replica import TaskReplica
 from penstock.continuous.thread import ThreadLog
 from penstock.log.embedded.log import EmbeddedLog
 from penstock.log.open import open_log
+from penstock.plan.plan import TaskId
 from penstock.query import KeyQuery, LagInfo, StateQueryRequest, StoreQueryParameters
 from penstock.query.committed.replicated import ReplicatedState, ReplicatedStores
 from penstock.query.execute import run_query

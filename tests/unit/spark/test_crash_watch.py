@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.continuous.app import TaskId
 from penstock.log.base import TopicPartition
 from penstock.log.open import open_log
+from penstock.plan.plan import TaskId
 from penstock.spark.continuous import crashes
 from penstock.spark.continuous.crashes import CrashWatch
 

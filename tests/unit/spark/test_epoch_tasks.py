@@ -12,12 +12,11 @@ import pyarrow as pa
 import pytest
 from epoch_support import EPOCH, Driver, plan_of_tasks
 
-from penstock.continuous.app import TaskId
 from penstock.continuous.placement import StateHolders
 from penstock.errors import FencedError
 from penstock.log.open import open_log
 from penstock.log.thread_clients import Writer
-from penstock.plan.plan import PhysicalPlan
+from penstock.plan.plan import PhysicalPlan, TaskId
 from penstock.spark.continuous.engine import is_passing
 from penstock.spark.continuous.epoch import Epoch
 from penstock.spark.continuous.job import ContinuousJob

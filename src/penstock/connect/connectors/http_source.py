@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from penstock.backoff import Backoff
 from penstock.connect.config import Importance, Kind, NamedValues, OneOf, Password, Range, Setting, WebUrl
 from penstock.connect.connectors.http import may_pass
 from penstock.connect.connectors.http_positions import NewRecords
@@ -15,7 +16,6 @@ from penstock.connect.functions.decorators import source
 from penstock.connect.functions.record import Offsets, Record
 from penstock.connect.functions.settings import Settings
 from penstock.errors import ConnectError
-from penstock.randomness import RANDOM
 
 if TYPE_CHECKING:
     import httpx
@@ -24,7 +24,7 @@ __all__ = ["Page", "field_at", "http_poll"]
 
 NOT_MODIFIED = 304
 MOST_BYTES = 64 << 20
-FIRST_BACKOFF_S, MOST_BACKOFF_S = 1.0, 300.0
+_BACKOFF = Backoff(1.0, 300.0, jitter=0.5)
 
 
 def field_at(value: Any, path: str) -> Any:
@@ -118,8 +118,7 @@ def http_poll(settings: Settings, offsets: Offsets) -> Iterator[Any]:
                 page = _ask(client, settings, state)
             except _AgainError as again:
                 failures += 1
-                backoff = min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 20), MOST_BACKOFF_S)
-                yield again.after_s if again.after_s is not None else backoff * (0.5 + RANDOM.random() / 2)
+                yield again.after_s if again.after_s is not None else _BACKOFF.pause_s(failures)
                 continue
             failures = 0
             records = [] if page is None else state.new(settings, page)
@@ -277,14 +276,14 @@ def _retry_after(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return min(max(float(text), 0.1), MOST_BACKOFF_S)
+        return min(max(float(text), 0.1), _BACKOFF.longest_s)
     except ValueError:
         pass
     try:
         left = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError):
         return None
-    return min(max(left, 0.1), MOST_BACKOFF_S)
+    return min(max(left, 0.1), _BACKOFF.longest_s)
 
 
 def _key(record: Any, path: str) -> Any:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from penstock.backoff import Backoff
 from penstock.connect.data import RetriableError, SinkRecord
 from penstock.connect.delivery.traces import error_message
 from penstock.errors import ConnectError
 from penstock.log import ConsumerRecord
 from penstock.log_lines import own_logger
-from penstock.randomness import RANDOM
 
 __all__ = [
     "EXCEEDED",
@@ -30,7 +31,7 @@ T = TypeVar("T")
 EXCEEDED = "Tolerance exceeded in error handler"
 NOT_SENT = "Unrecoverable exception from producer send callback"
 NOT_PUT = "Exiting WorkerSinkTask due to unrecoverable exception."
-_FIRST_DELAY_S = 0.3
+_FIRST_DELAY_S = 0.3  # Kafka Connect's
 _FOREVER = -1
 _TASK_PUT, _SINK_TASK = "TASK_PUT", "org.apache.kafka.connect.sink.SinkTask"
 
@@ -161,18 +162,19 @@ class ErrorHandler:
             self.tolerated += 1
 
     def _tried_again(self, operation: Callable[[], T], error: RetriableError) -> T:
-        began, delay = time.monotonic(), _FIRST_DELAY_S
-        while True:
+        began = time.monotonic()
+        backoff = Backoff(_FIRST_DELAY_S, self.tolerance.most_delay_ms / 1000)
+        for failures in itertools.count(1):
             limit = self.tolerance.retry_ms
             if limit == 0 or (limit != _FOREVER and (time.monotonic() - began) * 1000 >= limit):
                 raise error
-            self._wait(delay)
-            most = self.tolerance.most_delay_ms / 1000
-            delay = min(delay * 2, most) if delay * 2 < most else most * (0.5 + RANDOM.random() / 2)
+            is_longest = backoff.pause_s(failures) == backoff.longest_s
+            self._wait((replace(backoff, jitter=1.0) if is_longest else backoff).pause_s(failures))
             try:
                 return operation()
             except RetriableError as again:
                 error = again
+        raise AssertionError  # pragma: no cover
 
 
 class Originals(Protocol):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Self
 
+from penstock.backoff import Backoff
 from penstock.connect.mirror.acls import AclSync
 from penstock.connect.mirror.checkpoints import MirrorCheckpoint
 from penstock.connect.mirror.flows import Cluster, Flow, read_flows
@@ -21,7 +22,7 @@ __all__ = ["Mirror"]
 Open = Callable[[Cluster], TopicLog]
 ALWAYS = 0.0
 _LOOK_S = 0.5
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+_BACKOFF = Backoff(1.0, 30.0)
 _log = own_logger(__name__)
 
 
@@ -114,21 +115,22 @@ class _Running:
 
     def follow(self, stopped: threading.Event) -> None:
         """Copy until it is stopped."""
-        pause_s = _FIRST_PAUSE_S
+        failures = 0
         while not stopped.is_set():
             try:
                 copied = self.round(everything=False)
                 if self.source is not None and not copied:
                     self.source.wait(_LOOK_S)
             except LogUnavailableError as error:
+                failures += 1
+                pause_s = _BACKOFF.pause_s(failures)
                 _log.warning("%s goes on in %g s: %s", self.name, pause_s, error)
                 if self.source is not None:
                     self.source.begin_anew()
                 self._due.clear()
                 stopped.wait(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             else:
-                pause_s = _FIRST_PAUSE_S
+                failures = 0
                 if self.source is None:
                     stopped.wait(_LOOK_S)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from penstock.backoff import Backoff
 from penstock.connect.delivery.traces import trace_text
 from penstock.connect.plugins import PluginKind, Plugins, start_notes
 from penstock.connect.settings.providers import Providers, config_providers
@@ -32,7 +33,7 @@ __all__ = ["Herder", "StartTask", "Stores"]
 
 _log = own_logger(__name__)
 _TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.03, 10
-_FIRST_RETRY_S, _MOST_RETRY_S, _LOOK_AGAIN_S = 0.25, 60.0, 2.0
+_BACKOFF, _LOOK_AGAIN_S = Backoff(0.25, 60.0), 2.0
 StartTask = Callable[[TaskSpec, str], TaskHandle]
 PublishTasks = Callable[[str, list[dict[str, str]]], None]
 
@@ -96,7 +97,7 @@ class Herder:
         self.ready = threading.Event()
         self.loggers = Loggers()
         self.restarts = TaskRestarts()
-        self._retries: dict[str, tuple[float, float]] = {}  # connector -> time of the next try, delay after it
+        self._retries: dict[str, tuple[float, int]] = {}  # connector -> time of the next try, failures
         self._stop = threading.Event()
         self._woken = threading.Event()
         self._changed_s = 0.0
@@ -321,8 +322,8 @@ class Herder:
             if getattr(error, "java_class", "").endswith("TooManyTasksException"):
                 self._fail(slot, error)
                 return
-            delay = self._retries.get(slot.name, (0.0, _FIRST_RETRY_S))[1]
-            self._retries[slot.name] = (time.monotonic() + delay, min(delay * 2, _MOST_RETRY_S))
+            failures = self._retries.get(slot.name, (0.0, 0))[1] + 1
+            self._retries[slot.name] = (time.monotonic() + _BACKOFF.pause_s(failures), failures)
             slot.task_configs_error = trace_text(error)
             _log.warning("the tasks of connector %s cannot be configured: %s", slot.name, error)
             return
@@ -330,7 +331,7 @@ class Herder:
         slot.task_configs_error = None
         if configs != state.task_configs(slot.name) or state.applied.get(slot.name) != slot.config:
             if not self.view.leads:  # look again whether the leader has stored them
-                self._retries[slot.name] = (time.monotonic() + _LOOK_AGAIN_S, _FIRST_RETRY_S)
+                self._retries[slot.name] = (time.monotonic() + _LOOK_AGAIN_S, 0)
             self.publish_tasks(slot.name, configs)
 
     def _is_due(self, name: str) -> bool:

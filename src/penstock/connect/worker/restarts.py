@@ -7,11 +7,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from penstock.backoff import Backoff
 from penstock.connect.data import SettingError
 from penstock.connect.plugins.common_settings import FOREVER, RESTARTS
 from penstock.connect.storage.config_store import TaskId
 
 __all__ = ["RestartPolicy", "TaskRestarts"]
+
+_BACKOFF = Backoff(1.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +24,17 @@ class RestartPolicy:
     Attributes:
         restarts: Failed tasks start again (``restart.policy=on-failure``); else they stay FAILED, as in Kafka Connect.
         attempts: How often in a row (``restart.max.attempts``); -1: for ever.
-        delay_s: The wait before the first restart (``restart.delay.ms``), doubled each time.
-        most_delay_s: The longest wait (``restart.delay.max.ms``). A task that runs longer than this has recovered.
+        backoff: The waits before restarts (``restart.delay.ms``, ``restart.delay.max.ms``). A task that runs longer
+            than the longest has recovered.
 
     Example:
-        >>> RestartPolicy.of({"restart.policy": "on-failure", "restart.delay.ms": "500"}).delay(3)
+        >>> RestartPolicy.of({"restart.policy": "on-failure", "restart.delay.ms": "500"}).backoff.pause_s(3)
         2.0
     """
 
     restarts: bool = False
     attempts: int = FOREVER
-    delay_s: float = 1.0
-    most_delay_s: float = 60.0
+    backoff: Backoff = _BACKOFF
 
     @classmethod
     def of(cls, config: Mapping[str, str | None]) -> Self:
@@ -47,13 +49,8 @@ class RestartPolicy:
         return cls(
             parsed["restart.policy"].lower() != "none",
             parsed["restart.max.attempts"],
-            parsed["restart.delay.ms"] / 1000,
-            parsed["restart.delay.max.ms"] / 1000,
+            Backoff(parsed["restart.delay.ms"] / 1000, parsed["restart.delay.max.ms"] / 1000),
         )
-
-    def delay(self, attempt: int) -> float:
-        """The seconds to wait before an attempt, the first being 1."""
-        return float(min(self.delay_s * 2 ** min(attempt - 1, 30), self.most_delay_s))
 
 
 @dataclass(slots=True)
@@ -88,12 +85,12 @@ class TaskRestarts:
             return
         history = self._tasks.setdefault(task, _History())
         since, history.running_since = history.running_since, None
-        if since is not None and self._now() - since > policy.most_delay_s:
+        if since is not None and self._now() - since > policy.backoff.longest_s:
             history.attempts = 0
         if policy.attempts != FOREVER and history.attempts >= policy.attempts:
             return
         history.attempts += 1
-        history.due = self._now() + policy.delay(history.attempts)
+        history.due = self._now() + policy.backoff.pause_s(history.attempts)
 
     def due(self, owned: Collection[TaskId]) -> list[TaskId]:
         """The tasks whose wait is over, of those that this worker has; others are forgotten."""

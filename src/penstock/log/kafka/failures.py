@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.backoff import Backoff
 from penstock.errors import FencedError, LogError, LogUnavailableError, ProductionError, UnknownTopicError
 from penstock.log.kafka.error_codes import CODES, LOCAL_CODES, ErrorCategory
 from penstock.log.kafka.remedies import name_of, remedy
@@ -38,8 +40,7 @@ _UNREACHABLE = (
 _BUSY = "Is the cluster healthy? The broker's log may say more; the same may work later."
 _LOST = "A new transaction of a new producer may succeed: begin again. The broker's log may say why this one failed."
 _SETTLE_S = 10.0
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 0.3  # an election takes seconds; rare retries would add to it
+_BACKOFF = Backoff(0.05, 0.3)  # an election takes seconds; rare retries would add to it
 _WARN_AFTER_S = 0.5  # the leader of a new topic is known by then
 _WARN_EVERY_S = 5.0
 
@@ -186,8 +187,9 @@ def persist(
         LogError: It failed for good.
     """
     began = time.monotonic()
-    warned, pause = began + _WARN_AFTER_S - _WARN_EVERY_S, _FIRST_PAUSE_S
-    while True:
+    warned = began + _WARN_AFTER_S - _WARN_EVERY_S
+    for failures in itertools.count(1):
+        pause = _BACKOFF.pause_s(failures)
         try:
             return action()
         except KafkaException as error:
@@ -200,6 +202,6 @@ def persist(
                 _log.warning("%s: %s; trying again for %.0f s", doing, error_of(error).str(), left)
                 warned = now
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
         if before_retry is not None:
             before_retry()
+    raise AssertionError  # pragma: no cover

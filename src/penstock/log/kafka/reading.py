@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.backoff import Backoff
 from penstock.errors import OffsetOutOfRangeError
 from penstock.log.base import RECORD_SCHEMA, TopicPartition
 from penstock.log.kafka.failures import error_of, failure, may_pass, patience_for
@@ -24,7 +25,7 @@ __all__ = ["EMPTY", "RangeReader"]
 
 EMPTY = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in RECORD_SCHEMA], schema=RECORD_SCHEMA)
 _log = own_logger(__name__)
-_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.3
+_BACKOFF = Backoff(0.05, 0.3)
 _AT_ONCE_BYTES = 4 << 20
 
 
@@ -61,7 +62,7 @@ class RangeReader:
         """
         place = TopicPartition(topic, partition)
         self.position = start
-        deadline, pause = time.monotonic() + self._patience_s, _PAUSE_S
+        deadline, failures = time.monotonic() + self._patience_s, 0
         while most > 0 and (end is None or self.position < end):
             before = self.position
             try:
@@ -74,9 +75,9 @@ class RangeReader:
                     yield batch
             except KafkaException as error:
                 if self.position > before:
-                    deadline, pause = time.monotonic() + self._patience_s, _PAUSE_S
-                self._pause_or_raise(error, place, deadline, pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                    deadline, failures = time.monotonic() + self._patience_s, 0
+                failures += 1
+                self._pause_or_raise(error, place, deadline, _BACKOFF.pause_s(failures))
             else:
                 return
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.continuous.app import TaskId
 from penstock.continuous.place import known_place
 from penstock.errors import InvalidStateError, StateError
 from penstock.log.base import TopicPartition
+from penstock.plan.plan import TaskId
 from penstock.query.committed.log_commits import LogCommits, position_at
 from penstock.query.committed.queryable_stores import QueryableStores, typed_view
 from penstock.query.committed.replicated_task import ReplicatedTask, ReplicatedView, RetiredError

@@ -30,8 +30,9 @@ from penstock.state.replicas.lmdb_replica import Replica
 from penstock.state.replicas.watched import watch_replicas
 
 if TYPE_CHECKING:
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.log.base import TopicLog
+    from penstock.plan.plan import TaskId
     from penstock.query.committed.log_commits import LogCommit
     from penstock.state.overlay import ReadableMap
     from penstock.state.replicas.position import ReplicaPosition
@@ -101,7 +102,7 @@ class ReplicatedTask:
         self._task = task
         self._log = log
         self._stores = app.subtopology(task).stores
-        self._inputs = app.sources(task)
+        self._inputs = app.plan.sources(task)
         of_task = (app.application_id, app.identity, str(task))
         self._workers = None if app.replica_root is None else continuous_place(app.replica_root, *of_task)
         self._identity, self._own_directory = continuous_place(own_root, *of_task)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.continuous.app import TaskId
 from penstock.errors import AppFailedError, PenstockError, UnknownTopicError
+from penstock.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.continuous.epoch import Epoch
 
-__all__ = ["MOST_RESTARTS", "CrashWatch", "task_sources"]
+__all__ = ["MOST_RESTARTS", "CrashWatch"]
 
 MOST_RESTARTS = 3
 _FORGET_S = 600.0
@@ -104,7 +104,7 @@ class CrashWatch:
             AppFailedError: A task has not got further for too many crashes.
         """
         committed = log.committed_offsets(plan.application_id)
-        found = _behind(log, {task: task_sources(plan, task) for task in tasks}, committed)
+        found = _behind(log, {task: plan.sources(task) for task in tasks}, committed)
         count, worst = self.note(found, committed)
         if worst is not None and count > MOST_RESTARTS:
             error = AppFailedError(f"the process of {thread} has ended", thread=thread)
@@ -115,7 +115,7 @@ def _suspects(
     log: TopicLog, plan: PhysicalPlan, tasks: Iterable[TaskId], committed: Mapping[TopicPartition, int]
 ) -> dict[TaskId, list[TopicPartition]]:
     """Return the tasks that had something to do, with their partitions; all of them if none had."""
-    sources = {task: task_sources(plan, task) for task in tasks}
+    sources = {task: plan.sources(task) for task in tasks}
     return _behind(log, sources, committed) or sources
 
 
@@ -149,17 +149,3 @@ def _repeated_error(
         task=str(task),
         positions={f"{place.topic}-{place.partition}": committed.get(place, 0) for place in places},
     )
-
-
-def task_sources(plan: PhysicalPlan, task: TaskId) -> list[TopicPartition]:
-    """Return the partitions that a task reads, by their names in the log."""
-    from penstock.log.base import TopicPartition
-
-    sub = plan.subtopology(task.subtopology)
-    names = {topic: topic for topic in sub.external_topics}
-    names |= {topic: f"{plan.application_id}-{topic}" for topic in sub.internal_topics}
-    return [
-        TopicPartition(physical, task.partition)
-        for topic, physical in names.items()
-        if task.partition < plan.partitions[topic]
-    ]

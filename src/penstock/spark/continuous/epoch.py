@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.continuous.app import TaskId
 from penstock.continuous.ownership import Ownership, TaskList
 from penstock.continuous.placement import Placement, PlacementLimits, StateHolders, place_tasks
 from penstock.errors import AppFailedError, PenstockError
 from penstock.log_lines import own_logger
+from penstock.plan.plan import TaskId
 from penstock.query.placement import Standby, TaskPlaces
 from penstock.spark.batch.signed_errors import unseal_error
 from penstock.spark.continuous.control_server import Member

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.continuous.app import TaskId
 from penstock.continuous.asked_once import AskedOnce
 from penstock.continuous.replica import TaskReplica
 from penstock.continuous.standby import StateUpdater, followed_places, replica_lag
 from penstock.log.open import open_log
+from penstock.plan.plan import TaskId
 
 if TYPE_CHECKING:
     from penstock.continuous.app import ThreadApp
@@ -150,4 +150,6 @@ def _is_altered(task: TaskId, before: ThreadApp, now: ThreadApp) -> bool:
         return False
     sinks = now.subtopology(task).sink_topics
     was, is_ = before.plan.partitions, now.plan.partitions
-    return before.sources(task) != now.sources(task) or any(was.get(topic) != is_.get(topic) for topic in sinks)
+    return before.plan.sources(task) != now.plan.sources(task) or any(
+        was.get(topic) != is_.get(topic) for topic in sinks
+    )

@@ -12,8 +12,9 @@ from penstock.plan.plan import PhysicalPlan, PlannedSubTopology
 from penstock.spark.batch.job import load_app
 
 if TYPE_CHECKING:
-    from penstock.continuous.app import TaskId, ThreadApp
+    from penstock.continuous.app import ThreadApp
     from penstock.log.base import TopicPartition
+    from penstock.plan.plan import TaskId
     from penstock.spark.continuous.control_client import ControlAddress
 
 __all__ = ["ContinuousJob", "thread_name"]
@@ -80,7 +81,7 @@ class ContinuousJob:
 
     def tasks(self) -> Iterator[TaskId]:
         """Iterate over all tasks."""
-        from penstock.continuous.app import TaskId
+        from penstock.plan.plan import TaskId
 
         for sub in self.plan.subtopologies:
             yield from (TaskId(sub.id, partition) for partition in range(sub.tasks))

@@ -27,7 +27,7 @@ def has_reached(log: TopicLog, plan: PhysicalPlan, bounds: Mapping[TopicPartitio
     committed = log.committed_offsets(application)
     if any(committed.get(tp, 0) < bound for tp, bound in bounds.items()):
         return False
-    internal = [f"{application}-{topic}" for topic in plan.internal_topics]
+    internal = list(plan.repartition_topics)
     if not internal:
         return True
     first, ends = log.beginning_offsets(internal), log.end_offsets(internal)

@@ -36,9 +36,8 @@ def restore_positions(
         CheckpointMismatchError: Some have gone back, and ``penstock.data.loss`` is "fail".
     """
     log, plan = app.log, app.plan
-    internal = {f"{app.application}-{topic}": topic for topic in plan.internal_topics}
     partitions = {topic: plan.partitions[topic] for topic in plan.external_topics if topic not in recreated}
-    partitions |= {physical: plan.partitions[topic] for physical, topic in internal.items()}
+    partitions |= {physical: plan.partitions[topic] for physical, topic in plan.repartition_topics.items()}
     group = log.group_offsets(app.application)
     behind = {
         place: at

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.continuous.app import TaskId
 from penstock.continuous.placement import Spot
+from penstock.plan.plan import TaskId
 
 __all__ = ["ThreadState", "caught_up_places", "followed_places", "places_on_disk"]
 

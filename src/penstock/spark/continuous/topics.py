@@ -39,8 +39,8 @@ def create_internal_topics(app: PlannedApp, *, has_run: bool) -> None:
     log = app.log
     there = {topic.name for topic in log.topics()}
     given = {name: str(value) for name, value in app.config.with_prefix("topic.").items()}
-    for logical in app.plan.internal_topics:
-        topic, partitions = f"{app.application}-{logical}", app.plan.partitions[logical]
+    for topic, logical in app.plan.repartition_topics.items():
+        partitions = app.plan.partitions[logical]
         count = ensure_topic(log, topic, partitions, {**_REPARTITION, **given, "cleanup.policy": "delete"})
         if count != partitions:
             raise CoPartitionError(

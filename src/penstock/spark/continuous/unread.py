@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import AppFailedError, PenstockError
 from penstock.log.base import TopicPartition
 from penstock.log_lines import own_logger
-from penstock.spark.continuous.crashes import task_sources
 
 if TYPE_CHECKING:
     from penstock.log.base import TopicLog
@@ -162,7 +161,7 @@ class UnreadWatch:
             return {}, set()
         before, self._notes = self._notes, {name: each.report.get("notes") for name, each in threads.items()}
         turning = {name for name, number in self._notes.items() if number is not None and before.get(name) == number}
-        sources = {task: task_sources(plan, task) for task in epoch.job.tasks()}
+        sources = {task: plan.sources(task) for task in epoch.job.tasks()}
         ends = self._log.end_offsets(sorted({place.topic for places in sources.values() for place in places}))
         holders = {name: each for each in threads.values() for name in each.report.get("positions", {})}
         in_turn = {name for each in turning for name in threads[each].report.get("positions", {})}

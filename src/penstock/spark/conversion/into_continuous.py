@@ -176,7 +176,7 @@ class IntoContinuous:
     def _check_waiting(self) -> None:
         """Refuse if another program has left records in repartition topics that nothing has read."""
         app, log = self._app, self._log
-        own = {f"{app.application}-{topic}" for topic in app.plan.internal_topics}
+        own = app.plan.repartition_topics
         for tp, at in log.committed_offsets(app.application).items():
             if tp.topic not in own:
                 continue
@@ -227,9 +227,8 @@ class IntoContinuous:
 
 def settle_repartition_topics(app: PlannedApp) -> None:
     """Set the group behind all records of the repartition topics, which are processed, and delete them."""
-    own = [f"{app.application}-{topic}" for topic in app.plan.internal_topics]
     there = {topic.name for topic in app.log.topics()}
-    ends = app.log.end_offsets([topic for topic in own if topic in there])
+    ends = app.log.end_offsets([topic for topic in app.plan.repartition_topics if topic in there])
     for tp, end in ends.items():
         if end > app.log.beginning_offset(tp.topic, tp.partition):
             app.log.delete_records(tp.topic, tp.partition, end)

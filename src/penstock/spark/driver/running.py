@@ -176,7 +176,7 @@ class Run:
         assert self.log is not None and self.lease is not None and self.plan is not None  # noqa: S101, PT018
         topics = list(self.plan.external_topics)
         if self._is_continuous:  # as in Kafka Streams, its members read the repartition topics too
-            topics += [f"{self.plan.application_id}-{topic}" for topic in self.plan.internal_topics]
+            topics += self.plan.repartition_topics
         self.log.show_as_member(self.lease, topics)
 
     def _join(self) -> None:

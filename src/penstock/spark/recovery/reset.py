@@ -18,6 +18,7 @@ from penstock.spark.offsets.group_resets import MARK
 from penstock.state.checkpoint import foreign_files, mark_removed, read_plan, remove_checkpoint
 from penstock.state.replicas.folders import own_replicas, remove_replica
 from penstock.topology.dataframes import for_application
+from penstock.topology.topology import internal_topic
 
 if TYPE_CHECKING:
     from penstock.config import StreamsConfig
@@ -131,11 +132,11 @@ def internal_topics(application: str, plan: Mapping[str, Any] | None, topology: 
     found = {numbers_topic(application), formats_topic(application)}
     if plan is not None:
         found |= {changelog_topic(application, store) for store in (*plan["plan"]["stores"], *plan.get("dropped", ()))}
-        found |= {f"{application}-{topic}" for topic in plan["plan"]["internal_topics"]}
+        found |= {internal_topic(application, topic) for topic in plan["plan"]["internal_topics"]}
         found |= set(plan.get("dataframes", ()))
     if topology is not None:
         found |= {changelog_topic(application, store) for store in topology.stores}
-        found |= {f"{application}-{topic}" for topic in topology.internal_topics}
+        found |= {internal_topic(application, topic) for topic in topology.internal_topics}
         own = for_application(topology, application, {})
         found |= {source.topic for source in own.dataframes.values()}
     return found

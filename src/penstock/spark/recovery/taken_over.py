@@ -100,7 +100,7 @@ class _TakeUp(LostCheckpoint):
         application, log = self._app.application, self._app.log
         offsets = log.committed_offsets(application)
         there = {topic.name for topic in log.topics()}
-        own = {f"{application}-{topic}" for topic in self._app.plan.internal_topics} & there
+        own = there & self._app.plan.repartition_topics.keys()
         ends = log.end_offsets(sorted(own))
         for tp, begin in sorted(log.beginning_offsets(sorted(own)).items()):
             start = max(begin, offsets.get(tp, begin))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock.backoff import Backoff
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import TopologyError
 from penstock.given import check_given, check_whole
@@ -53,10 +54,9 @@ class Retry:
 
     def pauses_ms(self) -> Iterator[int]:
         """Yield the pauses, one for each further attempt."""
-        pause, longest = float(duration_ms(self.backoff)), duration_ms(self.max_backoff)
-        for _ in range(self.times):
-            yield int(min(pause, longest))
-            pause *= self.factor
+        backoff = Backoff(duration_ms(self.backoff) / 1000, duration_ms(self.max_backoff) / 1000, float(self.factor))
+        for failures in range(1, self.times + 1):
+            yield round(1000 * backoff.pause_s(failures))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from penstock.backoff import Backoff
 from penstock.log.kafka.error_codes import ErrorCategory
 from penstock.log.kafka.failures import category_of, patience_for
-from penstock.randomness import RANDOM
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
@@ -16,8 +16,8 @@ __all__ = ["Attempts"]
 
 _MOST_FENCED = 8
 _FENCED_USUALLY = 3
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
-_LONGEST_WAIT_S = 0.3  # for the election of a leader
+_AFTER_FENCING = Backoff(0.15, 3.0, jitter=2 / 3)  # at random, so that two processes stop fencing each other
+_FOR_A_LEADER = Backoff(0.15, 0.45, jitter=2 / 3)  # an election is over soon
 
 
 class Attempts:
@@ -33,7 +33,7 @@ class Attempts:
         self._patience_s = patience_s
         self._first: float | None = None
         self._fenced, self._is_fenced = 0, False
-        self._pause_s = _FIRST_PAUSE_S
+        self._pauses = 0
 
     def allow_retry(self, error: KafkaException) -> bool:
         """Count a failure, and return whether to try again."""
@@ -50,9 +50,8 @@ class Attempts:
         return self._is_fenced and self._fenced < _FENCED_USUALLY
 
     def pause_s(self) -> float:
-        """Return the random wait before the next attempt, so that two processes stop fencing each other."""
+        """Return the wait before the next attempt; the first that is fenced has none."""
         if self._is_fenced and self._fenced == 1:
             return 0.0
-        found = self._pause_s * RANDOM.uniform(0.5, 1.5)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S if self._is_fenced else _LONGEST_WAIT_S)
-        return found
+        self._pauses += 1
+        return (_AFTER_FENCING if self._is_fenced else _FOR_A_LEADER).pause_s(self._pauses)

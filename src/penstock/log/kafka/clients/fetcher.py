@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.backoff import Backoff
 from penstock.errors import OffsetOutOfRangeError
 from penstock.log.base import Fetched, TopicPartition
 from penstock.log.kafka.error_codes import ErrorCategory
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FetchLimits", "KafkaFetcher"]
 
 _log = own_logger(__name__)
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.3
+_BACKOFF = Backoff(0.02, 0.3)
 _WARN_AFTER_S, _WARN_EVERY_S = 0.5, 5.0
 _ANSWER_S = 0.002  # the least wait for the answer to a new request: what it brings is in time for the next commit
 _MUCH_BYTES = 1 << 18  # after so many there will be more
@@ -280,7 +281,12 @@ class _Troubles:
         self._patience_s = patience_s
         self._since: dict[TopicPartition | None, float] = {}
         self._retry_at = self._warned = 0.0
-        self.pause_s = _FIRST_PAUSE_S
+        self._failures = 0
+
+    @property
+    def pause_s(self) -> float:
+        """The pause before the next try."""
+        return _BACKOFF.pause_s(self._failures + 1)
 
     def may_retry(self) -> bool:
         """Return whether it is time to look up leaders again."""
@@ -297,7 +303,7 @@ class _Troubles:
         if self._since:
             self._since.pop(place, None)
             self._since.pop(None, None)
-            self.pause_s = _FIRST_PAUSE_S
+            self._failures = 0
 
     def note(self, error: KafkaException, place: TopicPartition | None = None, offset: int = -1) -> None:
         """Note the failure of a partition, or of a connection.
@@ -322,4 +328,4 @@ class _Troubles:
             _log.warning("%s: %s; trying again", doing, error_of(error).str())
             self._warned = now
         self._retry_at = now + self.pause_s
-        self.pause_s = min(2 * self.pause_s, _LONGEST_PAUSE_S)
+        self._failures += 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.backoff import Backoff
 from penstock.clock import unix_ms
 from penstock.errors import FencedError, LogError, LogUnavailableError
 from penstock.log.base import HEADERS_TYPE, TopicPartition
@@ -17,7 +18,6 @@ from penstock.log.fenced_record import ATTEMPT, RecordName, StoredRecord, newest
 from penstock.log.kafka.transactions.thread_producer import KafkaThreadProducer
 from penstock.log.thread_clients import Part, Writer
 from penstock.log_lines import own_logger
-from penstock.randomness import RANDOM
 
 if TYPE_CHECKING:
     from penstock.log.kafka.transactions.core import KafkaCore
@@ -29,7 +29,7 @@ _NONE = StoredRecord(None, -1)
 _MOST_CLAIMS = 12
 _CLOSE_S = 1.0
 _EXPIRED = "INVALID_PRODUCER_ID_MAPPING"  # transactional.id.expiration.ms has passed without a write: nothing is open
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+_BACKOFF = Backoff(0.075, 1.5, jitter=2 / 3)
 
 
 class KafkaFencedRecord:
@@ -85,15 +85,14 @@ class KafkaFencedRecord:
             FencedError: Another writer has changed it since, or a newer instance has the lease. Nothing is written.
             LogUnavailableError: It could not be found out whether it was written; the next call finds out.
         """
-        attempt, pause = secrets.token_hex(8), _FIRST_PAUSE_S
+        attempt = secrets.token_hex(8)
         with self._lock:
             for claims in range(_MOST_CLAIMS):
                 if self._is_unsure:
                     self._find_out()
                 if self._producer is None:
                     if claims:
-                        time.sleep(pause * RANDOM.uniform(0.5, 1.5))  # whoever has claimed it may write now
-                        pause = min(2 * pause, _LONGEST_PAUSE_S)
+                        time.sleep(_BACKOFF.pause_s(claims))  # whoever has claimed it may write now
                     self._compare(version)  # before another writer is fenced
                     self._claim()
                 self._compare(version, anew=False)

@@ -6,11 +6,13 @@ transaction by themselves, and its end returns the next epoch: two round trips i
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.backoff import Backoff
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.wire.errors import check, failed
 from penstock.log.kafka.wire.idempotent import new_producer_request
@@ -37,7 +39,7 @@ _FEATURE = "transaction.version"
 _NOBODY = GroupMembership("", "", -1)
 _ABORTED, _COMMITTING = "CompleteAbort", "PrepareCommit"
 _FENCED = (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
-_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
+_BACKOFF = Backoff(0.002, 0.05)
 _MARKING_PAUSE_S = 0.001
 
 
@@ -109,8 +111,8 @@ class ThreadTransactions:
         batches = Batches(parts, self.limits, self.state, self._sequences)
         self._await_markers(asked)
         began = time.monotonic()
-        deadline, pause = began + self._patience_s, _PAUSE_S
-        while True:
+        deadline = began + self._patience_s
+        for failures in itertools.count(1):
             try:
                 self._send(batches, offsets)
             except KafkaException as error:
@@ -121,8 +123,8 @@ class ThreadTransactions:
                 self._markers.written(time.monotonic() - began)
                 self.firsts = batches.offsets
                 return batches.following
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            time.sleep(_BACKOFF.pause_s(failures))
+        raise AssertionError  # pragma: no cover
 
     def _ask_for_markers(self) -> int | None:
         """Ask for the state of the last transaction, if it may still be on its way to the brokers."""

@@ -5,11 +5,13 @@ After a failure the whole transaction is repeated by a producer with a new epoch
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.backoff import Backoff
 from penstock.log.base import TopicPartition
 from penstock.log.kafka.error_codes import LocalCode
 from penstock.log.kafka.wire.errors import check
@@ -49,7 +51,7 @@ _ENDED = {
     KafkaError.TRANSACTION_ABORTABLE,
 }
 _NO_ANSWER = {LocalCode.TRANSPORT, LocalCode.TIMED_OUT}
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.1
+_BACKOFF = Backoff(0.002, 0.1)
 
 
 class TransactionTimedOutError(KafkaException):  # type: ignore[misc] # the client has no types
@@ -171,7 +173,7 @@ class TransactionalWriter:
                 if error.args[0].code() not in _NO_ANSWER or time.monotonic() > deadline:
                     raise
                 self._cluster.forget()
-                time.sleep(_LONGEST_PAUSE_S)
+                time.sleep(_BACKOFF.longest_s)
             else:
                 return
 
@@ -188,8 +190,8 @@ def ask_coordinator(
 ) -> Any:
     """Send a request to the coordinator of a transactional id, with retries while it is busy."""
     deadline = time.monotonic() + patience_s
-    pause = _FIRST_PAUSE_S
-    while True:
+    for failures in itertools.count(1):
+        pause = _BACKOFF.pause_s(failures)
         try:
             with cluster.coordinating(transactional_id, "transactional.id") as coordinator:
                 answer = coordinator.ask(request())
@@ -200,7 +202,7 @@ def ask_coordinator(
         else:
             return answer
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
+    raise AssertionError  # pragma: no cover
 
 
 def add_request(transactional_id: str, state: ProducerState, places: Iterable[TopicPartition]) -> Any:
