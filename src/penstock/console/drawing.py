@@ -15,13 +15,22 @@ from penstock.topology.nodes import ProcessorNode
 from penstock.version import __version__
 
 if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
     from penstock.plan.plan import PhysicalPlan
     from penstock.spark.driver.running import Run
     from penstock.topology.topology import Topology
 
-__all__ = ["drawing_of", "watched"]
+__all__ = ["alert_settings", "drawing_of", "watched"]
 
 _log = own_logger(__name__)
+
+
+def alert_settings(config: StreamsConfig) -> dict[str, Any]:
+    """Return the limits of alerts, which the record of an application holds."""
+    return {
+        "state.growth.percent": config["penstock.alerts.state.growth.percent"],
+        "hold.ms": config["penstock.alerts.hold.ms"],
+    }
 
 
 def watched(run: Run) -> Watched:
@@ -36,10 +45,7 @@ def watched(run: Run) -> Watched:
         "epoch": None if lease is None else lease.epoch,
         "guarantee": str(run.config["processing.guarantee"]),
         "interval_ms": run.config["commit.interval.ms"],
-        "alerts": {
-            "state.growth.percent": run.config["penstock.alerts.state.growth.percent"],
-            "hold.ms": run.config["penstock.alerts.hold.ms"],
-        },
+        "alerts": alert_settings(run.config),
         "log": log.url,
         "settings": {name: str(value) for name, value in sorted(run.config.masked().items())},
         "tasks": {str(sub.id): sub.tasks for sub in plan.subtopologies},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.continuous.app import ThreadApp
 from penstock.errors import CheckpointMismatchError, ConfigError
@@ -25,6 +25,7 @@ from penstock.spark.offsets.reading_settings import read_settings_of
 from penstock.topology.configured.apply import with_settings
 
 if TYPE_CHECKING:
+    from penstock.config import StreamsConfig
     from penstock.log.base import TopicLog, TopicPartition
     from penstock.log.embedded.coordination import Lease
     from penstock.log.thread_clients import ThreadClients
@@ -38,6 +39,7 @@ __all__ = [
     "check_own_changelogs",
     "ends_of",
     "extended_epoch",
+    "placement_settings",
     "positions_of",
     "prepare_epoch",
     "require_continuous",
@@ -186,10 +188,7 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
         topic_ids=ids,
         bounds=epoch.bounds,
         exactly_once=config["processing.guarantee"] == "exactly_once_v2",
-        standbys=int(config["num.standby.replicas"]),
-        warmups=int(config["max.warmup.replicas"]),
-        acceptable_lag=int(config["acceptable.recovery.lag"]),
-        probing_s=int(config["probing.rebalance.interval.ms"]) / 1000,
+        **placement_settings(config),
     )
     typed = with_settings(app.topology, config)
     write_noted_app(app.checkpoint, ThreadApp(typed, config, plan, job.changelogs, job.numbers_topic))
@@ -198,6 +197,16 @@ def _prepared(app: PlannedApp, epoch: _NewEpoch, before: LogNotes | None, pickle
         write_stored_plan(app.checkpoint, stored, app.topology, config)
         write_notes(log, epoch.lease, notes)
     return PreparedEpoch(job, notes)
+
+
+def placement_settings(config: StreamsConfig) -> dict[str, Any]:
+    """Return the settings of a `ContinuousJob` that decide where tasks and their copies are."""
+    return {
+        "standbys": int(config["num.standby.replicas"]),
+        "warmups": int(config["max.warmup.replicas"]),
+        "acceptable_lag": int(config["acceptable.recovery.lag"]),
+        "probing_s": int(config["probing.rebalance.interval.ms"]) / 1000,
+    }
 
 
 def ends_of(log: TopicLog, plan: PhysicalPlan) -> dict[TopicPartition, int]:
