@@ -44,12 +44,12 @@ def worker(tmp_path):
     server.stop()
 
 
-def ask(server, method, path, body=None):
+def ask(server, method, path, body=None, timeout=30):
     data = None if body is None else json.dumps(body).encode()
     url = f"http://127.0.0.1:{server.port}{path}"
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
             return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read() or b"null")

@@ -15,24 +15,34 @@ __all__ = ["AdminEndpoints"]
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _STARTING = "Worker is still starting up."
+_UNHEALTHY = "Worker was unable to handle this request and may be unable to handle other requests."
 
 
 class AdminEndpoints:
-    """The endpoints ``/``, ``/health``, ``/admin/loggers`` and ``/penstock``."""
+    """The endpoints ``/``, ``/health``, ``/admin/loggers`` and ``/penstock``.
 
-    def __init__(self, worker: Worker) -> None:
+    Args:
+        worker: The worker.
+        patience_s: The seconds that its herder has to show that it works.
+    """
+
+    def __init__(self, worker: Worker, patience_s: float) -> None:
         self._worker = worker
+        self._patience_s = patience_s
 
     def root(self, call: Call) -> Answer:  # noqa: ARG002 - as all endpoints
         """Version and cluster."""
-        cluster = self._worker.log.identity()
+        cluster = self._worker.cluster_id
         return Answer(body={"version": KAFKA_VERSION, "commit": f"penstock-{__version__}", "kafka_cluster_id": cluster})
 
     def health(self, call: Call) -> Answer:  # noqa: ARG002
-        """Whether the worker is ready."""
-        if self._worker.herder.ready.is_set():
+        """Whether the worker is ready, and its herder does not hang."""
+        herder = self._worker.herder
+        if not herder.ready.is_set():
+            return Answer(503, {"status": "starting", "message": _STARTING})
+        if herder.passed(self._patience_s):
             return Answer(body={"status": "healthy", "message": _HEALTHY})
-        return Answer(503, {"status": "starting", "message": _STARTING})
+        return Answer(500, {"status": "unhealthy", "message": f"{_UNHEALTHY} {herder.stages.summary()}"})
 
     def loggers(self, call: Call) -> Answer:  # noqa: ARG002
         """All loggers."""
@@ -56,7 +66,7 @@ class AdminEndpoints:
         if call.query.get("scope", "worker").strip().lower() != "cluster":
             return Answer(body=self._worker.loggers.set(name, level))
         if self._worker.config.distributed:
-            self._worker.herder.stores.configs.put_logger(name, level.upper())
+            self._worker.operations.put_logger(name, level.upper())
         else:
             self._worker.loggers.set(name, level)
         return Answer.empty(204)
@@ -64,22 +74,22 @@ class AdminEndpoints:
     def progress(self, call: Call) -> Answer:  # noqa: ARG002
         """The progress of the tasks that this worker has, and why connectors could not configure theirs."""
         herder = self._worker.herder
-        with herder.lock:
-            tasks: list[dict[str, Any]] = []
-            for task in sorted(herder.tasks.owned()):
-                handle = herder.tasks.handle(task)
-                if handle is None:
-                    continue
-                made = handle.progress
-                tasks.append(
-                    {
-                        "connector": task[0],
-                        "task": task[1],
-                        "records": made.records,
-                        "errors": made.errors,
-                        "last_error": made.last_error,
-                        "last_record_ms": made.last_record_ms,
-                    }
-                )
-            failures = {n: slot.task_configs_error for n, slot in herder.connectors.items() if slot.task_configs_error}
+        tasks: list[dict[str, Any]] = []
+        for task in sorted(herder.tasks.owned()):
+            handle = herder.tasks.handle(task)
+            if handle is None:
+                continue
+            made = handle.progress
+            tasks.append(
+                {
+                    "connector": task[0],
+                    "task": task[1],
+                    "records": made.records,
+                    "errors": made.errors,
+                    "last_error": made.last_error,
+                    "last_record_ms": made.last_record_ms,
+                }
+            )
+        slots = herder.connectors.copy().items()  # the herder goes on meanwhile
+        failures = {name: slot.task_configs_error for name, slot in slots if slot.task_configs_error}
         return Answer(body={"worker_id": self._worker.worker_id, "tasks": tasks, "task_configs_errors": failures})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -25,6 +27,7 @@ __all__ = ["ConnectApplication"]
 _log = own_logger(__name__)
 _HTML = "text/html;charset=iso-8859-1"
 _START_S = 30.0
+_WAITING_REQUESTS = 32  # more of them wait in line
 _PAGE = b"<html><body><h2>HTTP ERROR 400 Bad Request</h2></body></html>\n"
 _HTTP = {
     404: "HTTP 404 Not Found",
@@ -40,16 +43,23 @@ _CONFLICT = (
 class ConnectApplication:
     """The REST interface of a worker.
 
+    Requests that may have to wait for the herder or for the log have threads of their own, so that all others are
+    answered meanwhile.
+
     Args:
         worker: The worker.
         url: Its URL, as Location and other workers have it.
+        patience: The seconds after which a request that still waits is answered with an error, as is one for the
+            worker's health.
     """
 
-    def __init__(self, worker: Worker, url: str) -> None:
+    def __init__(self, worker: Worker, url: str, patience: tuple[float, float]) -> None:
         self._worker = worker
         self._url = url
         self._trust = trust_of(worker.config)
-        self._routes = routes(worker)
+        self._request_s, health_s = patience
+        self._routes = routes(worker, health_s)
+        self._waiting = ThreadPoolExecutor(_WAITING_REQUESTS, thread_name_prefix="connect-request")
         self._headers = ExtraHeaders.of(worker.config["response.http.headers.config"])
         self._cross_origin = CrossOrigin(
             worker.config["access.control.allow.origin"], worker.config["access.control.allow.methods"]
@@ -94,8 +104,23 @@ class ConnectApplication:
         call = Call(
             request.method, f"{path}?{query}" if query else path, names, parameters, dict(request.headers), body
         )
-        answer = await run_in_threadpool(self._called, route, call)
+        if route.may_wait(call.method):
+            answer = await self._called_in_time(route, call)
+        else:
+            answer = await run_in_threadpool(self._called, route, call)
         return self._response(answer, request.method)
+
+    def close(self) -> None:
+        """Let go of requests that still wait in line."""
+        self._waiting.shutdown(wait=False, cancel_futures=True)
+
+    async def _called_in_time(self, route: Route, call: Call) -> Answer:
+        """Call an endpoint; what takes too long is answered with an error, and goes on."""
+        called = asyncio.get_running_loop().run_in_executor(self._waiting, self._called, route, call)
+        try:
+            return await asyncio.wait_for(called, self._request_s)
+        except TimeoutError:
+            return _error(500, f"Request timed out. {self._worker.herder.stages.summary()}".rstrip())
 
     def _called(self, route: Route, call: Call) -> Answer:
         """Call the endpoint; its errors become answers."""

@@ -28,11 +28,17 @@ class Route:
         segments: The parts of the path; those in braces are names.
         endpoints: The endpoints.
         reads: The methods whose body is read, so that it must have a content type.
+        asks_log: The log is asked, also to look.
     """
 
     segments: tuple[str, ...]
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     reads: frozenset[str] = frozenset()
+    asks_log: bool = False
+
+    def may_wait(self, method: str) -> bool:
+        """Whether a request may have to wait for the herder or for the log; others are answered from memory."""
+        return self.asks_log or method not in ("GET", "HEAD")
 
     @property
     def methods(self) -> list[str]:
@@ -52,14 +58,19 @@ class Route:
         return found
 
 
-def routes(worker: Worker) -> list[Route]:
-    """All endpoints of a worker."""
-    connectors, plugins, admin = ConnectorEndpoints(worker), PluginEndpoints(worker), AdminEndpoints(worker)
+def routes(worker: Worker, health_s: float) -> list[Route]:
+    """All endpoints of a worker.
 
-    def route(path: str, **endpoints: Endpoint) -> Route:
+    Args:
+        worker: The worker.
+        health_s: The seconds after which a worker whose herder hangs is not healthy.
+    """
+    connectors, plugins, admin = ConnectorEndpoints(worker), PluginEndpoints(worker), AdminEndpoints(worker, health_s)
+
+    def route(path: str, *, asks_log: bool = False, **endpoints: Endpoint) -> Route:
         by_method = {name.removesuffix("_"): endpoint for name, endpoint in endpoints.items()}
         reads = frozenset(name.removesuffix("_") for name in endpoints if name.endswith("_"))
-        return Route(tuple(part for part in path.split("/") if part), by_method, reads)
+        return Route(tuple(part for part in path.split("/") if part), by_method, reads, asks_log)
 
     c, t = "/connectors/{connector}", "/connectors/{connector}/tasks"
     found = [
@@ -75,7 +86,13 @@ def routes(worker: Worker) -> list[Route]:
         route(f"{c}/stop", PUT=connectors.stop),
         route(f"{c}/topics", GET=connectors.topics),
         route(f"{c}/topics/reset", PUT=connectors.reset_topics),
-        route(f"{c}/offsets", GET=connectors.offsets, PATCH_=connectors.alter_offsets, DELETE=connectors.reset_offsets),
+        route(
+            f"{c}/offsets",
+            asks_log=True,
+            GET=connectors.offsets,
+            PATCH_=connectors.alter_offsets,
+            DELETE=connectors.reset_offsets,
+        ),
         route(f"{c}/fence", PUT=connectors.fence),
         route(t, GET=connectors.tasks, POST=connectors.put_tasks),
         route(f"{t}/{{task}}/status", GET=connectors.task_status),

@@ -26,6 +26,7 @@ __all__ = ["WorkerServer"]
 _log = own_logger(__name__)
 _BODY_BYTES = 16 << 20
 _WAIT_S = 120.0
+_PATIENCE_S = 90.0, 10.0  # Kafka Connect's, for requests and for the worker's health
 _FIRST_ERROR = 400
 
 
@@ -34,6 +35,7 @@ class WorkerServer:
 
     Args:
         config: The worker's settings.
+        patience: The seconds that a request may take, and one for the worker's health.
 
     Raises:
         ConfigError: A setting is wrong.
@@ -41,7 +43,7 @@ class WorkerServer:
         EnvironmentProblemError: The port cannot be used.
     """
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, patience: tuple[float, float] = _PATIENCE_S) -> None:
         host, port = config.address
         listener = listen(host or "0.0.0.0", port, "Connect worker")  # noqa: S104 - Kafka Connect's default
         try:
@@ -54,8 +56,9 @@ class WorkerServer:
             users = _users(config["penstock.users.file"])
             self._authorization = _authorization(users)
             loopback = host in ("127.0.0.1", "localhost", "::1")
+            self._application = ConnectApplication(self.worker, self.url, patience)
             self._server = HttpServer(
-                ConnectApplication(self.worker, self.url),
+                self._application,
                 listener,
                 access=WorkerAccess(AccessRules(users=users), crossing, checks_host=loopback),  # type: ignore[arg-type]
                 limits=Limits(body_bytes=_BODY_BYTES, requests=256, receive_s=30.0),
@@ -115,6 +118,7 @@ class WorkerServer:
     def stop(self) -> None:
         """Stop serving, and stop all connectors and tasks."""
         self._server.close()
+        self._application.close()
         self.worker.stop()
 
 

@@ -6,7 +6,8 @@ import base64
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from penstock.clock import unix_ms
@@ -44,7 +45,7 @@ class RestartRequest:
 
 @dataclass(slots=True)
 class ConfigState:
-    """The contents of the config topic.
+    """The contents of the config topic. It does not change any more once it is a store's state: others replace it.
 
     Attributes:
         connectors: Config by connector.
@@ -69,6 +70,15 @@ class ConfigState:
     session_key: bytes | None = None
     session_since_ms: int = 0
 
+    def copied(self) -> ConfigState:
+        """A state of its own with the same contents; the configs in it are never changed, only replaced."""
+        made = copy(self)
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, dict):
+                setattr(made, each.name, dict(value))
+        return made
+
     def task_configs(self, connector: str) -> list[dict[str, str]]:
         """The configs of a connector's tasks, in order; none if a commit is incomplete."""
         count = self.counts.get(connector, 0)
@@ -85,7 +95,15 @@ class ConfigState:
 
 
 class ConfigStore:
-    """The config topic as a state and as the operations that write it."""
+    """The config topic as a state and as the operations that write it.
+
+    One thread at a time reads the topic and writes to it; any thread may look at the state meanwhile.
+
+    Attributes:
+        state: What has been read so far: a snapshot, in whose place the next one comes.
+        restarts: The requests to restart that nobody has taken yet.
+        levels: The levels of loggers that nobody has taken yet.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -100,8 +118,13 @@ class ConfigStore:
         self._take(self._table.refresh())
 
     def _take(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            self._apply(change.key.decode("utf-8", "replace"), _document(change.value))
+        if changes:
+            state = self.state.copied()
+            try:
+                for change in changes:
+                    self._apply(state, change.key.decode("utf-8", "replace"), _document(change.value))
+            finally:
+                self.state = state
         if not self._read_once:
             self._read_once = True
             self.restarts.clear()
@@ -170,14 +193,14 @@ class ConfigStore:
 
     # Reading
 
-    def _apply(self, key: str, document: Any) -> None:
+    def _apply(self, state: ConfigState, key: str, document: Any) -> None:
         for prefix, apply in self._readers():
             if key.startswith(prefix):
-                apply(key.removeprefix(prefix), document)
+                apply(state, key.removeprefix(prefix), document)
                 return
         if key == "session-key" and isinstance(document, dict):
-            self.state.session_key = base64.b64decode(document.get("key", ""))
-            self.state.session_since_ms = int(document.get("creation-timestamp", 0))
+            state.session_key = base64.b64decode(document.get("key", ""))
+            state.session_since_ms = int(document.get("creation-timestamp", 0))
 
     def _readers(self) -> tuple[tuple[str, Any], ...]:
         return (
@@ -190,8 +213,7 @@ class ConfigStore:
             ("logger-cluster-", self._read_logger),
         )
 
-    def _read_connector(self, name: str, document: Any) -> None:
-        state = self.state
+    def _read_connector(self, state: ConfigState, name: str, document: Any) -> None:
         if not isinstance(document, dict):
             state.connectors.pop(name, None)
             state.counts.pop(name, None)
@@ -203,21 +225,21 @@ class ConfigStore:
         state.connectors[name] = dict(document.get("properties") or {})
         state.revisions[name] = state.revisions.get(name, 0) + 1
 
-    def _read_target(self, name: str, document: Any) -> None:
+    def _read_target(self, state: ConfigState, name: str, document: Any) -> None:
         if not isinstance(document, dict):
-            self.state.targets.pop(name, None)
+            state.targets.pop(name, None)
             return
-        self.state.targets[name] = document.get("state.v2") or document.get("state") or STARTED
+        state.targets[name] = document.get("state.v2") or document.get("state") or STARTED
 
-    def _read_task(self, key: str, document: Any) -> None:
+    def _read_task(self, state: ConfigState, key: str, document: Any) -> None:  # noqa: ARG002 - until the commit
         name, _, number = key.rpartition("-")
         if number.isdecimal() and isinstance(document, dict):
             self._pending[name, int(number)] = dict(document.get("properties") or {})
 
-    def _read_commit(self, name: str, document: Any) -> None:
+    def _read_commit(self, state: ConfigState, name: str, document: Any) -> None:
         if not isinstance(document, dict):
             return
-        state, count = self.state, int(document.get("tasks", 0))
+        count = int(document.get("tasks", 0))
         for task in [task for task in self._pending if task[0] == name]:
             state.tasks[task] = self._pending.pop(task)
         if name not in state.connectors:
@@ -226,18 +248,18 @@ class ConfigStore:
         state.versions[name] = state.versions.get(name, 0) + 1
         state.applied[name] = dict(state.connectors[name])
 
-    def _read_fencing(self, name: str, document: Any) -> None:
+    def _read_fencing(self, state: ConfigState, name: str, document: Any) -> None:
         if isinstance(document, dict):
-            self.state.fencing[name] = int(document.get("task-count", 0))
+            state.fencing[name] = int(document.get("task-count", 0))
         else:
-            self.state.fencing.pop(name, None)
+            state.fencing.pop(name, None)
 
-    def _read_restart(self, name: str, document: Any) -> None:
+    def _read_restart(self, state: ConfigState, name: str, document: Any) -> None:  # noqa: ARG002 - a request
         if isinstance(document, dict):
             only_failed, tasks = bool(document.get("only-failed")), bool(document.get("include-tasks"))
             self.restarts.append(RestartRequest(name, only_failed, tasks))
 
-    def _read_logger(self, name: str, document: Any) -> None:
+    def _read_logger(self, state: ConfigState, name: str, document: Any) -> None:  # noqa: ARG002 - a request
         if isinstance(document, dict) and isinstance(document.get("level"), str):
             self.levels.append((name, document["level"]))
 

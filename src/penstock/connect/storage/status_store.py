@@ -41,7 +41,15 @@ class Status:
 
 
 class StatusStore:
-    """The status topic as a state and as the operations that write it."""
+    """The status topic as a state and as the operations that write it.
+
+    One thread at a time reads the topic and writes to it; any thread may look at the states meanwhile.
+
+    Attributes:
+        connectors: State by connector: like the two below a snapshot, in whose place the next one comes.
+        tasks: State by task.
+        topics: By connector, the topics that it uses.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -52,8 +60,17 @@ class StatusStore:
 
     def refresh(self) -> None:
         """Read what was written since the last time."""
-        for change in self._table.refresh():
-            self._apply(change.key.decode("utf-8", "replace"), change.value)
+        changes = self._table.refresh()
+        if not changes:
+            return
+        connectors, tasks = dict(self.connectors), dict(self.tasks)
+        topics = {connector: dict(used) for connector, used in self.topics.items()}
+        try:
+            for change in changes:
+                document = None if change.value is None else _parsed(change.value)
+                _apply(connectors, tasks, topics, change.key.decode("utf-8", "replace"), document)
+        finally:
+            self.connectors, self.tasks, self.topics = connectors, tasks, topics
 
     def close(self) -> None:
         """Close the topic."""
@@ -68,9 +85,11 @@ class StatusStore:
 
         While they cannot be written they are known here all the same; the next call writes them too.
         """
+        known = dict(self.tasks)
         for task, status in statuses:
             self._unwritten[task] = status
-            _set(self.tasks, task, status)
+            _set(known, task, status)
+        self.tasks = known
         unwritten = self._unwritten.items()
         try:
             self._put([Change(f"status-task-{name}-{n}".encode(), _written(status)) for (name, n), status in unwritten])
@@ -108,18 +127,23 @@ class StatusStore:
             self._table.put(changes)
             self.refresh()
 
-    def _apply(self, key: str, value: bytes | None) -> None:
-        document = None if value is None else _parsed(value)
-        if key.startswith("status-connector-"):
-            _set(self.connectors, key.removeprefix("status-connector-"), _read(document))
-        elif key.startswith("status-task-"):
-            name, _, number = key.removeprefix("status-task-").rpartition("-")
-            if number.isdecimal():
-                _set(self.tasks, (name, int(number)), _read(document))
-        elif key.startswith("status-topic-"):
-            topic, _, connector = key.removeprefix("status-topic-").partition(":connector-")
-            used = self.topics.setdefault(connector, {})
-            _set(used, topic, document and document.get("topic"))
+
+def _apply(
+    connectors: dict[str, Status],
+    tasks: dict[TaskId, Status],
+    topics: dict[str, dict[str, Any]],
+    key: str,
+    document: Any,
+) -> None:
+    if key.startswith("status-connector-"):
+        _set(connectors, key.removeprefix("status-connector-"), _read(document))
+    elif key.startswith("status-task-"):
+        name, _, number = key.removeprefix("status-task-").rpartition("-")
+        if number.isdecimal():
+            _set(tasks, (name, int(number)), _read(document))
+    elif key.startswith("status-topic-"):
+        topic, _, connector = key.removeprefix("status-topic-").partition(":connector-")
+        _set(topics.setdefault(connector, {}), topic, document and document.get("topic"))
 
 
 def _topic_key(topic: str, connector: str) -> bytes:

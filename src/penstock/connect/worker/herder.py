@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock.backoff import Backoff
@@ -24,6 +24,7 @@ from penstock.connect.worker.refusals import RequestError
 from penstock.connect.worker.restarts import TaskRestarts
 from penstock.connect.worker.running_connectors import ConnectorSlot, task_configs
 from penstock.connect.worker.running_tasks import TaskSlots
+from penstock.connect.worker.stages import Stages
 from penstock.connect.worker.view import Membership, View
 from penstock.errors import FencedError, LogError
 from penstock.log.base import TopicLog
@@ -34,6 +35,7 @@ __all__ = ["Herder", "StartTask", "Stores"]
 _log = own_logger(__name__)
 _TICK_S, _GATHER_S, _MOST_WAITS = 0.1, 0.03, 10
 _BACKOFF, _LOOK_AGAIN_S = Backoff(0.25, 60.0), 2.0
+_AFTER_ERROR_S = 1.0
 StartTask = Callable[[TaskSpec, str], TaskHandle]
 PublishTasks = Callable[[str, list[dict[str, str]]], None]
 
@@ -61,7 +63,10 @@ class Stores:
 
 
 class Herder:
-    """Owns the connectors and tasks of a worker; all changes happen under its lock.
+    """Owns the connectors and tasks of a worker; all changes happen under its lock, in a `turn`.
+
+    The lock is held while the log is read and written, so whoever only looks takes no turn: the view and the states of
+    the stores are snapshots.
 
     Args:
         config: The worker's settings.
@@ -89,7 +94,10 @@ class Herder:
         self.worker_id = worker_id
         self.plugins: Plugins = plugins_of(tuple(config["plugin.path"]))
         self.providers: Providers = config_providers(config.given)
-        self.lock = threading.RLock()
+        self.stages = Stages()
+        self._lock = threading.RLock()
+        self._passes = threading.Condition()
+        self._begun = self._ended = 0  # passes of the loop
         self.view = View("", False, 0, frozenset(), frozenset(), joined=False)  # noqa: FBT003 - nothing is known yet
         self.publish_tasks: PublishTasks = self.store_tasks
         self.connectors: dict[str, ConnectorSlot] = {}
@@ -122,7 +130,7 @@ class Herder:
         self._woken.set()
         if self._thread.is_alive():
             self._thread.join()
-        with self.lock:
+        with self._lock:
             gone, mine = Status("UNASSIGNED", self.worker_id, self.view.generation), list(self.connectors)
             for name in mine:
                 self._stop_connector(name)
@@ -139,6 +147,23 @@ class Herder:
                 self.membership.close()
             self.stores.close()
 
+    @contextmanager
+    def turn(self, purpose: str) -> Iterator[None]:
+        """Have the herder to oneself: nobody else changes connectors and tasks meanwhile.
+
+        Args:
+            purpose: What is done, for those who wait: "creating connector x".
+        """
+        with self._lock, self.stages.of(purpose):
+            yield
+
+    def passed(self, timeout_s: float) -> bool:
+        """Wait until the herder's loop has gone once from its beginning to its end; return whether it has in time."""
+        with self._passes:
+            wanted = self._begun + 1
+            self._woken.set()
+            return self._passes.wait_for(lambda: self._ended >= wanted, timeout_s)
+
     def wake(self) -> None:
         """Let the next tick come soon."""
         self._changed_s = time.monotonic()
@@ -146,19 +171,26 @@ class Herder:
 
     def tick(self) -> None:
         """Read what is new, and bring all in line with it."""
-        with self.lock:
-            self.stores.configs.refresh()
-            self.stores.statuses.refresh()
+        stage = self.stages.of
+        with self._lock:
+            with stage("reading to the end of the config topic"):
+                self.stores.configs.refresh()
+            with stage("reading to the end of the status topic"):
+                self.stores.statuses.refresh()
             self.tasks.reap()
             owned: list[str | TaskId] = [*self.connectors, *self.tasks.owned()]
-            self.view = self.membership.poll(self.stores.configs.state, owned)
-            self._begin_to_lead()
-            self._take_restarts()
-            for task in self.restarts.due(self.tasks.owned()):
-                self.restart_task(task)
-            self._align_connectors()
-            self._align_tasks()
-            self._take_news()
+            with stage("ensuring membership in the cluster"):
+                self.view = self.membership.poll(self.stores.configs.state, owned)
+                self._begin_to_lead()
+            with stage("starting, restarting and stopping connectors"):
+                self._take_restarts()
+                for task in self.restarts.due(self.tasks.owned()):
+                    self.restart_task(task)
+                self._align_connectors()
+            with stage("starting and stopping tasks"):
+                self._align_tasks()
+            with stage("writing states of tasks to the status topic"):
+                self._take_news()
             if self.view.joined:
                 self.ready.set()
 
@@ -188,26 +220,38 @@ class Herder:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._woken.wait(_TICK_S)
-            self._woken.clear()
+            with self._passes:
+                self._woken.clear()
+                self._begun += 1
             try:
                 self._tick_when_quiet()
                 self._trouble.passed()
             except FencedError as error:
                 _log.warning("this worker leads no more: %s", error.message)
                 self.membership.step_down()
+                self._end_pass()
             except LogError as error:
                 self._trouble.note(error)
-                with self.lock, suppress(LogError):  # known here, if not written
+                with self._lock, suppress(LogError):  # known here, if not written
                     self._take_news()
-                self._stop.wait(1.0)
+                self._end_pass(_AFTER_ERROR_S)
             except Exception:  # noqa: BLE001 - the loop goes on
                 _log.exception("the worker goes on after an error")
-                self._stop.wait(1.0)
+                self._end_pass(_AFTER_ERROR_S)
+            else:
+                self._end_pass()
+
+    def _end_pass(self, rest_s: float = 0) -> None:
+        with self._passes:
+            self._ended = self._begun
+            self._passes.notify_all()
+        if rest_s:
+            self._stop.wait(rest_s)
 
     def _tick_when_quiet(self) -> None:
         """Tick when no change was asked for a moment ago: requests that follow each other are part of one step."""
         for _ in range(_MOST_WAITS):
-            with self.lock:
+            with self._lock:
                 left_s = self._changed_s + _GATHER_S - time.monotonic()
                 if left_s <= 0:
                     self.tick()

@@ -89,21 +89,19 @@ class OffsetOperations:
         return _done(checked, "reset")
 
     def _config(self, name: str) -> dict[str, str]:
-        with self._herder.lock:
-            stored = self._herder.stores.configs.state.connectors.get(name)
-            if stored is None:
-                raise RequestError.not_found(name)
-            return {key: value for key, value in self._herder.resolved(stored).items() if value is not None}
+        stored = self._herder.stores.configs.state.connectors.get(name)
+        if stored is None:
+            raise RequestError.not_found(name)
+        return {key: value for key, value in self._herder.resolved(stored).items() if value is not None}
 
     def _stopped(self, name: str) -> dict[str, str]:
         """The config of a connector that is stopped, with all of its tasks."""
         config = self._config(name)
-        with self._herder.lock:
-            if not self._herder.view.leads:
-                raise ElsewhereError(self._herder.view.leader)
-            state = self._herder.stores.configs.state
-            if state.target(name) != "STOPPED" or state.counts.get(name):
-                raise RequestError(400, _NOT_STOPPED.format(name=name))
+        view, state = self._herder.view, self._herder.stores.configs.state
+        if not view.leads:
+            raise ElsewhereError(view.leader)
+        if state.target(name) != "STOPPED" or state.counts.get(name):
+            raise RequestError(400, _NOT_STOPPED.format(name=name))
         deadline = time.monotonic() + _STOP_S
         while self._herder.tasks.of(name) and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.connect.plugins import PluginKind
 from penstock.connect.storage.config_store import RestartRequest, TaskId
@@ -18,11 +18,15 @@ from penstock.errors import FencedError
 
 __all__ = ["Operations"]
 
+_LOOK_S = 1.0
+T = TypeVar("T")
 Config = Mapping[str, str | None]
 
 
 class Operations:
     """The operations on the connectors of a worker.
+
+    Those that look answer from memory, whatever the herder waits for. Those that change take a turn of the herder's.
 
     Raises (all of them):
         RequestError: It cannot be done.
@@ -47,52 +51,41 @@ class Operations:
 
     def connectors(self) -> list[str]:
         """The names of all connectors."""
-        with self.herder.lock:
-            return list(self._configs.state.connectors)
+        return list(self._configs.state.connectors)
 
     def info(self, name: str) -> dict[str, Any]:
         """A connector: config, tasks, type."""
-        with self.herder.lock:
-            return self._info(name, self._known(name))
+        return self._info(name, self._seen(name))
 
     def config(self, name: str) -> dict[str, str | None]:
         """A connector's config."""
-        with self.herder.lock:
-            return self._hiding.shown(self._known(name))
+        return self._hiding.shown(self._seen(name))
 
     def status(self, name: str) -> dict[str, Any]:
         """The states of a connector and of its tasks."""
-        with self.herder.lock:
-            self._statuses.refresh()
-            status = self._statuses.connectors.get(name)
-            if status is None:
-                raise RequestError(404, f"No status found for connector {name}")
-            return self._described(name, status, self._statuses.tasks_of(name))
+        status = self._look(lambda: self._statuses.connectors.get(name))
+        if status is None:
+            raise RequestError(404, f"No status found for connector {name}")
+        return self._described(name, status, self._statuses.tasks_of(name))
 
     def task_status(self, task: TaskId) -> dict[str, Any]:
         """The state of a task."""
-        with self.herder.lock:
-            self._statuses.refresh()
-            status = self._statuses.tasks.get(task)
-            if status is None:
-                raise RequestError(404, f"No status found for task {task[0]}-{task[1]}")
-            return {"id": task[1], **status.described()}
+        status = self._look(lambda: self._statuses.tasks.get(task))
+        if status is None:
+            raise RequestError(404, f"No status found for task {task[0]}-{task[1]}")
+        return {"id": task[1], **status.described()}
 
     def tasks(self, name: str) -> list[dict[str, Any]]:
         """A connector's tasks with their configs."""
-        with self.herder.lock:
-            self._known(name)
-            configs = self._configs.state.task_configs(name)
-            shown = [self._hiding.shown(config) for config in configs]
-            return [{"id": {"connector": name, "task": n}, "config": config} for n, config in enumerate(shown)]
+        self._seen(name)
+        shown = [self._hiding.shown(config) for config in self._configs.state.task_configs(name)]
+        return [{"id": {"connector": name, "task": n}, "config": config} for n, config in enumerate(shown)]
 
     def topics(self, name: str) -> dict[str, Any]:
         """The topics that a connector uses."""
-        with self.herder.lock:
-            if not self.herder.config["topic.tracking.enable"]:
-                raise RequestError(403, "Topic tracking is disabled.")
-            self._statuses.refresh()
-            return {name: {"topics": sorted(self._statuses.topics.get(name, ()))}}
+        if not self.herder.config["topic.tracking.enable"]:
+            raise RequestError(403, "Topic tracking is disabled.")
+        return {name: {"topics": sorted(self._statuses.topics.get(name, ()))}}
 
     def reset_topics(self, name: str) -> None:
         """Forget the topics that a connector has used so far."""
@@ -101,7 +94,7 @@ class Operations:
             raise RequestError(403, "Topic tracking is disabled.")
         if not settings["topic.tracking.allow.reset"]:
             raise RequestError(403, "Topic tracking reset is disabled.")
-        with self.herder.lock:
+        with self.herder.turn(f"resetting the topics of connector {name}"):
             self._statuses.forget_topics(name)
             self.herder.tasks.forget_topics(name)
 
@@ -111,7 +104,7 @@ class Operations:
         """Create a connector."""
         given = {**config, "name": name}
         check_config(self.herder, given)
-        with self.herder.lock:
+        with self.herder.turn(f"creating connector {name}"):
             self._lead()
             if name in self._configs.state.connectors:
                 raise RequestError(409, f"Connector {name} already exists")
@@ -122,10 +115,9 @@ class Operations:
 
     def put_config(self, name: str, config: Config) -> tuple[bool, dict[str, Any]]:
         """Create a connector, or replace its config; return whether it was created."""
-        with self.herder.lock:
-            given = self._hiding.kept({"name": name, **config}, self._configs.state.connectors.get(name, {}))
+        given = self._hiding.kept({"name": name, **config}, self._configs.state.connectors.get(name, {}))
         check_config(self.herder, given)
-        with self.herder.lock:
+        with self.herder.turn(f"writing a config for connector {name} to the config topic"):
             self._lead()
             self._refuse_nulls(given)
             created = name not in self._configs.state.connectors
@@ -135,13 +127,12 @@ class Operations:
 
     def patch_config(self, name: str, patch: Config) -> dict[str, Any]:
         """Change some settings of a connector; None removes one."""
-        with self.herder.lock:
-            self._lead()
-            stored = self._known(name)
-            merged = self._hiding.kept({**stored, **patch}, stored)
-            given = {key: value for key, value in merged.items() if value is not None}
+        self._lead()
+        stored = self._seen(name)
+        merged = self._hiding.kept({**stored, **patch}, stored)
+        given = {key: value for key, value in merged.items() if value is not None}
         check_config(self.herder, given)
-        with self.herder.lock:
+        with self.herder.turn(f"writing a config for connector {name} to the config topic"):
             self._lead()
             self._known(name)
             answer = self._info(name, given)
@@ -150,7 +141,7 @@ class Operations:
 
     def delete(self, name: str) -> None:
         """Delete a connector; its offsets stay."""
-        with self.herder.lock:
+        with self.herder.turn(f"removing connector {name} from the config topic"):
             self._lead()
             self._known(name)
             self._configs.remove_connector(name)
@@ -160,7 +151,7 @@ class Operations:
 
     def set_target(self, name: str, target: str) -> None:
         """Start (resume), pause or stop a connector."""
-        with self.herder.lock:
+        with self.herder.turn(f"writing a target state for connector {name} to the config topic"):
             if name not in self._configs.state.connectors:
                 if target == "STOPPED" and self.standalone:
                     raise RequestError(500, f"No connector `{name}` configured")
@@ -177,7 +168,7 @@ class Operations:
     def restart(self, request: RestartRequest) -> dict[str, Any] | None:
         """Restart a connector, or also its tasks; return the states then, None for the connector alone."""
         name = request.connector
-        with self.herder.lock:
+        with self.herder.turn(f"restarting connector {name}"):
             if request.connector_only:
                 self._restart_connector(name)
                 return None
@@ -204,7 +195,7 @@ class Operations:
         """Restart a task."""
         name, number = task
         shown = f"{name}-{number}"
-        with self.herder.lock:
+        with self.herder.turn(f"restarting task {shown}"):
             state = self._configs.state
             if name not in state.connectors:
                 if self.standalone:
@@ -223,21 +214,41 @@ class Operations:
 
     def put_tasks(self, name: str, configs: Sequence[Mapping[str, str]]) -> None:
         """Store the configs of a connector's tasks, for the worker that has the connector."""
-        with self.herder.lock:
+        with self.herder.turn(f"writing configs of tasks for connector {name} to the config topic"):
             self._lead()
             self._known(name)
             self.herder.store_tasks(name, [dict(config) for config in configs])
 
     def put_fencing(self, name: str) -> None:
         """Note that zombies of a connector's tasks are fenced, for the worker that has the connector."""
-        with self.herder.lock:
+        with self.herder.turn(f"fencing earlier tasks of connector {name}"):
             self._lead()
             self._known(name)
             self._configs.put_fencing(name, len(self._configs.state.task_configs(name)))
 
+    def put_logger(self, name: str, level: str) -> None:
+        """Set the level of a logger for all workers."""
+        with self.herder.turn(f"writing the level of logger {name} to the config topic"):
+            self._configs.put_logger(name, level)
+
     # Inside
 
+    def _look(self, look: Callable[[], T | None]) -> T | None:
+        """What is in memory; another worker may have written just now what is not, so the herder reads once more."""
+        found = look()
+        if found is None and not self.standalone and self.herder.passed(_LOOK_S):
+            return look()
+        return found
+
+    def _seen(self, name: str) -> dict[str, str | None]:
+        """The config of a connector, without a turn."""
+        found = self._look(lambda: self._configs.state.connectors.get(name))
+        if found is None:
+            raise RequestError.not_found(name)
+        return found
+
     def _known(self, name: str) -> dict[str, str | None]:
+        """The config of a connector, in a turn."""
         found = self._configs.state.connectors.get(name)
         if found is None:
             with suppress(FencedError):  # the herder's loop handles it

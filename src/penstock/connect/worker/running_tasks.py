@@ -40,7 +40,7 @@ class TaskSlots:
 
     def of(self, connector: str) -> list[TaskId]:
         """The tasks of a connector that are here."""
-        return [task for task in self._slots if task[0] == connector]
+        return [task for task in list(self._slots) if task[0] == connector]
 
     def owned(self) -> list[TaskId]:
         """All tasks that are here, also those that still stop."""

@@ -47,6 +47,7 @@ class Worker:
         self.config = config
         self.worker_id = worker_id
         self.log: TopicLog = open_log(config.log_url, config.client_settings)
+        self.cluster_id = self.log.identity()
         with ThreadPoolExecutor(thread_name_prefix="connect-start") as pool:  # each waits for the log most of its time
             membership_made = pool.submit(_membership, config, self.log, worker_id)
             stores = _stores(config, self.log, pool)
