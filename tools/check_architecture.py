@@ -35,7 +35,7 @@ HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 
 # A package may import itself and what stands in an earlier row; in the same row only itself.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("escapes", "json_depth", "lazy_names", "masking", "randomness", "states", "varints"),
+    ("escapes", "json_depth", "lazy_names", "masking", "nearest_name", "randomness", "states", "varints"),
     ("errors", "log_lines", "version"),
     ("backoff", "clock", "durations", "given", "java_names", "java_text", "broker", "serving", "terminal", "user_code"),
     ("config", "registry"),

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 from penstock.cli.main import app
 from penstock.cli.options import read_command_config
 from penstock.config.client_names import CLIENT_NAMES
-from penstock.config.near import mistyped
 from penstock.connect.data import SettingError
 from penstock.connect.mirror.flows import read_flows
 from penstock.connect.settings import WorkerConfig
 from penstock.connect.settings.worker_config import worker_definition
 from penstock.errors import ConfigError
+from penstock.nearest_name import mistyped
 
 WORKER = {
     "bootstrap.servers": "sqlite:///connect.db",

@@ -93,7 +93,7 @@ def test_records_there_and_back_with_their_places(log, topic):
         assert (first.partition, first.offset, first.timestamp, first.key) == (place, 0, 7, b"key")
         assert first.headers == (("h", b"x"), ("h", None))
         assert (second.offset, second.value) == (1, None)
-        with pytest.raises(UnknownTopicError, match="did you mean"):
+        with pytest.raises(UnknownTopicError, match="Did you mean"):
             Consumer(log).subscribe(topic + "x")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError
+from penstock.nearest_name import nearest_names, question
 from penstock.terminal.words import with_article
 from penstock.user_code import load_module
 
@@ -35,10 +35,10 @@ def load_topology(target: str) -> tuple[Topology, dict[str, Any]]:
     name, _, attribute = target.rpartition(":") if ":" in target else (target, "", "topology")
     module = load_module(name)
     if not hasattr(module, attribute):
-        near = difflib.get_close_matches(attribute, dir(module), 1)
+        meant = question(*(f"{name}:{near}" for near in nearest_names(attribute, dir(module))))
         raise ConfigError(
             f"{name} has no attribute {attribute!r}",
-            hint=f"Did you mean {name}:{near[0]}?" if near else "Name the variable that holds the topology.",
+            hint=meant or "Name the variable that holds the topology.",
         )
     found: Any = getattr(module, attribute)
     if callable(found) and not isinstance(found, Topology | StreamsBuilder | type):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from penstock.config.secrets import is_secret, masked, shown
 from penstock.errors import ConfigError
 from penstock.given import check_mapping
 from penstock.java_names import with_java_names_of
+from penstock.nearest_name import nearest_names, question
 
 __all__ = ["CONFIG_DEFS", "ConfigDef", "StreamsConfig"]
 
@@ -182,9 +182,9 @@ def _read(given: str, name: str, value: Any) -> Any:
 def _unknown(name: str) -> ConfigError:
     lower = name.lower().replace("_", ".")
     known = [*CONFIG_DEFS, *REFUSED, *ALIASES, *CLIENT_NAMES]
-    near = [lower] if lower in known else difflib.get_close_matches(lower, known, 3, 0.6)
+    near = nearest_names(name, known, 3)
     if not near and "." not in name:
         near = [setting for setting in known if lower in setting][:3]
-    meant = f"Did you mean {' or '.join(near)}? " if near else ""
     prefixes = ", ".join(prefix for prefix in PREFIXES if prefix != "__")
-    return ConfigError(f"there is no setting {name!r}", hint=f"{meant}Passed on unchanged: {prefixes}.", setting=name)
+    hint = f"{question(*near)} Passed on unchanged: {prefixes}.".lstrip()
+    return ConfigError(f"there is no setting {name!r}", hint=hint, setting=name)

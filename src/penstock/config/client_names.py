@@ -5,12 +5,12 @@ Java's names are those of the client library 4.3, librdkafka's those of 2.16 wit
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from penstock.errors import ConfigError
+from penstock.nearest_name import nearest_names, question
 
 __all__ = ["CLIENT_NAMES", "CLIENT_PREFIXES", "ClientName", "check_client_name", "is_client_name", "split_prefix"]
 
@@ -173,11 +173,10 @@ def check_client_name(name: str) -> None:
     if found is None:
         client = CLIENT_PREFIXES.get(prefix)
         known = [known.name for known in CLIENT_NAMES.values() if client is None or client in known.clients]
-        near = difflib.get_close_matches(bare.lower().replace("_", "."), known, 3, 0.6)
-        meant = f"Did you mean {' or '.join(prefix + one for one in near)}? " if near else ""
+        meant = question(*(prefix + one for one in nearest_names(bare, known, 3)))
         raise ConfigError(
             f"Kafka's clients have no setting {bare!r}" + (f" (given as {name!r})" if prefix else ""),
-            hint=f"{meant}Java's names and librdkafka's are known.",
+            hint=f"{meant} Java's names and librdkafka's are known.".lstrip(),
             setting=name,
         )
     if prefix and CLIENT_PREFIXES[prefix] not in found.clients:

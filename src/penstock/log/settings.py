@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 
 from penstock.errors import ConfigError
+from penstock.nearest_name import did_you_mean
 
 __all__ = ["DEFAULTS", "check_settings", "check_topic_name", "setting"]
 
@@ -77,8 +77,7 @@ def check_settings(topic: str, settings: Mapping[str, object]) -> dict[str, str]
     checked: dict[str, str] = {}
     for name, value in settings.items():
         if name not in _SETTINGS:
-            near = difflib.get_close_matches(name, _SETTINGS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"settings are {', '.join(_SETTINGS)}"
+            hint = did_you_mean(name, _SETTINGS) or f"settings are {', '.join(_SETTINGS)}"
             raise ConfigError(f"topic {topic!r}: unknown setting {name!r}", hint=hint)
         text = str(value)
         wanted = _SETTINGS[name][1](text)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from penstock.errors import StateError
+from penstock.nearest_name import did_you_mean
 from penstock.query.placement import LagInfo, TaskPlaces
 from penstock.query.position import Position
 from penstock.topology.stores import StoreSpec
@@ -158,8 +158,7 @@ class CommittedStores(StateSource, Protocol):
 
 def unknown_store(store: str, known: Collection[str]) -> StateError:
     """Make the error for an unknown store, with similar names."""
-    near = difflib.get_close_matches(store, known)
-    hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"The stores are {sorted(known) or 'none'}."
+    hint = did_you_mean(store, known, 3) or f"The stores are {sorted(known) or 'none'}."
     return StateError(
         f"there is no store {store!r} to query", hint=hint, store=store, code="STORE_NOT_FOUND", status=404
     )

@@ -16,7 +16,7 @@ import polars as pl
 from penstock.errors import SerializationError
 from penstock.log_lines import own_logger
 from penstock.serde.column import Column
-from penstock.topology.configured.value_fields import fields_known_above, fields_read, nearest
+from penstock.topology.configured.value_fields import fields_hint, fields_known_above, fields_read
 
 if TYPE_CHECKING:
     from penstock.runtime.graph import Graph
@@ -90,7 +90,7 @@ class MissingFields:
 
     def _warn(self, node: str, name: str, one: _Pending) -> None:
         where = f"{one.function.file}:{one.function.line}"
-        hint = nearest(name, one.seen) if one.seen else "The values are no dicts or structs."
+        hint = fields_hint(name, one.seen) if one.seen else "The values are no dicts or structs."
         _LOG.warning(
             "task %s: %s looks for the field %r (%s), and none of %d value(s) has it, so it counts as null. %s",
             self._task_id,

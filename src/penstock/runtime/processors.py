@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from penstock.api.processing.processor import FixedKeyProcessor, FixedKeyRecord,
 from penstock.durations import duration_ms
 from penstock.errors import TopologyError
 from penstock.java_names import with_java_names_of
+from penstock.nearest_name import did_you_mean
 from penstock.runtime.context import Failure
 from penstock.runtime.operator import Operator
 from penstock.runtime.punctuation import PunctuationQueue, Schedule
@@ -93,11 +93,11 @@ class NodeContext:
     def get_state_store(self, name: str) -> Any:
         spec = self._task.topology.stores.get(name)
         if spec is None or (name not in self._stores and not self._operator.is_global(name)):
-            near = difflib.get_close_matches(str(name), self._task.topology.stores, 1)
             hint = f"Name it in process(..., stores=[{name!r}]), or use connect_processor_and_state_stores()."
             if spec is None:
-                meant = f"Did you mean {near[0]!r}? " if near else ""
-                hint = f"{meant}Add it with builder.add_state_store(), and name it in process(..., stores=[{name!r}])."
+                meant = did_you_mean(str(name), self._task.topology.stores)
+                hint = f"Add it with builder.add_state_store(), and name it in process(..., stores=[{name!r}])."
+                hint = f"{meant} {hint}".lstrip()
             raise TopologyError(
                 f"{self._node.name} has no access to a state store {name!r}"
                 if spec is not None

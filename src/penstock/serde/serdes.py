@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID
@@ -11,6 +10,7 @@ from uuid import UUID
 from penstock.durations import DurationLike, duration_ms
 from penstock.errors import ConfigError
 from penstock.java_names import with_java_names
+from penstock.nearest_name import did_you_mean
 from penstock.serde.auto import AutoSerde
 from penstock.serde.base import Serde
 from penstock.serde.changes import ChangeSerde
@@ -416,8 +416,6 @@ def _by_name(name: str) -> Serde[Any]:
     plain = _ALIASES.get(plain, plain)
     if plain in _SIMPLE:
         return _SIMPLE[plain]()
-    near = difflib.get_close_matches(plain, [*_SIMPLE, *_NESTED], 1)
-    meant = f'Did you mean "{near[0]}"? ' if near else ""
-    raise ConfigError(
-        f"there is no serde {name!r}", hint=f"{meant}Known: {', '.join([*_SIMPLE, *(f'{n}<...>' for n in _NESTED)])}."
-    )
+    meant = did_you_mean(plain, [*_SIMPLE, *_NESTED])
+    known = ", ".join([*_SIMPLE, *(f"{n}<...>" for n in _NESTED)])
+    raise ConfigError(f"there is no serde {name!r}", hint=f"{meant} Known: {known}.".lstrip())

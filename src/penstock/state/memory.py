@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 
 from sortedcontainers import SortedList
 
 from penstock.errors import StateError
+from penstock.nearest_name import did_you_mean
 from penstock.state.base import Entries
 from penstock.topology.stores import StoreSpec
 
@@ -185,6 +185,5 @@ class MemoryTaskState:
 def unknown_store(store: str, known: Iterable[str]) -> StateError:
     """Return the error for a store that the task does not have, with the nearest names."""
     names = sorted(known)
-    near = difflib.get_close_matches(store, names)
-    hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"The stores of this task are {names}."
+    hint = did_you_mean(store, names, 3) or f"The stores of this task are {names}."
     return StateError(f"there is no state store {store!r} in this task", hint=hint, store=store)

@@ -55,7 +55,7 @@ def built(verb: Verb, consumed: Consumed | None) -> StreamsBuilder:
 def test_a_schema_refuses_fields_that_it_lacks(verb: Verb) -> None:
     with pytest.raises(TopologyError, match="reads the field 'amuont'") as refused:
         built(verb, Consumed(key_serde="string", value_serde=ORDERS)).build()
-    assert "Did you mean 'amount'? The fields are amount, user." in str(refused.value)
+    assert "Did you mean amount? The fields are amount, user." in str(refused.value)
     line = inspect.getsourcelines(verb)[1]
     assert f"{__file__}:{line}" in str(refused.value)
 
@@ -88,7 +88,7 @@ def test_the_key_of_a_global_table() -> None:
     builder = StreamsBuilder()
     items = builder.global_table("items")
     join_by_field(builder.stream("orders", Consumed(value_serde=Serdes.json({"item": str}))), items)
-    with pytest.raises(TopologyError, match="Did you mean 'item'"):
+    with pytest.raises(TopologyError, match="Did you mean item"):
         builder.build()
 
 
@@ -102,7 +102,7 @@ def test_without_a_schema_it_is_counted_and_logged(verb: Verb, caplog: pytest.Lo
             orders.pipe({"user": "ann", "amount": 2.0}, key="ann", timestamp=n)
     warnings = [r.getMessage() for r in caplog.records if "'amuont'" in r.getMessage()]
     assert "none of 10 value(s) has it" in warnings[0]
-    assert "Did you mean 'amount'?" in warnings[0]
+    assert "Did you mean amount?" in warnings[0]
     assert len(warnings) == 2  # once it is certain, and when the driver ends
 
 

@@ -227,7 +227,7 @@ def test_many_threads_while_batches_are_committed(checkpoint, state):
 
 
 def test_unknown_stores_and_other_applications(checkpoint, state):
-    with pytest.raises(StateError, match="Did you mean 'plain'"):
+    with pytest.raises(StateError, match="Did you mean plain"):
         opened(state, "plian")
     from penstock.query.committed.state import CommittedState, QueriedStores
     from penstock.query.committed.tasks import ReplicaFolders

@@ -94,7 +94,7 @@ def test_what_there_is(checkpoint, client):
 @pytest.mark.parametrize(
     ("path", "status", "code", "text"),
     [
-        ("/stores/count/keys/k", 404, "STORE_NOT_FOUND", "Did you mean 'counts'"),
+        ("/stores/count/keys/k", 404, "STORE_NOT_FOUND", "Did you mean counts"),
         ("/stores/counts/keys/none", 404, "KEY_NOT_FOUND", "no key 'none'"),
         ("/stores/windows/keys/k1", 400, "UNKNOWN_QUERY_TYPE", "queried by windows"),
         ("/stores/counts/windows", 400, "UNKNOWN_QUERY_TYPE", "keys, range and prefix"),

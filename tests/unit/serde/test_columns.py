@@ -255,7 +255,7 @@ def test_names_and_aliases():
         assert hash(serde) == hash(Serdes.of(name))
     assert Serdes.of("org.apache.kafka.common.serialization.Serdes$LongSerde") == Serdes.long() == Serdes.of(int)
     assert Serdes.of("org.apache.kafka.common.serialization.Serdes$ByteArraySerde") == Serdes.bytes()
-    with pytest.raises(ConfigError, match='Did you mean "string"'):
+    with pytest.raises(ConfigError, match="Did you mean string"):
         Serdes.of("strng")
     with pytest.raises(ConfigError):
         Serdes.of(5)

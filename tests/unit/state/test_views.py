@@ -232,5 +232,5 @@ def test_null_keys_and_unknown_stores_are_told():
         view.get(None)
     with pytest.raises(StateError, match="'store' is null"):
         view.put_columns(Column.of_items(["a", None]), Column.of_items([1, 2]))
-    with pytest.raises(StateError, match="Did you mean 'store'"):
+    with pytest.raises(StateError, match="Did you mean store"):
         MemoryTaskState([view.spec]).map("stor")

@@ -13,7 +13,7 @@ from penstock.connect.config.kinds import (
     parse_kind,
     setting_text,
 )
-from penstock.connect.config.model import NO_MODEL, Model, Refused, near_names
+from penstock.connect.config.model import NO_MODEL, Model, Refused
 from penstock.connect.config.validation import ConfigValue, validate
 from penstock.connect.config.validators import (
     AllOf,
@@ -63,7 +63,6 @@ __all__ = [
     "Width",
     "class_name",
     "java_class",
-    "near_names",
     "no_alias_twice",
     "parse_kind",
     "setting_text",

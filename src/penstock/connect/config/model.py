@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from penstock.config.near import mistyped
-
-__all__ = ["NO_MODEL", "Model", "Refused", "near_names"]
+__all__ = ["NO_MODEL", "Model", "Refused"]
 
 T = TypeVar("T")
 
@@ -86,16 +84,6 @@ class Model:
 
 
 NO_MODEL = Model()
-
-
-def near_names(name: str, known: Iterable[str]) -> str:
-    """A question about the name that an unknown one may stand for, with a blank behind it; empty if there is none.
-
-    >>> near_names("batch.sise", ["batch.size", "file"]), near_names("colour", ["batch.size"])
-    ('Did you mean batch.size? ', '')
-    """
-    near = mistyped(name, known)
-    return f"Did you mean {near}? " if near else ""
 
 
 def _of(table: Mapping[str, T], name: str) -> T | None:

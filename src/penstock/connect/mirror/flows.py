@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.config.client_names import CLIENT_NAMES
-from penstock.config.near import mistyped
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef, Kind, Range, Setting
 from penstock.connect.data import SettingError
 from penstock.connect.mirror.connector_settings import CHECKPOINT_CONFIG, HEARTBEAT_CONFIG, SOURCE_CONFIG
 from penstock.connect.mirror.filters import ConfigPropertyFilter, GroupFilter, MirroredTopics, NameFilter, TopicFilter
 from penstock.connect.mirror.policies import ReplicationPolicy, policy_of
+from penstock.nearest_name import mistyped, question
 
 __all__ = ["Cluster", "Flow", "connector_flow", "read_flows"]
 
@@ -174,7 +174,7 @@ def _check_name(name: str, aliases: list[str]) -> None:
     clients = CLIENT_NAMES.keys() | {f"{kind}.{each.name}" for each in CLIENT_NAMES.values() for kind in each.clients}
     if meant := _RENAMED.get(bare) or mistyped(bare, own | clients | {"clusters", "bootstrap.servers"}):
         raise SettingError(
-            f"there is no setting {name!r}", hint=f"Did you mean {name.removesuffix(bare)}{meant}?", setting=name
+            f"there is no setting {name!r}", hint=question(name.removesuffix(bare) + meant), setting=name
         )
 
 

@@ -13,6 +13,7 @@ from penstock.connect.converters import CONVERTERS, SimpleHeaderConverter
 from penstock.connect.data import SettingError
 from penstock.connect.predicates import PREDICATES
 from penstock.connect.transforms import ABSTRACT, TRANSFORMS
+from penstock.nearest_name import question
 
 __all__ = ["KAFKA_VERSION", "Plugin", "PluginKind", "Plugins", "connector_plugin", "standard_plugins"]
 
@@ -92,8 +93,7 @@ class Plugin:
             SettingError: It is of another, or an interface.
         """
         if self.stands_for is not None:
-            meant = f" Did you mean {', '.join(self.stands_for)}?" if self.stands_for else ""
-            raise SettingError(f"This class is abstract and cannot be created.{meant}")
+            raise SettingError(f"This class is abstract and cannot be created. {question(*self.stands_for)}".rstrip())
         if kind not in self.kinds:
             raise SettingError(f"Class class {self.java_class} does not implement the {INTERFACES[kind]} interface")
         return self

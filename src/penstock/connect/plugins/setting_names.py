@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.config.client_names import check_client_name
 from penstock.config.prefixes import behind_prefix
-from penstock.connect.config import Kind, Model, near_names, parse_kind
+from penstock.connect.config import Kind, Model, parse_kind
 from penstock.connect.data import SettingError
 from penstock.connect.plugins.common_settings import RESTARTS
 from penstock.connect.plugins.connector_definition import CONVERTER_KINDS, WorkerSettings, connector_definition
@@ -16,6 +16,7 @@ from penstock.connect.plugins.enriching import CONDITIONS, PARTS
 from penstock.connect.plugins.kind_settings import SINK
 from penstock.connect.plugins.registry import Plugin, PluginKind, Plugins
 from penstock.errors import ConfigError
+from penstock.nearest_name import mistyped, question
 
 __all__ = ["NameCheck", "check_converter", "check_names", "start_notes"]
 
@@ -66,7 +67,7 @@ def check_names(config: Mapping[str, str | None], plugins: Plugins, worker: Work
         elif note is not None:
             found.notes.append(note)
         elif name not in known and not plugin.model.has(name) and not _is_read(name, config, plugin):
-            near = near_names(name, [*known, *_names(plugin.model)])
+            near = question(mistyped(name, [*known, *_names(plugin.model)]))
             unknown = f"{name} is no setting of {plugin.java_class}, and has no effect. {near}".rstrip()
             found.notes.append(_of_framework(name, config) or unknown)
     for prefix, part, own, what in _parts(config, plugins):
@@ -108,7 +109,7 @@ def _check_part(found: NameCheck, given: Mapping[str, Any], where: tuple[str, Pl
         elif note is not None:
             found.notes.append(f"{prefix}{note}")
         elif name not in known and not part.model.has(name):
-            near = near_names(name, [*known, *_names(part.model)])
+            near = question(mistyped(name, [*known, *_names(part.model)]))
             found.notes.append(f"{prefix}{name} is no setting of {part.java_class}, and has no effect. {near}".rstrip())
 
 
@@ -178,7 +179,7 @@ def _of_framework(name: str, config: Mapping[str, str | None]) -> str | None:
     for part in PARTS:
         if name.startswith(f"{part.list_name}."):
             alias = _alias(name, part.list_name)
-            near = near_names(alias, _aliases(config, part.list_name))
+            near = question(mistyped(alias, _aliases(config, part.list_name)))
             return f"{name} has no effect: {part.list_name} does not name {alias!r}. {near}".rstrip()
     if name.startswith(TOPIC_CREATION) and name.count(".") > 2:
         return f"{name} has no effect: topic.creation.groups of a source does not name {name.split('.')[2]!r}."

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from penstock.config.client_names import CLIENT_NAMES, check_client_name
-from penstock.config.near import mistyped
 from penstock.config.prefixes import behind_prefix
 from penstock.connect.config import ConfigDef, Kind, OneOf, Range, Setting
 from penstock.connect.data import SettingError
@@ -18,6 +17,7 @@ from penstock.connect.plugins import NameCheck, Plugins, WorkerSettings, check_c
 from penstock.connect.settings.worker_model import WORKER_MODEL
 from penstock.errors import ConfigError
 from penstock.log_lines import own_logger
+from penstock.nearest_name import mistyped, question
 
 __all__ = ["Mode", "WorkerConfig", "known_client_settings", "worker_definition"]
 
@@ -186,9 +186,7 @@ class WorkerConfig:
         unknown = _unknown_names(given)
         for name in (each for each in given if not _is_settled(each)):
             if meant := mistyped(name, _all_names() if name in unknown else _worker_names()):
-                raise ConfigError(
-                    f"a Connect worker has no setting {name!r}", hint=f"Did you mean {meant}?", setting=name
-                )
+                raise ConfigError(f"a Connect worker has no setting {name!r}", hint=question(meant), setting=name)
         if unknown:
             _log.warning("these settings are not known to a Connect worker, and have no effect: %s", ", ".join(unknown))
         for name, value in given.items():

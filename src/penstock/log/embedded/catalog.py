@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError, LogError, TopicExistsError, UnknownTopicError
 from penstock.log.base import TopicInfo, TopicPartition
 from penstock.log.settings import check_settings, check_topic_name
+from penstock.nearest_name import did_you_mean
 
 __all__ = [
     "Slot",
@@ -167,9 +167,7 @@ def slots(connection: sqlite3.Connection, places: Iterable[TopicPartition]) -> d
 
 def unknown(connection: sqlite3.Connection, name: str) -> UnknownTopicError:
     names = [row[0] for row in connection.execute("SELECT name FROM topics ORDER BY name")]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if near:
-        hint = f"did you mean {' or '.join(repr(each) for each in near)}?"
-    else:
+    hint = did_you_mean(name, names, 3)
+    if not hint:
         hint = f"topics are {', '.join(names[:10])}" if names else "the log has no topics yet: create it first"
     return UnknownTopicError(f"there is no topic {name!r}", hint=hint, topic=name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -28,6 +27,7 @@ from penstock.log.kafka.wire.deletions import delete_records
 from penstock.log.kafka.wire.errors import TIMED_OUT, failed
 from penstock.log.kafka.wire.groups import commit_offsets, committed_offsets
 from penstock.log.kafka.wire.offsets import EARLIEST, LATEST, NEWEST_TIME, list_offsets
+from penstock.nearest_name import did_you_mean
 
 if TYPE_CHECKING:
     from penstock.log.base import Isolation
@@ -90,8 +90,7 @@ class Topics:
             self._counts = {name: (now, count) for name, count in counts.items()}
             if topic not in counts:
                 self._require_visible(topic)
-                near = difflib.get_close_matches(topic, counts, 3, 0.6)
-                hint = f"did you mean {', '.join(near)}?" if near else f"create it: penstock topics create {topic}"
+                hint = did_you_mean(topic, counts, 3) or f"create it: penstock topics create {topic}"
                 raise UnknownTopicError(
                     f"there is no topic {topic!r} at {self._clients.servers}", hint=hint, topic=topic
                 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.formats import check_formats, wrapping
 from penstock.sql.analyse.properties import Properties
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Catalog, DataFormat, Source, SourceColumn
 from penstock.sql.catalog.source import RESERVED_COLUMNS, TimestampColumn
 from penstock.sql.evaluate import sql_type
-from penstock.sql.evaluate.refusals import meant
 from penstock.sql.formats import format_info
 from penstock.sql.parse import statement_nodes as s
 from penstock.sql.parse.tokens import Position
@@ -231,7 +231,9 @@ def alter_source(statement: s.AlterSource, catalog: Catalog) -> Source:
     source = catalog.sources.get(statement.name)
     kind = statement.kind.lower()
     if source is None:
-        raise refusal(statement.at, f"Source {statement.name} does not exist.", meant(statement.name, catalog.sources))
+        raise refusal(
+            statement.at, f"Source {statement.name} does not exist.", did_you_mean(statement.name, catalog.sources)
+        )
     if source.kind != statement.kind:
         raise refusal(statement.at, f"Incompatible data source type is {source.kind}, but statement was ALTER {kind}")
     if source.read_only:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from dataclasses import fields as parts_of
-from difflib import get_close_matches
 from typing import Any, Literal
 
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.evaluate import typed
 from penstock.sql.parse import expression_nodes as x
@@ -90,8 +90,7 @@ class Names:
         written = f"{source}.{name}" if source else name
         if self._bounds and name in ("WINDOWSTART", "WINDOWEND"):
             raise refusal(at, self._bounds.format(name=name))
-        near = get_close_matches(name, [f.name for f in self.fields if f.source == source or source is None], 1, 0.6)
-        hint = f"Did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, [f.name for f in self.fields if f.source == source or source is None])
         raise refusal(at, f"{self.clause} names the column '{written}', which no source has", hint)
 
 

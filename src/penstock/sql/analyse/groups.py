@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.expressions import Library, constant_value, typed_expression
 from penstock.sql.analyse.fields import Field, Names, qualified
 from penstock.sql.analyse.plans import Aggregate, AggregateCall, Expression, Read, Step, WindowTimes
@@ -14,7 +15,6 @@ from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow
 from penstock.sql.catalog.source import BOUNDS
 from penstock.sql.evaluate import calls_in, columns_in, substitute
-from penstock.sql.evaluate.refusals import meant
 from penstock.sql.parse import expression_nodes as x
 from penstock.sql.parse import query_nodes as q
 from penstock.sql.parse.format_expressions import format_expression
@@ -206,7 +206,7 @@ def _check_names(nodes: Sequence[Any], library: Library) -> None:
     known = (*library.aggregates.names, *library.scalars.names, *library.tables.names)
     for node in nodes:
         for call in calls_in(node, lambda name: name.upper() not in known):
-            raise refusal(call.at, f"No function has the name '{call.name}'", meant(call.name, known))
+            raise refusal(call.at, f"No function has the name '{call.name}'", did_you_mean(call.name, known))
 
 
 def _check_undo(calls: Sequence[x.Call], made: Sequence[AggregateCall]) -> None:

@@ -7,12 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.errors import SqlError
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.fields import Names
 from penstock.sql.analyse.refusals import refusal
 from penstock.sql.catalog import Source
 from penstock.sql.catalog.source import PSEUDO
 from penstock.sql.evaluate import compile_rows, type_expression
-from penstock.sql.evaluate.refusals import meant
 from penstock.sql.functions.errors import EvaluationErrors
 from penstock.sql.functions.registry import Registry
 from penstock.sql.parse import expression_nodes as x
@@ -80,7 +80,7 @@ def insert_values(statement: s.InsertValues, target: Source, scalars: Registry) 
     for name, node in zip(names, statement.values, strict=True):
         kind = PSEUDO["ROWTIME"] if name == "ROWTIME" else columns.get(name)
         if kind is None:
-            hint = meant(name, columns) or f"Columns are {', '.join(columns)}."
+            hint = did_you_mean(name, columns) or f"Columns are {', '.join(columns)}."
             raise refusal(places.get(name, node.at), f"Column name {name} does not exist.", hint)
         if name in given:
             raise refusal(places.get(name, node.at), f"Column {name} is listed twice.")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import PenstockError, SqlError
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.refusals import named, refusal
 from penstock.sql.catalog import Catalog, DataFormat, SourceWindow, TimestampColumn
-from penstock.sql.evaluate.refusals import meant
 from penstock.sql.formats import format_info
 from penstock.sql.functions.java_dates import date_pattern
 from penstock.sql.parse import expression_nodes as x
@@ -74,7 +74,7 @@ class Properties:
         for item in given:
             name = item.name.upper()
             if name not in allowed:
-                raise refusal(item.at, f"WITH has an unknown property: {name}", meant(name, allowed))
+                raise refusal(item.at, f"WITH has an unknown property: {name}", did_you_mean(name, allowed))
             if name in values:
                 raise refusal(item.at, f"WITH has a property twice: {name}")
             values[name] = _plain(item.value)

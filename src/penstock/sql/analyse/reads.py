@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.fields import Field
 from penstock.sql.analyse.plans import Derived, Project, Read
 from penstock.sql.analyse.properties import UNIT_MS
@@ -38,8 +39,8 @@ def read(relation: q.Relation, catalog: Catalog) -> Read:
 
 def _instead(name: str, catalog: Catalog) -> str:
     """What to do about the name of a source that there is not."""
-    if near := catalog.nearest(name):
-        return f"Did you mean {near}?"
+    if meant := did_you_mean(name, catalog.sources):
+        return meant
     if not catalog.sources:
         return "No stream and no table is declared yet: CREATE STREAM or CREATE TABLE declares one over a topic."
     return "SHOW STREAMS and SHOW TABLES list what there is."

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse.definitions import alter_source, create_source, replaceable
 from penstock.sql.analyse.enabled import check_enabled
 from penstock.sql.analyse.expressions import Library
@@ -17,7 +18,6 @@ from penstock.sql.analyse.refusals import refusal
 from penstock.sql.analyse.sinks import partitions_of, sink_of
 from penstock.sql.catalog import Catalog, Source
 from penstock.sql.evaluate import sql_type
-from penstock.sql.evaluate.refusals import meant
 from penstock.sql.evaluate.typed import Cast
 from penstock.sql.functions.aggregates import aggregate_functions
 from penstock.sql.functions.builtin import scalar_functions
@@ -209,12 +209,9 @@ def _converted(found: Analysed, target: Source) -> Analysed:
 def _target(name: str, at: Any, catalog: Catalog, reason: str) -> Source:
     found = catalog.sources.get(name)
     if found is None:
-        near = catalog.nearest(name)
-        raise refusal(
-            at,
-            f"{reason} an unknown stream/table: {name}",
-            f"Did you mean {near}? Names in quotes keep their case." if near else "",
-        )
+        meant = did_you_mean(name, catalog.sources)
+        hint = f"{meant} Names in quotes keep their case." if meant else ""
+        raise refusal(at, f"{reason} an unknown stream/table: {name}", hint)
     return found
 
 
@@ -232,7 +229,9 @@ def _drop(statement: s.DropSource, catalog: Catalog, text: str) -> Applied:
     if source is None:
         if statement.if_exists:
             return Applied(f"{kind} {statement.name} does not exist")
-        raise refusal(statement.at, f"{kind} {statement.name} does not exist.", meant(statement.name, catalog.sources))
+        raise refusal(
+            statement.at, f"{kind} {statement.name} does not exist.", did_you_mean(statement.name, catalog.sources)
+        )
     if source.kind != statement.kind:
         raise refusal(
             statement.at, f"Incompatible data source type is {source.kind}, but statement was DROP {statement.kind}"
@@ -274,7 +273,9 @@ def _create_type(statement: s.CreateType, catalog: Catalog, text: str) -> Applie
 def _drop_type(statement: s.DropType, catalog: Catalog, text: str) -> Applied:
     del text
     if catalog.types.pop(statement.name, None) is None and not statement.if_exists:
-        raise refusal(statement.at, f"Type {statement.name} does not exist.", meant(statement.name, catalog.types))
+        raise refusal(
+            statement.at, f"Type {statement.name} does not exist.", did_you_mean(statement.name, catalog.types)
+        )
     return Applied(f"Dropped type {statement.name}")
 
 

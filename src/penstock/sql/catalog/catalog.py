@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from penstock.sql.catalog.source import DataFormat, Source
@@ -69,13 +68,6 @@ class Catalog:
         number = self.made
         self.made += 1
         return f"{prefix}_{name}_{number}"
-
-    def nearest(self, name: str, among: Mapping[str, object] | None = None) -> str:
-        """The name of a source that was probably meant, or nothing."""
-        names = self.sources if among is None else among
-        by_upper = {known.upper(): known for known in names}
-        found = get_close_matches(name.upper(), list(by_upper), 1, 0.7)
-        return by_upper[found[0]] if found else ""
 
     def readers(self, name: str) -> list[str]:
         """The ids of the queries that read a source."""

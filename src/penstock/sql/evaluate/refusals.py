@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
-
 from penstock.errors import SqlError
 from penstock.sql.parse.tokens import NOWHERE, Position
 
-__all__ = ["meant", "refused"]
+__all__ = ["refused"]
 
 
 def refused(message: str, at: Position, hint: str = "") -> SqlError:
@@ -22,14 +19,3 @@ def refused(message: str, at: Position, hint: str = "") -> SqlError:
     return SqlError(
         f"line {at.line}:{at.column}: {message}", hint=hint, line=at.line, column=at.column, offset=at.offset
     )
-
-
-def meant(name: str, among: Iterable[str]) -> str:
-    """The hint with the name that was probably meant, or nothing.
-
-    >>> meant("UCSE", ["UCASE", "LCASE"])
-    'Did you mean UCASE?'
-    """
-    by_upper = {known.upper(): known for known in among}
-    found = get_close_matches(name.upper(), list(by_upper), 1, 0.7) if len(name) <= 100 else []
-    return f"Did you mean {by_upper[found[0]]}?" if found else ""

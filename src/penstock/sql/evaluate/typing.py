@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.nearest_name import did_you_mean
 from penstock.sql.evaluate import typed as n
 from penstock.sql.evaluate.coerce import decimal_of, fixed, united
 from penstock.sql.evaluate.named_types import sql_type
-from penstock.sql.evaluate.refusals import meant, refused
+from penstock.sql.evaluate.refusals import refused
 from penstock.sql.functions import LambdaArgument
 from penstock.sql.functions.patterns import Argument
 from penstock.sql.parse import expression_nodes as x
@@ -253,7 +254,7 @@ class _Typer:
             raise refused(f"{_text(node.base)} is {base.type}: only structs have fields", node.at)
         kind = base.type.field(node.name)
         if kind is None:
-            hint = meant(node.name, [field.name for field in base.type.fields]) or f"It is {base.type}."
+            hint = did_you_mean(node.name, [field.name for field in base.type.fields]) or f"It is {base.type}."
             raise refused(f"Could not find field '{node.name}' in '{_text(node.base)}'.", node.at, hint)
         return n.Field(kind, base, node.name, at=node.at)
 
@@ -274,7 +275,7 @@ class _Typer:
         try:
             bound = self._functions.resolve(node.name, kinds)
         except SqlTypeError as error:
-            hint = "" if self._functions.get(node.name) else meant(node.name, self._functions.names)
+            hint = "" if self._functions.get(node.name) else did_you_mean(node.name, self._functions.names)
             raise refused(str(error), node.at, hint) from error
         parts = tuple(part if isinstance(part, n.Typed) else bodies[at] for at, part in enumerate(arguments))
         return n.Call(bound.type, bound.name, parts, bound, at=node.at)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from penstock.sql.parse.errors import Snag, excerpt, listed, nearest, syntax_error
+from penstock.nearest_name import nearest_names, question
+from penstock.sql.parse.errors import Snag, excerpt, listed, syntax_error
 from penstock.sql.parse.tokens import RESERVED, Kind, Position, Token
 
 __all__ = ["MAX_DEPTH", "Cursor", "parsed"]
@@ -167,11 +168,11 @@ class _NotingCursor(Cursor):
         if token.kind is Kind.VARIABLE:
             variable = token.value[2:-1]
             return f"The variable {variable} has no value: DEFINE {variable} = '...';"
-        if token.kind is Kind.WORD and (meant := nearest(token.key, words)):
-            return f"Did you mean {meant}?"
+        if token.kind is Kind.WORD and (meant := nearest_names(token.key, words)):
+            return question(*meant)
         before = self.tokens[self.index - 1] if self.index else token
-        if before.kind is Kind.WORD and before.key not in RESERVED and (meant := nearest(before.key, words)):
-            return f"Did you mean {meant} instead of {self.source(before)}?"
+        if before.kind is Kind.WORD and before.key not in RESERVED and (meant := nearest_names(before.key, words)):
+            return question(f"{meant[0]} instead of {self.source(before)}")
         name = Kind.WORD.value in expected or (token.key in _NOUNS and "an expression" in expected)
         if name and token.key in RESERVED:
             return f"{token.key} is a reserved word; as a name it is written `{token.key}`."

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from penstock.errors import SqlSyntaxError
 from penstock.sql.parse.tokens import Position
 
-__all__ = ["Snag", "excerpt", "listed", "nearest", "syntax_error"]
+__all__ = ["Snag", "excerpt", "listed", "syntax_error"]
 
 WIDTH = 100  # characters of the line that are shown
 BEFORE = 60  # of these, at most so many before the caret
@@ -74,14 +73,3 @@ def excerpt(text: str) -> str:
     """The text in at most 40 characters, all of which can be printed."""
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def nearest(word: str, among: Iterable[str]) -> str:
-    """The keyword that a word was probably meant to be, or nothing.
-
-    >>> nearest("SELCT", ["SELECT", "SET"])
-    'SELECT'
-    """
-    upper = word.upper()
-    found = get_close_matches(upper, [w for w in among if w != upper], 1, 0.7) if len(word) <= 30 else []
-    return found[0] if found else ""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from penstock.nearest_name import did_you_mean
 from penstock.sql.parse import commands
 from penstock.sql.parse.command_nodes import Explain, Statement
 from penstock.sql.parse.cursor import Cursor
 from penstock.sql.parse.definitions import alter, create, drop, insert
-from penstock.sql.parse.errors import excerpt, listed, nearest
+from penstock.sql.parse.errors import excerpt, listed
 from penstock.sql.parse.queries import query
 from penstock.sql.parse.tokens import Kind
 
@@ -34,8 +35,7 @@ def _read(cursor: Cursor, rules: dict[str, Rule]) -> Statement:
             cursor.note("a statement")
             raise cursor.unexpected()
         word = cursor.source(cursor.token)
-        meant = nearest(word, rules)
-        hint = f"Did you mean {meant}?" if meant else f"A statement begins with {listed(rules)}."
+        hint = did_you_mean(word, rules) or f"A statement begins with {listed(rules)}."
         raise cursor.refused(cursor.token.at, f"unknown statement {excerpt(word)}", hint)
     return rule(cursor)
 

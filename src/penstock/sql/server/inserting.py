@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.errors import PenstockError
+from penstock.nearest_name import did_you_mean
 from penstock.registry.documents import BadDocumentError, parse_object
 from penstock.sql.analyse import InsertedRow
 from penstock.sql.catalog import Source
@@ -43,9 +44,9 @@ def target_of(name: str, session: SqlSession) -> Source:
     plain = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name.upper()
     found = session.catalog.sources.get(plain)
     if found is None:
-        near = session.catalog.nearest(plain)
+        meant = did_you_mean(plain, session.catalog.sources)
         raise BadRequestError(
-            f"Cannot insert values into an unknown stream/table: {plain}" + (f". Did you mean {near}?" if near else "")
+            f"Cannot insert values into an unknown stream/table: {plain}" + (f". {meant}" if meant else "")
         )
     for wrong, why in (
         (found.read_only, "read-only"),

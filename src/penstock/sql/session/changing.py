@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import CheckpointMismatchError, PenstockError, SqlError
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.analyse.replacing import has_state, obstacles
 from penstock.sql.catalog import Catalog
@@ -44,7 +45,7 @@ def create_source(parsed: Parsed, work: Workspace) -> StatementResult:
     changed, applied = work.tried(parsed)
     if applied.source is None:
         return Status(applied.message, statement=parsed.text)
-    note = ensure_source(work.log, applied.source, parsed.statement, work.catalog)
+    note = ensure_source(work.log, applied.source, parsed.statement)
     work.commit(changed, parsed.text)
     return Status(f"{applied.message}{f' ({note})' if note else ''}", statement=parsed.text)
 
@@ -155,8 +156,7 @@ def steer(parsed: Parsed, work: Workspace) -> StatementResult:
     assert isinstance(parsed.statement, c.Steer)  # noqa: S101 - dispatched by this type
     statement = parsed.statement
     if statement.query_id is not None and statement.query_id not in work.queries:
-        near = work.catalog.nearest(statement.query_id, work.queries)
-        hint = f"Did you mean {near}?" if near else "SHOW QUERIES lists the queries."
+        hint = did_you_mean(statement.query_id, work.queries) or "SHOW QUERIES lists the queries."
         raise refusal(statement.at, f"Unknown queryId: {statement.query_id}", hint)
     ids = [statement.query_id] if statement.query_id is not None else list(work.queries)
     if statement.action == "TERMINATE":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from difflib import get_close_matches
 
 from penstock.groups.lag import lag
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.statements import library_of
 from penstock.sql.catalog import Source
@@ -36,8 +36,7 @@ def describe(parsed: Parsed, work: Workspace) -> Described:
         return replace(_function(statement.name, statement.at, work), statement=parsed.text)
     source = work.catalog.sources.get(statement.name)
     if source is None:
-        near = work.catalog.nearest(statement.name)
-        hint = f"Did you mean {near}?" if near else "SHOW STREAMS and SHOW TABLES list what there is."
+        hint = did_you_mean(statement.name, work.catalog.sources) or "SHOW STREAMS and SHOW TABLES list what there is."
         raise refusal(statement.at, f"Could not find STREAM/TABLE '{statement.name}' in the catalog", hint)
     return replace(_source(source, work, extended=statement.extended), statement=parsed.text)
 
@@ -110,6 +109,5 @@ def _function(name: str, at: Position, work: Workspace) -> Described:
             parts = (("author", about.author), ("version", about.version), ("file", about.origin))
             facts += [(word, text) for word, text in parts if text]
         return Described(found.name, "FUNCTION", signatures, tuple(facts))
-    near = get_close_matches(name.upper(), [known for known, _ in functions_of(work)], 1, 0.6)
-    hint = f"Did you mean {near[0]}?" if near else "SHOW FUNCTIONS lists the functions."
+    hint = did_you_mean(name, [known for known, _ in functions_of(work)]) or "SHOW FUNCTIONS lists the functions."
     raise refusal(at, f"Can't find any functions with the name '{name}'", hint)

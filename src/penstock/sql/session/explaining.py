@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.api.builder import StreamsBuilder
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse import QueryPlan, apply, refusal
 from penstock.sql.analyse.plans import Expression, Step, plain
 from penstock.sql.analyse.walking import expressions_below
@@ -43,8 +44,7 @@ def explain(parsed: Parsed, work: Workspace) -> Explained:
         return replace(explained(_plan_of(subject, work)), statement=parsed.text)
     query = work.queries.get(subject)
     if query is None:
-        near = work.catalog.nearest(subject, work.queries)
-        hint = f"Did you mean {near}?" if near else "SHOW QUERIES lists the queries."
+        hint = did_you_mean(subject, work.queries) or "SHOW QUERIES lists the queries."
         raise refusal(statement.at, f"Query with id:{subject} does not exist", hint)
     facts = (("state", query.state), ("errors", errors_of(query)))
     return replace(explained(query.plan), id=subject, facts=facts, statement=parsed.text)

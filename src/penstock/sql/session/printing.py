@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.log.clients.consumer import Consumer
 from penstock.log.consumer_interface import ConsumerRecord
+from penstock.nearest_name import did_you_mean
 from penstock.serde.binding import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse import refusal
@@ -40,8 +41,8 @@ def print_topic(parsed: Parsed, work: Workspace) -> Stream:
     assert isinstance(statement, c.Print)  # noqa: S101 - dispatched by this type
     topics = known_topics(work.log)
     if statement.topic not in topics:
-        near = work.catalog.nearest(statement.topic, topics)
-        hint = f"Did you mean {near}? Names of topics keep their case." if near else "SHOW TOPICS lists the topics."
+        meant = did_you_mean(statement.topic, topics)
+        hint = f"{meant} Names of topics keep their case." if meant else "SHOW TOPICS lists the topics."
         raise refusal(statement.at, f"Could not find topic '{statement.topic}'", hint)
     source = next((each for each in work.catalog.sources.values() if each.topic == statement.topic), None)
     stopped = threading.Event()

@@ -130,7 +130,7 @@ class Script:
             with _located(self.text, parsed):
                 statement = parsed.statement
                 if isinstance(statement, s.CreateSource) and applied.source is not None:
-                    ensure_source(log, applied.source, statement, self.catalog)
+                    ensure_source(log, applied.source, statement)
                 elif applied.query is not None:
                     properties = statement.properties if isinstance(statement, s.CreateAs) else ()
                     count = self.catalog.topics.get(applied.query.target.topic, 1)

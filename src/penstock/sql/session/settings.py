@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.log_lines import own_logger
+from penstock.nearest_name import did_you_mean
 from penstock.sql.functions import UserFunctions, load_functions
 
 __all__ = ["DEFAULT_LOG", "KNOWN", "SessionSettings", "check_setting", "has_effect"]
@@ -142,8 +142,7 @@ def check_setting(name: str, value: str) -> None:
         reason = next((text for begin, text in REFUSED.items() if name.startswith(begin)), "")
         if reason:
             raise ConfigError(f"{name} cannot be set: {reason}", hint="Leave the setting out.")
-        near = get_close_matches(name, KNOWN, 1, 0.6)
-        hint = f"Did you mean {near[0]}?" if near else "SHOW PROPERTIES lists the settings."
+        hint = did_you_mean(name, KNOWN) or "SHOW PROPERTIES lists the settings."
         raise ConfigError(f"Unknown property: {name}", hint=hint)
     if name.startswith("__"):
         return

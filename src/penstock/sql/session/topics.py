@@ -7,11 +7,12 @@ from typing import Any
 from penstock.errors import UnknownTopicError
 from penstock.log.base import TopicLog
 from penstock.log.ensure_topic import ensure_topic
+from penstock.nearest_name import did_you_mean
 from penstock.sql.analyse import refusal
 from penstock.sql.analyse.plans import Aggregate, QueryPlan
 from penstock.sql.analyse.properties import Properties
 from penstock.sql.analyse.walking import steps_below
-from penstock.sql.catalog import Catalog, Source
+from penstock.sql.catalog import Source
 from penstock.sql.parse import statement_nodes as s
 
 __all__ = ["delete_topic", "ensure_sink", "ensure_source", "known_topics"]
@@ -22,7 +23,7 @@ def known_topics(log: TopicLog) -> dict[str, int]:
     return {topic.name: topic.partitions for topic in log.topics()}
 
 
-def ensure_source(log: TopicLog, source: Source, statement: s.CreateSource, catalog: Catalog) -> str:
+def ensure_source(log: TopicLog, source: Source, statement: s.CreateSource) -> str:
     """Make the topic of a stream or table if there is none and the statement says its partitions.
 
     Returns:
@@ -41,12 +42,11 @@ def ensure_source(log: TopicLog, source: Source, statement: s.CreateSource, cata
             )
         return ""
     if source.partitions is None:
-        near = catalog.nearest(source.topic, known_topics(log))
-        meant = f"Did you mean '{near}'? " if near else ""
+        meant = did_you_mean(source.topic, known_topics(log))
         raise refusal(
             statement.at,
             f"Topic '{source.topic}' does not exist.",
-            f"{meant}To make the topic, add PARTITIONS=1 to the WITH clause.",
+            f"{meant} To make the topic, add PARTITIONS=1 to the WITH clause.".lstrip(),
         )
     ensure_topic(log, source.topic, source.partitions, _config(statement.properties, {}))
     return f"topic {source.topic} made"

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.errors import SqlError
+from penstock.nearest_name import did_you_mean
 from penstock.serde.binding import bound, configured
 from penstock.serde.windowed import Windowed
 from penstock.sql.analyse.definitions import create_source
@@ -143,8 +144,7 @@ class Assertions:
     def _known(self, name: str, at: Position) -> Source:
         source = self.catalog.sources.get(name)
         if source is None:
-            near = self.catalog.nearest(name)
-            raise _failed(at, f"{name} does not exist.", f"Did you mean {near}?" if near else "")
+            raise _failed(at, f"{name} does not exist.", did_you_mean(name, self.catalog.sources))
         return source
 
     def _next(self, source: Source, at: Position) -> TestRecord:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.errors import TopologyError
+from penstock.nearest_name import did_you_mean
 from penstock.topology.nodes import Node, ProcessorNode, SourceNode
 from penstock.topology.operations.base import (
     Branch,
@@ -33,7 +33,7 @@ from penstock.topology.operations.base import (
 from penstock.topology.operations.functions import Function, functions_of
 from penstock.topology.operations.tables import CogroupMember, CogroupMerge
 
-__all__ = ["check_fields", "fields_known_above", "fields_read", "nearest"]
+__all__ = ["check_fields", "fields_known_above", "fields_read", "fields_hint"]
 
 _OF_RECORD = frozenset({"key", "timestamp", "value", "aggregate"})
 _KEEP_VALUES = (
@@ -109,17 +109,15 @@ def check_fields(nodes: Mapping[str, Node]) -> None:
                 raise TopologyError(
                     f"{node.name} reads the field {field!r}, which the values' schema lacks "
                     f"({function.file}:{function.line})",
-                    hint=nearest(field, known),
+                    hint=fields_hint(field, known),
                     node=node.name,
                     field=field,
                 )
 
 
-def nearest(field: str, known: frozenset[str] | set[str]) -> str:
+def fields_hint(field: str, known: frozenset[str] | set[str]) -> str:
     """Return a hint that names the existing fields, the most similar one first."""
-    near = difflib.get_close_matches(field, known, 1, 0.5)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
-    return f"{meant}The fields are {', '.join(sorted(known))}."
+    return f"{did_you_mean(field, known)} The fields are {', '.join(sorted(known))}.".lstrip()
 
 
 def fields_known_above(nodes: Mapping[str, Node], node: ProcessorNode) -> frozenset[str] | None:
