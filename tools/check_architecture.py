@@ -2,15 +2,17 @@
 
 1. Packages import downwards only (LAYERS, which names those that are there and no others).
 2. pyspark is imported in penstock/spark alone, and nothing below that package imports it.
-3. A source file has at most 800 lines and says what it exports in ``__all__``.
-4. Public classes and functions have docstrings (short ones need none), and so has every module.
-5. Test files have names of their own, as pytest imports them by basename.
-6. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
-7. Sub-packages import each other one way (ROOMS), and no files import each other in a circle, outside of the fluent
+3. The core imports none of its products (PRODUCTS), neither in functions, for type checkers nor by ``import_module``;
+   only ``penstock/__init__.py`` declares them as extensions.
+4. A source file has at most 800 lines and says what it exports in ``__all__``.
+5. Public classes and functions have docstrings (short ones need none), and so has every module.
+6. Test files have names of their own, as pytest imports them by basename.
+7. ``import penstock`` loads neither Polars, PyArrow, NumPy nor PySpark.
+8. Sub-packages import each other one way (ROOMS), and no files import each other in a circle, outside of the fluent
    classes of ``penstock.api``; imports in functions and for type checkers count.
-8. Formats that run code when they are read (pickle and its kin) stay where UNPICKLES says, with the reason; SECURITY.md
+9. Formats that run code when they are read (pickle and its kin) stay where UNPICKLES says, with the reason; SECURITY.md
    tells users. Only what GENERATES names calls ``eval`` or ``exec``.
-9. Loggers of the package come from ``penstock.log_lines.own_logger``, which escapes what their lines hold.
+10. Loggers of the package come from ``penstock.log_lines.own_logger``, which escapes what their lines hold.
 
 Run it without arguments; it prints one line a finding and exits with 1 if there are any.
 """
@@ -37,6 +39,7 @@ HEAVY = ("polars", "pyarrow", "numpy", "pandas", "pyspark")
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("escapes", "json_depth", "lazy_names", "masking", "nearest_name", "randomness", "states", "varints"),
     ("errors", "log_lines", "version"),
+    ("extension_points",),
     ("backoff", "clock", "durations", "given", "java_names", "java_text", "broker", "serving", "terminal", "user_code"),
     ("config", "registry"),
     ("serde",),
@@ -48,18 +51,22 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("query",),
     ("testing", "spark"),
     ("groups", "datagen"),
-    ("console",),
     ("app",),
+    ("console",),
     ("connect",),
     ("demo",),
     ("sql",),
     ("cli",),
+    ("extensions",),
     ("__main__",),
 )
 RANK = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 # state knows what a store is; datagen only makes records.
 ALSO: dict[str, frozenset[str]] = {"state": frozenset({"topology"})}
 ONLY: dict[str, frozenset[str]] = {"datagen": frozenset({"errors", "log", "clock", "durations"})}
+
+# What builds on the core, and plugs into it by extension points. No other package imports these.
+PRODUCTS = frozenset({"cli", "connect", "console", "datagen", "demo", "sql"})
 
 # Of the sub-packages of a package each may import those before it.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -184,6 +191,26 @@ def check_imports(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield line, f"penstock.{package} must not import penstock.{target}"
 
 
+def check_products(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Findings about the core's imports of its products; all imports count."""
+    if package_of(module) in PRODUCTS | {"", "__main__"}:
+        return
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "penstock":
+            names = [f"penstock.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            names = [str(node.args[0].value)] if called == "import_module" else []
+        for name in names:
+            if name.startswith("penstock.") and package_of(name) in PRODUCTS:
+                yield node.lineno, f"{name} is a product: the core reaches it by an extension point alone"
+
+
 def check_runs_code(module: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Findings about formats and calls that run what they read."""
     for node in ast.walk(tree):
@@ -257,6 +284,7 @@ def check_file(path: Path, module: str) -> list[tuple[int, str]]:
     return [
         *check_text(text, tree),
         *check_imports(module, tree),
+        *check_products(module, tree),
         *check_runs_code(module, tree),
         *check_loggers(module, tree),
     ]

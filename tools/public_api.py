@@ -25,6 +25,7 @@ PAGES = ROOT / "docs" / "reference" / "api"
 
 # Their __all__ is what users import.
 MODULES = ("penstock", "penstock.agg", "penstock.connect", "penstock.connect.testing", "penstock.errors",
+           "penstock.extensions",
            "penstock.log", "penstock.metrics", "penstock.query", "penstock.serde", "penstock.sql",
            "penstock.testing")  # fmt: skip
 DIRECTIVE = re.compile(r"^::: (?P<name>[\w.]+)$", re.MULTILINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.extension_points import declare
 from penstock.version import __version__
 
 if TYPE_CHECKING:
@@ -137,6 +138,10 @@ _MODULES = {
     "testing": ("TopologyTestDriver",),
     "topology.operations.asynchronous": ("Retry",),
 }
+# What stands above the core and plugs into it; each is imported when the core first asks for it.
+declare("penstock.applications", "console", "penstock.console.extension:ConsoleExtension")
+declare("penstock.languages", "sql", "penstock.sql:stream")
+
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from penstock.config import StreamsConfig
-from penstock.console.recorder import Recorder
-from penstock.console.shown import ShownApplication
-from penstock.errors import (
-    AppFailedError,
-    ConfigError,
-    EnvironmentProblemError,
-    FencedError,
-    InvalidStateError,
-    PenstockError,
-)
+from penstock.errors import ConfigError, EnvironmentProblemError, FencedError, InvalidStateError, PenstockError
 from penstock.java_names import with_java_names
 from penstock.log_lines import Work, own_logger
 from penstock.spark.driver.app_metrics import AppMetrics
+from penstock.spark.driver.extensions import ApplicationExtensions, ApplicationHandle
 from penstock.spark.driver.figures import Meter, RunLog
-from penstock.spark.failures import spark_is_gone
+from penstock.spark.driver.http_port import HttpPort
+from penstock.spark.driver.lifecycle import Lifecycle
+from penstock.spark.driver.supervisor import Supervisor
+from penstock.spark.queries.stores import StoreQueries
 from penstock.states import State, StateListener
 from penstock.terminal.app_lines import lines_on_terminal, told_briefly
 from penstock.topology.dataframes import for_application, session_of
@@ -34,22 +28,27 @@ from penstock.topology.topology import require_topology
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.metrics import BatchHistory, MetricRegistry, PartitionLag
     from penstock.plan.plan import PhysicalPlan
+    from penstock.query import StateQueryRequest, StateQueryResult, StoreQueryParameters
+    from penstock.query.metadata import KeyQueryMetadata, StreamsMetadata
+    from penstock.query.placement import LagInfo
     from penstock.spark.batch.progress import BatchProgress
+    from penstock.spark.driver.figures import RunFigures
     from penstock.spark.driver.running import Run
     from penstock.state.restores.listener import StateRestoreListener
     from penstock.topology.topology import Topology
 
 __all__ = ["KafkaStreams", "State", "StateListener"]
 
+S = TypeVar("S")
+
 _log = own_logger(__name__)
-_LOOK_S = 0.1
 _check_called = partial(Function.wrap, expression=False)
-_ENDED = (State.NOT_RUNNING, State.ERROR)
 
 
 @with_java_names
-class KafkaStreams(ShownApplication):
+class KafkaStreams:
     """An application that runs a topology on Spark: Kafka's ``KafkaStreams``.
 
     Args:
@@ -78,51 +77,46 @@ class KafkaStreams(ShownApplication):
         self.config.require("application.id", "bootstrap.servers")
         self.topology = for_application(topology, self.config["application.id"], dataframes or {})
         self._session = session or session_of(self.topology)
-        self._state = State.CREATED
-        self._changed = threading.Condition()
-        self._opening = threading.Lock()
-        self._ended = False  # set after the listeners have been called
-        self._state_listener: StateListener | None = None
-        self._on_error: Callable[[PenstockError], None] | None = None
+        self._lifecycle = Lifecycle(self.config["application.id"])
         self._restore_listener: StateRestoreListener | None = None
         self._progress_listeners: list[Callable[[BatchProgress], None]] = []
         self._meter = Meter(self.config["application.id"])
-        self._app_metrics = AppMetrics(self.topology, self.config, lambda: self._state)
-        self._recorder = Recorder.of(self.config, self._state_name, self._app_metrics.batches)
-        self._app_metrics.also = self._recorder.take
-        self._run: Run | None = None
-        self._watcher: threading.Thread | None = None
-        self._error: PenstockError | None = None
-        self._stop = threading.Event()
+        self._metrics = AppMetrics(self.topology, self.config, lambda: self.state)
+        self._queries = StoreQueries(self.topology, self.config, lambda: self.state)
+        self._extensions = ApplicationExtensions()
+        self._metrics.also = self._extensions.batch_done
+        self._port = HttpPort(self.config, self._queries, self._metrics, self._extensions)
+        self._supervisor: Supervisor | None = None
 
     @property
     def state(self) -> State:
         """The current state of the application."""
-        return self._state
-
-    def _state_name(self) -> str:
-        return self._state.value
+        return self._lifecycle.state
 
     @property
     def error(self) -> PenstockError | None:
         """The error that made the application fail; None while it has not."""
-        return self._error
+        return self._lifecycle.error
+
+    @property
+    def _run(self) -> Run | None:
+        return None if self._supervisor is None else self._supervisor.run
 
     def set_state_listener(self, listener: StateListener) -> None:
         """Call ``listener(new, old)`` at each change of state (``setStateListener``)."""
-        self._require_created("set_state_listener")
+        self._lifecycle.require_created("set_state_listener")
         _check_called(listener, verb="set_state_listener", allowed=(2,), passed="(new state, old state)")
-        self._state_listener = listener
+        self._lifecycle.state_listener = listener
 
     def set_uncaught_exception_handler(self, handler: Callable[[PenstockError], None]) -> None:
         """Call ``handler(error)`` when the application fails, before its state becomes ERROR."""
-        self._require_created("set_uncaught_exception_handler")
+        self._lifecycle.require_created("set_uncaught_exception_handler")
         _check_called(handler, verb="set_uncaught_exception_handler", allowed=(1,), passed="(error)")
-        self._on_error = handler
+        self._lifecycle.on_error = handler
 
     def set_global_state_restore_listener(self, listener: StateRestoreListener) -> None:
         """Call a listener while stores are restored in continuous mode (``setGlobalStateRestoreListener``)."""
-        self._require_created("set_global_state_restore_listener")
+        self._lifecycle.require_created("set_global_state_restore_listener")
         self._restore_listener = listener
 
     def add_progress_listener(self, listener: Callable[[BatchProgress], None]) -> None:
@@ -146,7 +140,7 @@ class KafkaStreams(ShownApplication):
             FencedError: Another instance of the application runs.
             EnvironmentProblemError: PySpark, Java, a directory or a port cannot be used.
         """
-        self._require_created("start")
+        self._lifecycle.require_created("start")
         _require_pyspark()
         if self.config.without_effect:
             _log.warning(
@@ -156,75 +150,26 @@ class KafkaStreams(ShownApplication):
         if others := self.config.of_other_mode:
             mode = self.config["processing.mode"]
             _log.warning("settings without effect with processing.mode=%s: %s", mode, ", ".join(sorted(others)))
-        work = Work(application=self.config["application.id"])
-        work.run(partial(self._become, State.REBALANCING))
-        from penstock.console.drawing import watched
         from penstock.spark.driver.running import Run
 
-        run = self._run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
-        run.restore_listener, run.metrics = self._restore_listener, self._app_metrics
-        self._app_metrics.plan = lambda: run.plan
-        try:
-            work.run(partial(run.launch, until_latest=until == "latest"))
-            self._recorder.begin(watched(run))
-            self._show()
-        except BaseException as error:
-            self._error = error if isinstance(error, PenstockError) else None
-            self._stop_serving()
-            run.release()
-            self._become(State.NOT_RUNNING if isinstance(error, KeyboardInterrupt) else State.ERROR)
-            raise
-        self._watcher = threading.Thread(target=work.run, args=(self._watch,), name="penstock-watcher", daemon=True)
-        self._watcher.start()
+        self._extensions.load(self._handle())
+        work = Work(application=self.config["application.id"])
+        work.run(partial(self._lifecycle.become, State.REBALANCING))
+        run = Run(self.topology, self.config, self._session, self._progress_listeners, self._meter)
+        run.restore_listener, run.metrics = self._restore_listener, self._metrics
+        self._metrics.plan = lambda: run.plan
+        self._supervisor = Supervisor(self._lifecycle, run, self._port, self._extensions)
+        self._supervisor.start(work, until_latest=until == "latest")
 
-    def _watch(self) -> None:
-        run = self._run
-        assert run is not None  # noqa: S101 - set by start()
-        try:
-            while not self._ended_after(run):
-                if self._stop.is_set() or self._is_asked_to_stop():
-                    self._stop.set()
-                    run.stop()
-                elif (plan := run.new_plan()) is not None:
-                    self._become(State.REBALANCING)
-                    run.rebalance(plan)
-        except Exception as error:  # noqa: BLE001 - whatever it is: nobody must wait for ever for a watcher that is gone
-            if not self._stop.is_set():
-                self._fail(error if isinstance(error, PenstockError) else spark_is_gone(error))
-                return
-        if self._state is State.REBALANCING and not self._stop.is_set():
-            self._become(State.RUNNING)  # the query has ended by itself: its tasks have run
-        self._become(State.PENDING_SHUTDOWN)
-        self._stop_serving()
-        run.release(commit=True)
-        self._become(State.NOT_RUNNING)
-
-    def _ended_after(self, run: Run) -> bool:
-        """Watch the run for a while, and return whether it has ended. A query that lost its processes is restarted."""
-        try:
-            has_ended = run.wait(_LOOK_S)
-        except PenstockError as error:
-            if self._stop.is_set() or not run.may_recover(error):
-                raise
-            self._become(State.REBALANCING)
-            run.recover()
-            return False
-        if self._state is State.REBALANCING and not has_ended and run.has_running_tasks():
-            self._become(State.RUNNING)
-        return has_ended
-
-    def _fail(self, error: PenstockError) -> None:
-        self._error = self._recorder.failure = error
-        self._become(State.PENDING_ERROR)
-        if self._on_error is not None:
-            try:
-                self._on_error(error)
-            except Exception:  # noqa: BLE001 - logged; the application goes on
-                _log.exception("the uncaught exception handler raised")
-        self._stop_serving()
-        if self._run is not None:
-            self._run.release()
-        self._become(State.ERROR)
+    def _handle(self) -> ApplicationHandle:
+        return ApplicationHandle(
+            self.config,
+            self.topology,
+            state=lambda: self.state,
+            batches=self._metrics.batches,
+            queries=self._queries.service,
+            stop=self._lifecycle.stop.set,
+        )
 
     def close(self, timeout_ms: int | None = None) -> bool:
         """Stop the application. Work that has not been committed is repeated after the next start. Safe to call twice.
@@ -235,13 +180,13 @@ class KafkaStreams(ShownApplication):
         Returns:
             Whether the application has stopped within that time.
         """
-        if self._state is State.CREATED:
-            self._become(State.NOT_RUNNING)
-        self._stop.set()
+        if self.state is State.CREATED:
+            self._lifecycle.become(State.NOT_RUNNING)
+        self._lifecycle.stop.set()
         wait_ms = self.config["penstock.shutdown.timeout.ms"] if timeout_ms is None else timeout_ms
-        ended = self._await_end(wait_ms / 1000)
+        ended = self._lifecycle.await_end(wait_ms / 1000)
         if ended:
-            self._stop_serving()  # stores that were opened after the end
+            self._queries.close()  # stores that were opened after the end
         return ended
 
     def wait(self, timeout_ms: int | None = None) -> bool:
@@ -256,14 +201,10 @@ class KafkaStreams(ShownApplication):
         Raises:
             PenstockError: The error that made the application fail.
         """
-        ended = self._await_end(None if timeout_ms is None else timeout_ms / 1000)
-        if self._error is not None:
-            raise self._error
+        ended = self._lifecycle.await_end(None if timeout_ms is None else timeout_ms / 1000)
+        if self.error is not None:
+            raise self.error
         return ended
-
-    def _await_end(self, timeout_s: float | None) -> bool:
-        with self._changed:
-            return self._changed.wait_for(lambda: self._ended, timeout_s)
 
     def run(self, *, until: Literal["stopped", "latest"] = "stopped") -> None:
         """Start, and block until a signal, ``close`` or an error, which is raised, stops the application.
@@ -281,8 +222,8 @@ class KafkaStreams(ShownApplication):
         from penstock.spark.session.session import running_session
 
         self._session = self._session or running_session()  # Spark looks for it in this thread alone
-        with told_briefly((FencedError,)), lines_on_terminal(_log), stop_on_signals(self._stop):
-            interruptible(lambda: self.start(until=until), self._stop)
+        with told_briefly((FencedError,)), lines_on_terminal(_log), stop_on_signals(self._lifecycle.stop):
+            interruptible(lambda: self.start(until=until), self._lifecycle.stop)
             report = RunLog(self.figures)
             try:
                 while not self.wait(500):
@@ -303,7 +244,7 @@ class KafkaStreams(ShownApplication):
             FencedError: The application is running.
             CheckpointMismatchError: It has run, but its checkpoint is not in the place of these settings.
         """
-        self._require_created("reset")
+        self._lifecycle.require_created("reset")
         from penstock.log.lease_keeper import held_lease
         from penstock.spark.app_log import open_app_log
         from penstock.spark.recovery.reset import find_resources, forget
@@ -328,6 +269,122 @@ class KafkaStreams(ShownApplication):
         from penstock.spark.dataframes.from_topics import topic_frame
 
         return topic_frame(run.session, run.log, topic, key_serde, value_serde)
+
+    # Queries
+
+    @overload
+    def store(self, parameters: str) -> Any: ...
+
+    @overload
+    def store(self, parameters: StoreQueryParameters[S]) -> S: ...
+
+    def store(self, parameters: str | StoreQueryParameters[Any]) -> Any:
+        """Return a read-only store over all partitions; Kafka's ``store``. Queries see committed state only.
+
+        Type checkers know its methods if a type is asked for:
+        ``store(StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store()))``.
+
+        Args:
+            parameters: The store's name, or `StoreQueryParameters` for a type, one partition, or a stopped application.
+
+        Example:
+            streams.store("os-counts").get("linux")
+
+        Raises:
+            InvalidStateError: The application does not run, and stale stores are not enabled.
+            StateError: There is no such store, or it is of another type.
+        """
+        return self._queries.store(parameters)
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Answer a request partition by partition; Kafka's ``query`` (interactive queries, version 2).
+
+        Example:
+            streams.query(StateQueryRequest.in_store("os-counts").with_query(KeyQuery.with_key("linux")))
+
+        Raises:
+            StateError: There is no such store.
+        """
+        return self._queries.query(request)
+
+    def query_metadata_for_key(self, store: str, key: Any) -> KeyQueryMetadata:
+        """Return the instances that answer for a key, and its partition; Kafka's ``queryMetadataForKey``."""
+        return self._queries.metadata_of_key(store, key)
+
+    def streams_metadata_for_store(self, store: str) -> list[StreamsMetadata]:
+        """Return the instances that have a store; Kafka's ``streamsMetadataForStore``."""
+        return self._queries.instances_with(store)
+
+    def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
+        """Return all registered instances; Kafka's ``metadataForAllStreamsClients``."""
+        return self._queries.instances()
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return by store and partition how far the copies on this machine are behind (``allLocalStorePartitionLags``).
+
+        In continuous mode the replicas of threads and standbys of this machine, and copies that this process has made
+        for queries, by offsets of the changelog. In micro-batches all answers are those of the newest batch.
+
+        Example:
+            streams.all_local_store_partition_lags()["os-counts"][0].offset_lag
+        """
+        return self._queries.lags()
+
+    @property
+    def query_url(self) -> str | None:
+        """The URL of this application's query server; None if it has none."""
+        return self._port.url
+
+    @property
+    def console_url(self) -> str | None:
+        """The address of the web console with its token, at the port of ``penstock.http.port``; None if there is none.
+
+        Anybody who knows the address can see what the application does, and the messages of its log.
+        """
+        return self._extensions.url("console")
+
+    # Figures
+
+    @property
+    def metrics(self) -> MetricRegistry:
+        """The metrics under Kafka's groups, names, tags and units: ``KafkaStreams.metrics()``.
+
+        Totals count since the start of this object. Times of commits and polls are those of micro-batches or of looks
+        at stream threads; the largest latency is that of a batch's mean.
+        """
+        self._metrics.catch_up()
+        return self._metrics.registry
+
+    @property
+    def batches(self) -> BatchHistory:
+        """The last 600 batches with their steps, skew, lags and tasks; of stream threads, one about every second."""
+        self._metrics.catch_up()
+        return self._metrics.batches
+
+    def exported_metrics(self, matching: str = "") -> dict[str, Any]:
+        """Return the metrics, the newest batch and the lags for JSON: what `penstock metrics --json` prints.
+
+        Args:
+            matching: A regular expression that ``<group>:<name>`` must contain; empty: all.
+
+        Raises:
+            ConfigError: The expression is not a regular expression.
+        """
+        return self._metrics.exported(matching)
+
+    def partition_lags(self) -> tuple[PartitionLag, ...]:
+        """Return how far each source partition is behind, in records and seconds, as of about the last second."""
+        return self._metrics.lags()
+
+    def figures(self) -> RunFigures:
+        """Return figures since the start: state, records, rate, lag, and seconds for each batch."""
+        return self._meter.figures(self.state.value)
+
+    def _repr_html_(self) -> str:
+        """Return the figures as HTML for notebooks."""
+        return self.figures()._repr_html_()
+
+    # The plan
 
     def explain(self) -> str:
         """Describe the plan: stages, tasks, stores, and the operators that run by column. Does not start anything."""
@@ -365,7 +422,7 @@ class KafkaStreams(ShownApplication):
         tasks = [f"{s.id}_{p}" for s in plan.subtopologies for p in range(s.tasks)] if plan else []
         return {
             "application_id": self.config["application.id"],
-            "state": self._state.value,
+            "state": self.state.value,
             "log": log.url if log is not None else str(self.config["bootstrap.servers"]),
             "checkpoint": places.checkpoint,
             "replicas": places.replicas,
@@ -375,7 +432,7 @@ class KafkaStreams(ShownApplication):
         }
 
     def __enter__(self) -> Self:
-        if self._state is State.CREATED:
+        if self.state is State.CREATED:
             self.start()
         return self
 
@@ -383,28 +440,6 @@ class KafkaStreams(ShownApplication):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _require_created(self, call: str) -> None:
-        if self._state is not State.CREATED:
-            raise InvalidStateError(
-                f"{call}() is for applications that have not been started; this one is {self._state.value}",
-                hint="Make a new KafkaStreams object to start again.",
-            )
-
-    def _become(self, state: State) -> None:
-        old, self._state = self._state, state
-        if old is not state:
-            _log.info("%s: %s -> %s", self.config["application.id"], old.value, state.value)
-        if self._state_listener is not None and old is not state:
-            try:
-                self._state_listener(state, old)
-            except Exception:  # noqa: BLE001 - logged; the application goes on
-                _log.exception("the state listener raised")
-        if state is State.ERROR and self._error is None:
-            self._error = AppFailedError("the application did not start")
-        with self._changed:
-            self._ended = state in _ENDED
-            self._changed.notify_all()
 
 
 def _require_pyspark() -> None:

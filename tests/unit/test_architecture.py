@@ -45,6 +45,24 @@ def test_wrong_imports_are_found(script, tmp_path, module, line, finding):
     assert finding in findings(script, tmp_path, f'"""Doc."""\n__all__ = []\n{line}\n', module)
 
 
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("penstock.app", "import penstock.console.recorder"),
+        ("penstock.spark.x", "def f():\n    from penstock import sql"),
+        (
+            "penstock.metrics.x",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from penstock.connect import api",
+        ),
+        ("penstock.api.x", "from importlib import import_module\nx = import_module('penstock.sql')"),
+    ],
+)
+def test_the_core_reaches_its_products_by_extension_points_alone(script, tmp_path, module, line):
+    found = findings(script, tmp_path, f'"""Doc."""\n__all__ = []\n{line}\n', module)
+    assert "is a product: the core reaches it by an extension point alone" in found
+    assert "is a product" not in findings(script, tmp_path, f'"""Doc."""\n__all__ = []\n{line}\n', "penstock.cli.x")
+
+
 def test_right_imports_are_not(script, tmp_path):
     text = '"""Doc."""\n__all__ = []\nimport pyspark\nfrom penstock.log.base import TopicLog\n'
     assert not findings(script, tmp_path, text, "penstock.spark.x")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.dataframes import dataframe_source
 from penstock.api.handle import GlobalTableHandle, TableHandle, check_kind, name_of, option
+from penstock.api.languages import LANGUAGES
 from penstock.api.materialize import key_value_spec, named
 from penstock.api.options import Consumed, Materialized, Named
 from penstock.api.processing.build import processor_operation
@@ -154,8 +154,7 @@ class StreamsBuilder:
         Raises:
             SqlError: A statement is refused, or the last one is no SELECT.
         """
-        language: Any = import_module("penstock.sql")  # it stands above the DSL, which does without it
-        return cast("KStream[Any, dict[str, Any]]", language.stream(self, text, session))
+        return LANGUAGES.get("sql")(self, text, session)
 
     def table(
         self,

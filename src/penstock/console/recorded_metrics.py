@@ -21,7 +21,7 @@ _OF_NODES = ("node-rows-in-total", "node-rows-out-total", "node-seconds-total")
 
 
 def recorded_metrics(document: Mapping[str, Any], matching: str = "") -> dict[str, Any]:
-    """Return the metrics in what an application has recorded, in the form of `MeasuredApplication.exported_metrics`.
+    """Return the metrics in what an application has recorded, in the form of `KafkaStreams.exported_metrics`.
 
     Args:
         document: What the application has recorded, see `penstock.console.documents`.

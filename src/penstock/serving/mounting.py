@@ -51,6 +51,11 @@ class Mounted:
             headers = [(b"location", place), (b"content-length", b"0"), (b"cache-control", b"no-store")]
             await send({"type": "http.response.start", "status": 307, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
+        elif path.startswith(f"{prefix}/") and scope.get("method") not in self._beside.methods:
+            allowed = ", ".join(sorted(self._beside.methods)).encode()
+            headers = [(b"allow", allowed), (b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 405, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
         elif path.startswith(f"{prefix}/"):
             await self._beside.application({**scope, "root_path": prefix}, receive, send)
         else:

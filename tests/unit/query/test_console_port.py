@@ -36,7 +36,7 @@ def served(checkpoint, state, tmp_path, request):
     alerts: list[dict[str, str]] = []
     own = OwnApplication("app", Recorder.of(config, lambda: "RUNNING"), lambda: service)
     console = EmbeddedConsole(own, config)
-    server = QueryServer(service, beside=console.beside())
+    server = QueryServer(service, pages=[console.beside()])
     server.start()
     url = console.served_at(server.url, lambda: server.is_stopping)
     with httpx.Client(base_url=server.url, trust_env=False) as http:

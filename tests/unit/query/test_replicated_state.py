@@ -533,9 +533,9 @@ def test_an_application_that_opens_its_queries_holds_up_no_other(tmp_path: Path,
     settings |= {"default.key.serde": "string", "default.value.serde": "string"}
     one, other = (KafkaStreams(builder.build(), {"application.id": name, **settings}) for name in ("one", "other"))
     found: list[Any] = []
-    with one._opening:  # as while its log does not answer
+    with one._queries._opening:  # as while its log does not answer
         asking = threading.Thread(target=lambda: found.append(other.all_local_store_partition_lags()), daemon=True)
         asking.start()
         asking.join(TOTAL_S)
-    other._stop_serving()
+    other._queries.close()
     assert found == [{}]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import EnvironmentProblemError
+from penstock.errors import ConfigError, EnvironmentProblemError
 from penstock.query.http.service import QueryService
 from penstock.query.metadata import HostInfo, Instance, Registration
 from penstock.serving.server import LOOPBACK
@@ -13,6 +16,7 @@ from penstock.serving.server import LOOPBACK
 if TYPE_CHECKING:
     from penstock.query.http.routes import Route
     from penstock.serving import Beside
+    from penstock.serving.guard import Application
 
 __all__ = ["QueryServer", "require_http_libraries"]
 
@@ -42,7 +46,10 @@ class QueryServer:
         advertised: ``application.server``: the address for other instances, if it is another one.
         role: "active" in the process that runs the application.
         route: See `make_app`.
-        beside: A further application at the same port.
+        pages: Further applications at the same port, each below a prefix of its own.
+
+    Raises:
+        ConfigError: Two of them have the same prefix, or want requests that change something to be marked differently.
     """
 
     def __init__(
@@ -53,9 +60,11 @@ class QueryServer:
         advertised: HostInfo | None = None,
         role: Any = "standby",
         route: Route = "local",
-        beside: Beside | None = None,
+        pages: Sequence[Beside] = (),
     ) -> None:
         require_http_libraries()
+        _require_own_prefixes(pages)
+        mark = _mark(pages)
         from penstock.query.http.routes import make_app, shown_refusal
         from penstock.serving import READING, AccessRules, HttpServer, Limits, Mounted, listen
 
@@ -66,16 +75,15 @@ class QueryServer:
         self._role = role
         self._registration: Registration | None = None
         service.host = self._advertised
-        app = make_app(service, route=route)
+        app: Application = make_app(service, route=route)
         hosts = frozenset({address.host.lower(), self._advertised.host.lower()})
-        access, limits = AccessRules(hosts, methods=READING), Limits(body_bytes=0)
-        if beside is not None:
-            access = replace(access, methods=beside.methods, mark=beside.mark)
-            limits = replace(limits, body_bytes=beside.body_bytes, requests=limits.requests + beside.streams)
+        limits = Limits(body_bytes=max((page.body_bytes for page in pages), default=0))
+        limits = replace(limits, requests=limits.requests + sum(page.streams for page in pages))
+        methods = READING.union(*(page.methods for page in pages))
         self._server = HttpServer(
-            app if beside is None else Mounted(app, beside),
+            reduce(Mounted, pages, app),
             listener,
-            access=access,
+            access=AccessRules(hosts, methods=methods, mark=mark),
             limits=limits,
             shown=shown_refusal,
         )
@@ -117,3 +125,23 @@ class QueryServer:
             self._registration.close()
             self._registration = None
         self._server.close()
+
+
+def _require_own_prefixes(pages: Sequence[Beside]) -> None:
+    for prefix, count in Counter(page.prefix for page in pages).items():
+        if count > 1:
+            raise ConfigError(
+                f"{count} extensions want to serve {prefix} at the HTTP port of the application",
+                hint="Uninstall all but one of them, or give them other prefixes.",
+            )
+
+
+def _mark(pages: Sequence[Beside]) -> str:
+    """Return the header that requests must have which change something."""
+    marks = sorted({page.mark for page in pages if page.mark})
+    if len(marks) > 1:
+        raise ConfigError(
+            f"extensions at one HTTP port want different headers in requests that change something: {', '.join(marks)}",
+            hint="Use one header for all of them.",
+        )
+    return marks[0] if marks else ""

@@ -22,7 +22,6 @@ from penstock.metrics.thread_definitions import THREAD
 from penstock.runtime.global_stores import GLOBAL_TASK
 from penstock.runtime.task_counts import TaskCounts
 from penstock.spark.driver.batch_records import batch_record
-from penstock.spark.driver.figures import Meter, RunFigures
 from penstock.spark.driver.lags import beginnings_of, ends_of, positions_at_start, time_at
 from penstock.spark.driver.spark_metrics import SparkMetrics
 from penstock.states import State
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.spark.batch.progress import BatchProgress
     from penstock.topology.topology import SubTopology, Topology
 
-__all__ = ["AppMetrics", "MeasuredApplication"]
+__all__ = ["AppMetrics"]
 
 _log = own_logger(__name__)
 STREAMS = "stream-metrics"
@@ -84,7 +83,7 @@ class AppMetrics:
     def __init__(self, topology: Topology, config: StreamsConfig, state: Callable[[], State]) -> None:
         self.registry = MetricRegistry.of(config, unix_ms)
         self._lock = threading.Lock()
-        self._topology = topology
+        self._topology, self._state = topology, state
         self._physical_name = partial(topology.physical_name, application_id=config["application.id"])
         self._client = config["client.id"] or config["application.id"]
         # One thread stands for the loop: Spark gives a task to whatever worker is free, and its series stay the same.
@@ -110,6 +109,17 @@ class AppMetrics:
         self._lags = LagMetrics(self.registry, f"{self._thread}-consumer", self._watch)
         self._global = self._global_task()
         self._constants(config, state)
+
+    def exported(self, matching: str = "") -> dict[str, Any]:
+        """Return the metrics, the newest batch and the lags for JSON, see `KafkaStreams.exported_metrics`."""
+        self.catch_up()
+        newest = self.batches.newest
+        return {
+            "state": self._state().value,
+            "metrics": snapshot(self.registry, matching),
+            "batch": None if newest is None else newest.document(),
+            "partitions": [lag.document() for lag in self.lags()],
+        }
 
     def __call__(self, progress: BatchProgress) -> None:
         """Take a batch, or what stream threads have done since the last look."""
@@ -256,59 +266,6 @@ class AppMetrics:
         ]
         for name, group, tags, description, read in gauges:
             self.registry.gauge(MetricName.of(name, group, tags, description), read)
-
-
-class MeasuredApplication:
-    """The figures and metrics of an application."""
-
-    _meter: Meter
-    _app_metrics: AppMetrics
-    _state: State
-
-    @property
-    def metrics(self) -> MetricRegistry:
-        """The metrics under Kafka's groups, names, tags and units: ``KafkaStreams.metrics()``.
-
-        Totals count since the start of this object. Times of commits and polls are those of micro-batches or of looks
-        at stream threads; the largest latency is that of a batch's mean.
-        """
-        self._app_metrics.catch_up()
-        return self._app_metrics.registry
-
-    @property
-    def batches(self) -> BatchHistory:
-        """The last 600 batches with their steps, skew, lags and tasks; of stream threads, one about every second."""
-        self._app_metrics.catch_up()
-        return self._app_metrics.batches
-
-    def exported_metrics(self, matching: str = "") -> dict[str, Any]:
-        """Return the metrics, the newest batch and the lags for JSON: what `penstock metrics --json` prints.
-
-        Args:
-            matching: A regular expression that ``<group>:<name>`` must contain; empty: all.
-
-        Raises:
-            ConfigError: The expression is not a regular expression.
-        """
-        newest = self.batches.newest
-        return {
-            "state": self._state.value,
-            "metrics": snapshot(self.metrics, matching),
-            "batch": None if newest is None else newest.document(),
-            "partitions": [lag.document() for lag in self.partition_lags()],
-        }
-
-    def partition_lags(self) -> tuple[PartitionLag, ...]:
-        """Return how far each source partition is behind, in records and seconds, as of about the last second."""
-        return self._app_metrics.lags()
-
-    def figures(self) -> RunFigures:
-        """Return figures since the start: state, records, rate, lag, and seconds for each batch."""
-        return self._meter.figures(self._state.value)
-
-    def _repr_html_(self) -> str:
-        """Return the figures as HTML for notebooks."""
-        return self.figures()._repr_html_()
 
 
 def _thread_state(state: State) -> str:

@@ -1,0 +1,139 @@
+"""Extension points: the places where other packages plug in.
+
+An extension point belongs to the module that calls its extensions, which says their type. Extensions come from three
+places: `declare`, by which Penstock itself names those of its own packages; `ExtensionPoint.register`, for a program;
+and entry points of installed distributions, in the group of the extension point. They are imported when the point is
+first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.metadata import EntryPoint
+
+__all__ = ["ExtensionPoint", "declare"]
+
+T = TypeVar("T")
+
+_declared: dict[str, dict[str, str]] = {}  # group -> name -> "module:object"
+
+
+def declare(group: str, name: str, target: str) -> None:
+    """Name an extension of Penstock itself, without importing it.
+
+    Args:
+        group: The group of the extension point.
+        name: The name of the extension.
+        target: Its place, as in entry points: ``module:object``.
+    """
+    _declared.setdefault(group, {})[name] = target
+
+
+class ExtensionPoint(Generic[T]):
+    """A place where extensions of one type plug in.
+
+    Args:
+        group: The group of entry points, such as ``penstock.applications``.
+        check: Returns whether an object is such an extension.
+        wanted: What an extension must be, for messages.
+
+    Example:
+        >>> SHOUTERS = ExtensionPoint("example.shouters", callable, "a function of a text")
+        >>> SHOUTERS.register("loud", str.upper)
+        >>> SHOUTERS.get("loud")("penstock")
+        'PENSTOCK'
+        >>> sorted(SHOUTERS.all())
+        ['loud']
+    """
+
+    def __init__(self, group: str, check: Callable[[object], bool], wanted: str) -> None:
+        self.group = group
+        self._check, self._wanted = check, wanted
+        self._registered: dict[str, T] = {}
+        self._loaded: dict[EntryPoint, T] = {}
+
+    def register(self, name: str, extension: T) -> None:
+        """Add an extension in this process. A later one of the same name takes its place.
+
+        Raises:
+            ConfigError: It is not what this extension point takes.
+        """
+        self._registered[name] = self._checked(name, extension, "registered in this process")
+
+    def unregister(self, name: str) -> None:
+        """Remove an extension that `register` has added."""
+        self._registered.pop(name, None)
+
+    def names(self) -> list[str]:
+        """Return the names of all extensions, without importing them."""
+        return sorted({*self._registered, *self._entry_points()})
+
+    def get(self, name: str) -> T:
+        """Return the extension of this name.
+
+        Raises:
+            EnvironmentProblemError: There is none, or it cannot be imported.
+            ConfigError: Two distributions have one of this name, or it is not what this extension point takes.
+        """
+        from penstock.errors import EnvironmentProblemError
+
+        if name in self._registered:
+            return self._registered[name]
+        found = self._entry_points().get(name)
+        if found is None:
+            raise EnvironmentProblemError(
+                f"no extension {name!r} is installed for {self.group}; there are: {', '.join(self.names()) or 'none'}",
+                hint="Install the distribution that has it, or register it: see docs/how-to/extensions.md.",
+            )
+        return self._load(found)
+
+    def all(self) -> dict[str, T]:
+        """Return all extensions by name; raises as `get`."""
+        return {name: self.get(name) for name in self.names()}
+
+    def _entry_points(self) -> dict[str, EntryPoint]:
+        from importlib.metadata import EntryPoint, entry_points  # here: `import penstock` does without them
+
+        from penstock.errors import ConfigError
+
+        known = {name: EntryPoint(name, at, self.group) for name, at in _declared.get(self.group, {}).items()}
+        for each in entry_points(group=self.group):
+            other = known.setdefault(each.name, each)
+            if other.value != each.value:
+                raise ConfigError(
+                    f"there are two extensions {each.name!r} for {self.group}: {_place(other)} and {_place(each)}",
+                    hint="Uninstall one of the two distributions.",
+                )
+        return known
+
+    def _load(self, found: EntryPoint) -> T:
+        from penstock.errors import EnvironmentProblemError
+
+        if found not in self._loaded:
+            try:
+                extension = found.load()
+            except (ImportError, AttributeError) as error:
+                raise EnvironmentProblemError(
+                    f"the extension {found.name!r} for {self.group}, {_place(found)}, cannot be imported: {error}",
+                    hint="Install what it needs, or uninstall the distribution that has it.",
+                ) from error
+            self._loaded[found] = self._checked(found.name, extension, _place(found))
+        return self._loaded[found]
+
+    def _checked(self, name: str, extension: Any, place: str) -> T:
+        from penstock.errors import ConfigError
+
+        if not self._check(extension):
+            raise ConfigError(
+                f"the extension {name!r} for {self.group} must be {self._wanted}, not {extension!r} ({place})",
+                hint="See docs/how-to/extensions.md.",
+            )
+        checked: T = extension
+        return checked
+
+
+def _place(found: EntryPoint) -> str:
+    return f"{found.value} of {found.dist.name}" if found.dist is not None else found.value
