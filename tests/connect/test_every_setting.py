@@ -24,7 +24,6 @@ OF_ALL = {"converter.type", *(setting.name for setting in plain_settings())}
 CONNECTORS = PLUGINS.of_kind(PluginKind.SOURCE, PluginKind.SINK)
 # Settings of the database connectors and of converters that no test sets by itself yet. It must not grow.
 WITHOUT_TEST = {
-    "AvroConverter": {"normalize.schemas"},
     "JdbcSinkConnector": {"connection.user", "quote.sql.identifiers", "retry.backoff.ms"},
     "JdbcSourceConnector": {
         "connection.user",
@@ -34,7 +33,6 @@ WITHOUT_TEST = {
         "numeric.precision.mapping",
         "quote.sql.identifiers",
     },
-    "JsonSchemaConverter": {"normalize.schemas"},
     "MirrorCheckpointConnector": {"refresh.groups.enabled"},
     "MirrorSourceConnector": {"refresh.topics.enabled", "sync.topic.acls.interval.seconds"},
     "PostgresConnector": {
@@ -59,7 +57,6 @@ WITHOUT_TEST = {
         "max.queue.size",
     },
     "ProtobufConverter": {
-        "normalize.schemas",
         "int.for.enums",
         "wrapper.for.raw.primitives",
         "generate.index.for.unions",

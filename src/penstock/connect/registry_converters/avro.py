@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from io import BytesIO
 from typing import Any, ClassVar
@@ -84,6 +85,10 @@ class AvroConverter(RegistryConverter):
         text = json.dumps(made, ensure_ascii=False)
         return text, _plan(SchemaText(text)), schema.name or ""
 
+    def writing_as(self, registered: Registered, plan: Any) -> Any:  # noqa: ARG002 - the schema says all
+        made = _plan(registered.schema)
+        return replace(made, parsed=_with_bytes_as_defaults(made.parsed))
+
     def write(self, plan: Any, schema: Schema, value: Any) -> bytes:
         from fastavro import schemaless_writer
 
@@ -132,6 +137,40 @@ def _plan(text: SchemaText) -> _Plan:
     schema: Any = parsed.schema
     is_bytes = schema == "bytes" or (isinstance(schema, dict) and schema.get("type") == "bytes")
     return _Plan(parsed, is_bounded(parsed), is_bytes)
+
+
+def _with_bytes_as_defaults(parsed: Parsed) -> Parsed:
+    """A schema to write values of others with: defaults of bytes, which are text in schemas, are bytes."""
+    schema, names = deepcopy((parsed.schema, parsed.names))
+    made, seen = Parsed(schema, names), set()
+
+    def form(kind: Any, default: Any) -> Any:
+        name, definition = made.type_of(kind)
+        if name == "union":
+            return form(definition[0], default)
+        if name in ("bytes", "fixed"):
+            return default.encode("latin-1") if isinstance(default, str) else default
+        if name == "array":
+            return [form(definition["items"], each) for each in default]
+        if name == "map":
+            return {key: form(definition["values"], each) for key, each in default.items()}
+        if name == "record":
+            kinds = {field["name"]: field["type"] for field in definition["fields"]}
+            return {key: form(kinds[key], each) for key, each in default.items()}
+        return default
+
+    def visit(node: Any) -> None:
+        if id(node) in seen or not isinstance(node, dict | list):
+            return
+        seen.add(id(node))
+        for field in node.get("fields", ()) if isinstance(node, dict) else ():
+            if "default" in field:
+                field["default"] = form(field["type"], field["default"])
+        for each in node.values() if isinstance(node, dict) else node:
+            visit(each)
+
+    visit([schema, names])
+    return made
 
 
 def _without_logical(schema: Any) -> Any:

@@ -55,14 +55,12 @@ AVRO_MODEL = _model(
     enhanced_schema_support="Set enhanced.avro.schema.support.",
     allow_optional_map_keys=Refused("Maps with keys that may be null are lists of pairs.", unless=("false",)),
     discard_type_doc_default=Refused("The doc and the default of a field are those of its schema.", unless=("true",)),
-    latest_compatibility_strict=Refused("The newest schema must fit the values.", unless=("true",)),
     schema_reflection=Refused("Values are written by their schema.", unless=("false",)),
 )
 JSON_SCHEMA_MODEL = _model(
     "JSON Schema",
     ignore_modern_dialects=Refused("Schemas are written as draft 7.", unless=("false",)),
     preserve_additional_properties=Refused("Properties that a schema lacks are left out.", unless=("false",)),
-    latest_compatibility_strict=Refused("The newest schema must fit the values.", unless=("true",)),
 )
 PROTOBUF_MODEL = _model(
     "Protobuf",
@@ -70,6 +68,5 @@ PROTOBUF_MODEL = _model(
     generate_struct_for_nulls=Refused("A message that is not there is null.", unless=("false",)),
     optional_for_proto2=Refused("Fields of proto2 are optional where they say so.", unless=("true",)),
     ignore_default_for_nullables=Refused("Null becomes the default where there is one.", unless=("false",)),
-    latest_compatibility_strict=Refused("The newest schema must fit the values.", unless=("true",)),
     skip_known_types=Refused("Known types are imported.", unless=("true",)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -72,6 +73,14 @@ class ProtobufConverter(RegistryConverter):
                 hint="Names of fields are letters, digits and underscores: scrub.invalid.names=true replaces others.",
             ) from error
         return text, _Writing(message, index_bytes(indexes_of(message.DESCRIPTOR))), name
+
+    def writing_as(self, registered: Registered, plan: Any) -> Any:
+        message, _ = message_class(registered.schema, plan.message.DESCRIPTOR.full_name)
+        return _Writing(plan.message, index_bytes(indexes_of(message.DESCRIPTOR)))
+
+    def comparable(self, schema: SchemaText) -> SchemaText:
+        message, _ = message_class(schema, None)
+        return SchemaText(b64encode(message.DESCRIPTOR.file.serialized_pb).decode(), self.kind, schema.referred)
 
     def write(self, plan: Any, schema: Schema, value: Any) -> bytes:
         made = plan.message()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connect.config import NO_DEFAULT, ConfigDef, Importance, Kind, Range, Setting
@@ -10,7 +11,10 @@ from penstock.connect.converters import Converter, Role
 from penstock.connect.converters.converter import CONVERTER_TYPE
 from penstock.connect.data import NO_VALUE, DataError, Schema, SchemaAndValue, SettingError
 from penstock.errors import ConfigError, SerializationError
-from penstock.serde.schemas.client import Registered, RegistryClient, client_for
+from penstock.registry.compatibility import differences
+from penstock.registry.model import Reference
+from penstock.registry.model import Schema as Document
+from penstock.serde.schemas.client import Registered, RegistryClient, SchemaText, client_for
 from penstock.serde.schemas.framing import frame, read_frame
 from penstock.serde.schemas.settings import SchemaSettings
 
@@ -35,10 +39,36 @@ REGISTRY_SETTINGS: tuple[Setting, ...] = (
     _setting(
         "auto.register.schemas", Kind.BOOLEAN, "true", "Register schemas that are new.", importance=Importance.MEDIUM
     ),
-    _setting("use.latest.version", Kind.BOOLEAN, "false", "Write with the newest schema of the subject."),
+    _setting(
+        "use.latest.version",
+        Kind.BOOLEAN,
+        "false",
+        "Write with the newest schema of the subject, if auto.register.schemas is false.",
+    ),
+    _setting(
+        "latest.compatibility.strict",
+        Kind.BOOLEAN,
+        "true",
+        "With use.latest.version: the newest schema must be able to read values of the record's own schema.",
+    ),
+    _setting(
+        "latest.cache.ttl.sec",
+        Kind.LONG,
+        "-1",
+        "With use.latest.version: the seconds for which the newest schema is kept; -1 keeps it for ever.",
+    ),
     _setting("normalize.schemas", Kind.BOOLEAN, "false", "Compare schemas in their normal form."),
     _setting("schemas.cache.config", Kind.INT, "1000", "Number of schemas that are kept.", rule=Range(1)),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What values of a schema are written with."""
+
+    plan: Any
+    registered: Registered
+    subject: str
 
 
 class RegistryConverter(Converter):
@@ -60,7 +90,10 @@ class RegistryConverter(Converter):
         given["schema.registry.url"] = self.options["schema.registry.url"][0]
         known = {name: value for name, value in given.items() if _is_known(name)}
         self._settings = SchemaSettings.of(known)
-        self._made: dict[tuple[Schema | None, str], tuple[Any, Registered]] = {}
+        self._targets: dict[tuple[Schema | None, str], _Target] = {}
+        # as in Confluent's serializers, new schemas are registered first of all
+        self._uses_latest = self.options["use.latest.version"] and not self.options["auto.register.schemas"]
+        self._follows_latest = self._uses_latest and self.options["latest.cache.ttl.sec"] >= 0
         self._read: dict[int | str, tuple[Any, Schema | None]] = {}
 
     @property
@@ -89,12 +122,10 @@ class RegistryConverter(Converter):
         if schema is None:
             schema, value = self.guessed(value)
         key = (schema, topic)
-        if key not in self._made:
-            text, plan, name = self.writing(schema)
-            registered = self._register(topic, text, name)
-            self._made[key] = plan, registered
-        plan, registered = self._made[key]
-        return None if value is None else frame(registered.schema_id) + self.write(plan, schema, value)
+        target = self._targets.get(key)
+        if target is None or (self._follows_latest and self.client.latest(target.subject) is not target.registered):
+            target = self._targets[key] = self._target(topic, schema)
+        return None if value is None else frame(target.registered.schema_id) + self.write(target.plan, schema, value)
 
     def decoded(self, data: bytes, start: int, plan: Any, schema: Schema | None) -> SchemaAndValue:
         """The value that begins at ``start``, with its schema."""
@@ -112,6 +143,22 @@ class RegistryConverter(Converter):
         """The text of the schema to register, what is needed to write its values, and its record's name."""
         raise NotImplementedError
 
+    def writing_as(self, registered: Registered, plan: Any) -> Any:  # noqa: ARG002 - what formats may need
+        """What is needed to write values with a schema that is not their own, from what is needed to write with that.
+
+        Raises:
+            ValueError: They cannot be.
+        """
+        return plan
+
+    def comparable(self, schema: SchemaText) -> SchemaText:
+        """A schema in the form that `writing` makes.
+
+        Raises:
+            ValueError: It is not valid.
+        """
+        return schema
+
     def write(self, plan: Any, schema: Schema, value: Any) -> bytes:
         """The bytes of a value, without the frame."""
         raise NotImplementedError
@@ -122,16 +169,45 @@ class RegistryConverter(Converter):
 
         return with_schema(value)
 
-    def _register(self, topic: str, text: str, name: str) -> Registered:
+    def _target(self, topic: str, schema: Schema) -> _Target:
         from confluent_kafka.schema_registry import Schema as RegistrySchema
 
+        text, plan, name = self.writing(schema)
         subject = self._subject(topic, name)
-        if self._settings.flag("use.latest.version", default=False):
-            return self.client.latest(subject)
+        if self._uses_latest:
+            latest = self.client.latest(subject)
+            return _Target(self._latest_plan(latest, subject, text, plan), latest, subject)
         made: RegistrySchema = RegistrySchema(text, self.kind)
-        automatic = self._settings.flag("auto.register.schemas", default=True)
-        normalize = self._settings.flag("normalize.schemas", default=False)
-        return self.client.register(subject, made, auto_register=automatic, normalize=normalize)
+        automatic, normalize = self.options["auto.register.schemas"], self.options["normalize.schemas"]
+        registered = self.client.register(subject, made, auto_register=automatic, normalize=normalize)
+        return _Target(plan, registered, subject)
+
+    def _latest_plan(self, latest: Registered, subject: str, text: str, plan: Any) -> Any:
+        """What is needed to write values of a schema (its text and plan) with the newest one of the subject.
+
+        Raises:
+            DataError: They do not fit.
+        """
+        newest = latest.schema
+        if newest.kind != self.kind:
+            raise DataError(f"the newest schema of subject {subject} is of type {newest.kind}, not {self.kind}")
+        try:
+            if self.options["latest.compatibility.strict"]:
+                self._check_newest(newest, subject, text)
+            return self.writing_as(latest, plan)
+        except ValueError as error:
+            raise DataError(
+                f"values of schema {text} cannot be written with the newest schema of subject {subject}, "
+                f"{newest.text}: {error}"
+            ) from error
+
+    def _check_newest(self, newest: SchemaText, subject: str, text: str) -> None:
+        reasons = _unreadable(self.comparable(newest), SchemaText(text, self.kind))
+        if reasons:
+            raise DataError(
+                f"Incompatible schema {newest.text} of type {newest.kind}, the newest of subject {subject}, for schema "
+                f"{text}: {'; '.join(reasons)}. Set latest.compatibility.strict=false to disable this check"
+            )
 
     def _subject(self, topic: str, name: str) -> str:
         strategy = self._settings.strategy(self.role)
@@ -140,11 +216,17 @@ class RegistryConverter(Converter):
         return {"topic": f"{topic}-{self.role}", "record": name, "topic_record": f"{topic}-{name}"}[strategy]
 
 
-_OF_CONVERTERS = {setting.name for setting in REGISTRY_SETTINGS} - {
-    "auto.register.schemas",
-    "use.latest.version",
-    "normalize.schemas",
-}
+_OF_CONVERTERS = {setting.name for setting in REGISTRY_SETTINGS} - {"latest.cache.ttl.sec"}
+
+
+def _unreadable(reader: SchemaText, writer: SchemaText) -> list[str]:
+    """List the reasons why one schema cannot read what another one wrote."""
+    known = {name: Document(text, reader.kind) for each in (writer, reader) for name, text in each.referred}
+
+    def document(schema: SchemaText) -> Document:
+        return Document(schema.text, schema.kind, tuple(Reference(name, name, 1) for name, _ in schema.referred))
+
+    return differences(document(reader), document(writer), lambda reference: known[reference.name])
 
 
 def _is_known(name: str) -> bool:

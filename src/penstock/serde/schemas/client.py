@@ -63,13 +63,16 @@ class RegistryClient:
     Args:
         url: For messages.
         client: confluent-kafka's client.
+        latest_ttl_s: The seconds after which the newest version of a subject is asked for again; -1: never.
     """
 
-    def __init__(self, url: str, client: SchemaRegistryClient) -> None:
+    def __init__(self, url: str, client: SchemaRegistryClient, latest_ttl_s: float = -1) -> None:
         self.url = url
         self._client = client
         self._by_id: dict[int | str, Registered] = {}
         self._by_subject: dict[tuple[Any, ...], Registered] = {}
+        self._latest_ttl_s = latest_ttl_s
+        self._latest: dict[str, tuple[Registered, float]] = {}  # with the time at which it was asked for
         self._missing: dict[int | str, float] = {}
         self._lock = threading.RLock()
 
@@ -135,16 +138,21 @@ class RegistryClient:
         return found
 
     def latest(self, subject: str) -> Registered:
-        """Return the newest version of a subject, as it was when it was first asked for."""
-        key = (subject,)
-        found = self._by_subject.get(key)
-        if found is None:
-            with self._lock:
-                answer = self._ask(
-                    f"find the latest version of subject {subject!r}", self._client.get_latest_version, subject
-                )
-                found = self._by_subject[key] = self._registered(answer, answer.schema)
-        return found
+        """Return the newest version of a subject, as it was when it was last asked for."""
+        with self._lock:
+            known = self._latest.get(subject)
+            if known is not None and (self._latest_ttl_s < 0 or time.monotonic() < known[1] + self._latest_ttl_s):
+                return known[0]
+            asked_s = time.monotonic()
+            self._client.clear_latest_caches()
+            answer = self._ask(
+                f"find the latest version of subject {subject!r}", self._client.get_latest_version, subject
+            )
+            found = self._registered(answer, answer.schema)
+            if known is not None and known[0] == found:
+                found = known[0]
+            self._latest[subject] = found, asked_s
+            return found
 
     def _registered(self, answer: Any, schema: Schema) -> Registered:
         return Registered(answer.schema_id, answer.guid, self._text(schema))  # older registries return no GUID
@@ -260,7 +268,9 @@ def client_for(settings: SchemaSettings) -> RegistryClient:
         with _clients_lock:
             found = _clients.get(key)
             if found is None:
-                found = _clients[key] = RegistryClient(shown_url(str(conf.get("url"))), confluent_client(conf))
+                ttl_s = conf.pop("cache.latest.ttl.sec", -1)
+                url = shown_url(str(conf.get("url")))
+                found = _clients[key] = RegistryClient(url, confluent_client(conf), ttl_s)
     return found
 
 

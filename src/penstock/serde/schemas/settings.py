@@ -132,8 +132,8 @@ class SchemaSettings:
     def client(self) -> dict[str, Any]:
         """Return the settings of the registry's client, by its own names."""
         conf = {
-            _CLIENT_NAMES.get(name, name): float(value) if name in _NUMBERS else _looked_up(name, value)
-            for name, value in self.given
+            name: float(value) if name in _NUMBERS else _looked_up(name, value)
+            for name, value in ((_CLIENT_NAMES.get(own, own), value) for own, value in self.given)
             if name not in _OWN and name not in _JAVA_ONLY
         }
         for kind in ("truststore", "keystore"):
