@@ -105,7 +105,9 @@ def test_protobuf_has_the_place_of_its_message_in_the_newest_schema(registry):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_newest_schema_that_cannot_read_the_record_is_refused_unless_it_may_be(kind, registry):
     newest = register(registry, kind, UNREADABLE[kind])
-    with pytest.raises(DataError, match=r"(?s)Incompatible schema .* Set latest\.compatibility\.strict=false to disable"):
+    with pytest.raises(
+        DataError, match=r"(?s)Incompatible schema .* Set latest\.compatibility\.strict=false to disable"
+    ):
         converter(kind, registry, **LATEST).from_connect("lines", LINE, VALUE)
     loose = converter(kind, registry, **LATEST, **{"latest.compatibility.strict": "false"})
     if kind is AvroConverter:
